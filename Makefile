@@ -1,0 +1,60 @@
+# Penstock's commands. `make help` lists them; each sets up what it needs by itself.
+#
+# scripts/bootstrap.sh makes .venv with the exact packages of requirements/, builds Penstock and
+# installs it there, and does nothing where all that is done. What runs from .venv is therefore
+# the installed, compiled package; PYTHONPATH=src runs the same source interpreted.
+
+PY := .venv/bin/python
+PYTEST := $(PY) -m pytest
+INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
+# Tests of the two compiled layers run on both builds.
+BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model)
+CHECKED := $(wildcard src tests examples benchmarks scripts)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-tests demo test check bench format docs lock clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv and install Penstock there; the other commands do this first
+	@sh scripts/bootstrap.sh
+
+setup-tests:
+	@sh scripts/bootstrap.sh --tests
+
+demo: setup ## replay real sensor readings through broker and Spark, with crashes, into a table
+	@$(PY) -m examples.temperatures
+
+test: setup-tests check ## check, then run every test
+ifneq ($(BOTH_WAYS),)
+	$(INTERPRETED) $(PYTEST) -q $(BOTH_WAYS)
+endif
+	$(PYTEST) tests
+
+check: setup ## format, lint, types, layers, documents
+	.venv/bin/ruff format --check $(CHECKED) setup.py
+	.venv/bin/ruff check $(CHECKED) setup.py
+	$(PY) -m mypy $(CHECKED)
+	PYTHONPATH=src .venv/bin/lint-imports --no-logo
+	PYTHONPATH=src $(PY) scripts/check_documents.py
+
+bench: setup ## measure; see benchmarks/
+	@$(PY) -m benchmarks
+
+format: setup ## let ruff rewrite what it can
+	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py
+	.venv/bin/ruff format $(CHECKED) setup.py
+
+docs: setup ## rewrite the documents that are made from the source
+	PYTHONPATH=src $(PY) scripts/write_configuration.py
+
+lock: setup ## choose the newest allowed packages and write requirements/*.txt
+	sh scripts/lock.sh
+
+clean: ## remove all that these commands made here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Measurements: ``make bench``. Every claim about speed in the documents is printed here."""

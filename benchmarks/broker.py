@@ -1,0 +1,93 @@
+"""A broker process to be measured, and what the kernel says it used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+START_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Broker:
+    """A running broker on loopback."""
+
+    port: int
+    pid: int
+
+    def cpu_s(self) -> float:
+        """User and system time of the process so far, seconds."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float:
+        """Resident memory, MiB."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@contextlib.contextmanager
+def penstock(persistence: str) -> Iterator[Broker]:
+    """Penstock with "file" or "memory" persistence, in a fresh directory."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        command = [
+            *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
+            *("--data-dir", directory, "--persistence", persistence),
+            *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
+        ]
+        with _running(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if "ready" not in line:
+                raise RuntimeError(f"the broker did not start: {line!r}")
+            address = next(word for word in line.split() if word.startswith("mqtt://"))
+            yield Broker(int(address.rpartition(":")[2]), process.pid)
+
+
+@contextlib.contextmanager
+def mosquitto() -> Iterator[Broker]:
+    """Mosquitto without persistence; the caller checked that it is installed."""
+    program = mosquitto_program()
+    assert program is not None
+    port = _free_port()
+    with _running([program, "-p", str(port)], stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
+                break
+        yield Broker(port, process.pid)
+
+
+def mosquitto_program() -> str | None:
+    """Where Mosquitto is, if it is installed (Debian's package ``mosquitto``)."""
+    return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+
+@contextlib.contextmanager
+def _running(command: list[str], stdout: int) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,54 @@
+"""The table as any reader of Delta tables sees it: through `deltalake` and Arrow, no Penstock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from examples.temperatures.verdict import Row
+
+_COLUMNS = ["client_id", "topic", "qos", "payload"]
+
+
+def commit_count(path: Path) -> int:
+    """Commits the table has seen; 0 while it does not exist."""
+    return sum(1 for _ in (path / "_delta_log").glob("*.json"))
+
+
+def row_count(path: Path) -> int:
+    """Rows of the table, from its own log; 0 while it does not exist."""
+    return DeltaTable(path).count() if commit_count(path) else 0
+
+
+def next_offset(path: Path) -> int:
+    """The offset after the last row; 0 without rows."""
+    if not commit_count(path):
+        return 0
+    offsets = DeltaTable(path).to_pyarrow_table(columns=["offset"]).column("offset")
+    return 1 + (pc.max(offsets).as_py() or 0) if len(offsets) else 0
+
+
+def rows(path: Path) -> list[Row]:
+    """All rows."""
+    if not commit_count(path):
+        return []
+    found: pa.Table = DeltaTable(path).to_pyarrow_table(columns=_COLUMNS)
+    return [
+        Row(client_id, topic, qos, payload)
+        for client_id, topic, qos, payload in zip(
+            *(found.column(name).to_pylist() for name in _COLUMNS), strict=True
+        )
+    ]
+
+
+def batch_under_way(path: Path) -> int | None:
+    """The batch that Spark's checkpoint has planned and not finished, or None."""
+    planned, finished = (_newest(path / "_checkpoint" / name) for name in ("offsets", "commits"))
+    return planned if planned > finished else None
+
+
+def _newest(directory: Path) -> int:
+    return max((int(file.name) for file in directory.glob("[0-9]*")), default=-1)

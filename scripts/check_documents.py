@@ -1,0 +1,126 @@
+"""Check that the documents agree with the tree; print each disagreement, exit code 1 if any.
+
+links           a relative link in a Markdown file leads to a file, and its anchor to a heading
+architecture    docs/architecture.md names every package under src/penstock
+dependencies    docs/dependencies.md names every package that pyproject.toml asks for
+configuration   docs/configuration.md is what `make docs` writes
+changelog       CHANGELOG.md has a section for what is not released yet
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from penstock.config.describe import as_markdown
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
+
+LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
+HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
+REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def main() -> int:
+    """Run all checks."""
+    complaints = [
+        *check_links(),
+        *check_architecture(),
+        *check_dependencies(),
+        *check_configuration(),
+        *check_changelog(),
+    ]
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    if not complaints:
+        print("The documents agree with the tree.")
+    return 1 if complaints else 0
+
+
+def documents() -> list[Path]:
+    """All Markdown files of the project."""
+    found = ROOT.glob("**/*.md")
+    return sorted(path for path in found if not NOT_OURS & set(path.relative_to(ROOT).parts))
+
+
+def check_links() -> Iterator[str]:
+    """Relative links; those to other sites are not followed."""
+    for document in documents():
+        text = INLINE_CODE.sub("", FENCED.sub("", document.read_text(encoding="utf-8")))
+        for match in LINK.finditer(text):
+            target = match[1] or match[2]
+            if re.match(r"[a-z]+:", target):
+                continue
+            place, _, anchor = target.partition("#")
+            path = (document.parent / place).resolve() if place else document
+            name = document.relative_to(ROOT)
+            if not path.exists():
+                yield f"{name}: the link {target} leads nowhere."
+            elif anchor and path.suffix == ".md" and anchor not in anchors(path):
+                yield f"{name}: the link {target} names no heading of {path.relative_to(ROOT)}."
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    text = FENCED.sub("", document.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w\- ]", "", heading[1].lower()).replace(" ", "-")
+        for heading in HEADING.finditer(text)
+    }
+
+
+def check_architecture() -> Iterator[str]:
+    """Every package has its line in the picture of the whole."""
+    yield from missing_names(
+        "docs/architecture.md",
+        [
+            f"{package.parent.name}/"
+            for package in sorted((ROOT / "src/penstock").glob("*/__init__.py"))
+        ],
+    )
+
+
+def check_dependencies() -> Iterator[str]:
+    """Every dependency has its reason written down."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    asked = [*project["project"]["dependencies"], *(one for extra in extras for one in extra)]
+    names = {name[0] for one in asked if (name := REQUIREMENT.match(one))}
+    yield from missing_names("docs/dependencies.md", [f"`{name}`" for name in sorted(names)])
+
+
+def check_configuration() -> Iterator[str]:
+    """The reference of settings is generated, and not edited."""
+    document = ROOT / "docs/configuration.md"
+    if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
+        yield "docs/configuration.md is out of date: run `make docs`."
+
+
+def check_changelog() -> Iterator[str]:
+    """There is a place for the next change."""
+    path = ROOT / "CHANGELOG.md"
+    if not path.exists() or "\n## Unreleased\n" not in path.read_text(encoding="utf-8"):
+        yield 'CHANGELOG.md has no section "## Unreleased".'
+
+
+def missing_names(name: str, wanted: list[str]) -> Iterator[str]:
+    """Complaints about names a document should contain."""
+    document = ROOT / name
+    if not document.exists():
+        yield f"{name} does not exist."
+        return
+    text = document.read_text(encoding="utf-8")
+    for one in wanted:
+        if one not in text:
+            yield f"{name} does not name {one}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The composition root: a validated configuration becomes a running broker.
+
+Every part is made here and handed what it needs; no part looks another one up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import time
+from typing import Final, final
+
+import uvloop
+
+from penstock.broker.driver import Driver
+from penstock.broker.retention import retain_forever
+from penstock.broker.stream_process import StreamProcess, settle_port
+from penstock.config import Settings
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.server import Server
+from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.store.api import Store
+from penstock.store.memory import MemoryStore
+from penstock.store.rocks import RocksStore, new_epoch
+from penstock.telemetry.logs import configure_logs
+from penstock.transport.tcp import listen
+
+logger = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_STORE_FAILED: Final = 1
+
+
+def serve(settings: Settings) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code.
+
+    Prints one line with ``ready`` and the addresses when connections are accepted.
+
+    Raises:
+        ConfigError: a port is taken, the data directory cannot be used.
+    """
+    configure_logs(settings.log.level)
+    store = _open_store(settings)
+    try:
+        return uvloop.run(_Broker(settings, store).run())
+    finally:
+        store.close()
+
+
+@final
+class _Broker:
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._stopped = asyncio.Event()
+        self._exit_code = EXIT_OK
+
+    async def run(self) -> int:
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopped.set)
+        streamed = settings.stream.enabled and settings.durability.persistence == "file"
+        server = self._server(streamed)
+        driver = Driver(
+            server,
+            self._store,
+            settings.listener.max_connections,
+            settings.durability.commit_bytes_max,
+            self._failed,
+        )
+        listener = None
+        stream = None
+        retention = asyncio.create_task(
+            retain_forever(
+                server,
+                self._store,
+                settings.durability.retention_s,
+                settings.durability.retention_bytes_max,
+            )
+        )
+        try:
+            stream_address = ""
+            if streamed:
+                bind = settings.stream.bind
+                port = settle_port(bind.host, bind.port)
+                stream = StreamProcess(
+                    settings.durability.data_dir, bind.host, port, self._streams_json()
+                )
+                stream_address = f" stream grpc://{bind.host}:{port}"
+            bind = settings.listener.bind
+            listener = await listen(
+                bind.host, bind.port, driver.accept, settings.listener.write_buffer_bytes_max
+            )
+            if stream is not None:
+                stream.start()
+            port = listener.sockets[0].getsockname()[1]
+            print(f"penstock ready mqtt://{bind.host}:{port}{stream_address}", flush=True)
+            await self._stopped.wait()
+        finally:
+            retention.cancel()
+            if listener is not None:
+                listener.close()
+            await driver.stop()
+            if stream is not None:
+                await stream.stop()
+            with contextlib.suppress(asyncio.CancelledError):
+                await retention
+        return self._exit_code
+
+    def _server(self, streamed: bool) -> Server:
+        recovered = self._store.recover()
+        if recovered.sessions or recovered.next_offset:
+            logger.info(
+                "recovered %d sessions, %d retained messages, a log of epoch %s up to offset %d",
+                len(recovered.sessions),
+                len(recovered.retained),
+                recovered.epoch,
+                recovered.next_offset,
+            )
+        filters: tuple[str, ...] = ()
+        if streamed:
+            filters = tuple(
+                topic_filter
+                for stream in self._settings.stream.streams
+                for topic_filter in stream.topic_filters
+            )
+        return Server(
+            _engine_limits(self._settings),
+            recovered,
+            filters,
+            self._store.acknowledged_when,
+            Now(time.monotonic(), time.time_ns() // 1000),
+        )
+
+    def _streams_json(self) -> str:
+        return json.dumps(
+            [
+                {"name": stream.name, "topic_filters": list(stream.topic_filters)}
+                for stream in self._settings.stream.streams
+            ]
+        )
+
+    def _failed(self, failure: StoreFailed) -> None:
+        logger.error("stopping: %s", failure)
+        self._exit_code = EXIT_STORE_FAILED
+        self._stopped.set()
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.durability.persistence == "memory":
+        return MemoryStore(new_epoch())
+    try:
+        return RocksStore(settings.durability.data_dir)
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _engine_limits(settings: Settings) -> EngineLimits:
+    limits = settings.limits
+    return EngineLimits(
+        max_inflight=limits.max_inflight,
+        max_mqueue_len=limits.max_mqueue_len,
+        mqueue_store_qos0=limits.mqueue_store_qos0,
+        receive_maximum=limits.receive_maximum,
+        max_packet_size_bytes=limits.max_packet_size_bytes,
+        topic_alias_maximum=limits.topic_alias_maximum,
+        session_expiry_s_max=limits.session_expiry_s_max,
+        keep_alive_s_max=limits.keep_alive_s_max,
+        retained_messages_max=limits.retained_messages_max,
+        sessions_max=limits.sessions_max,
+        subscriptions_per_session_max=limits.subscriptions_per_session_max,
+        topic_levels_max=limits.topic_levels_max,
+        connect_timeout_s=settings.listener.connect_timeout_s,
+    )

@@ -1,0 +1,320 @@
+"""The driver: runs the engine's turns on an event loop.
+
+::
+
+      socket bytes ─▶ Peer.received ─▶ engine ─▶ effects        (many times in one turn)
+                                                    │ end of turn
+                    ready bytes written ◀───────────┤
+                                                    ▼ seal, if no commit is under way
+                                 committer ─▶ store: one synced write
+                                                    │ committed
+            held bytes written ◀────────────────────╯  and the next batch is sealed
+
+One commit is under way at a time; what arrives meanwhile shares the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, final
+
+from penstock.broker.committer import Committer
+from penstock.engine.clock import Now
+from penstock.engine.connection import CONNECTED
+from penstock.engine.drops import REASONS
+from penstock.engine.effects import Commit, Link
+from penstock.engine.keepalive import NO_DEADLINE
+from penstock.engine.message import Message
+from penstock.engine.server import Server
+from penstock.engine.server_connection import ServerConnection
+from penstock.engine.session import Session
+from penstock.errors import StoreError, StoreFailed
+from penstock.protocol import reasons
+from penstock.store.api import Store
+from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.transport.api import Wire
+
+logger = logging.getLogger(__name__)
+
+_TICK_S: Final = 0.25
+
+
+@final
+class Peer:
+    """One accepted connection: a wire below, an engine connection above."""
+
+    def __init__(self, driver: Driver, wire: Wire, connection: ServerConnection) -> None:
+        self.wire = wire
+        self.connection = connection
+        self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
+        self._driver = driver
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        self._driver.received(self, data)
+
+    def congested(self) -> None:
+        """The client does not read as fast as it is written to."""
+        self.connection.link.congested = True
+
+    def writable(self) -> None:
+        """The client caught up."""
+        self.connection.writable(self._driver.now())
+        self._driver.end_turn_soon()
+
+    def lost(self, because: str) -> None:
+        """The socket is gone."""
+        self._driver.lost(self, because)
+
+
+@final
+class Driver:
+    """Runs one ``Server`` against its store.
+
+    Args:
+        server: the engine.
+        store: what remembers; the driver commits to it and reads bodies from it.
+        max_connections: accepted at the same time.
+        commit_bytes_max: message bytes waiting for a commit above which reading pauses.
+        failed: called once when the store failed, with the reason.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        store: Store,
+        max_connections: int,
+        commit_bytes_max: int,
+        failed: Callable[[StoreFailed], None],
+    ) -> None:
+        self._server = server
+        self._effects = server.effects
+        self._store = store
+        self._max_connections = max_connections
+        self._commit_bytes_max = commit_bytes_max
+        self._failed_callback = failed
+        self._loop = asyncio.get_running_loop()
+        self._committer = Committer(store, self._loop, self._committed)
+        self._peers: dict[Link, Peer] = {}
+        self._paused: list[Peer] = []
+        self._deadlines: list[tuple[float, int, Peer]] = []
+        self._entries = count()
+        self._turn_ends = False
+        self._committing = False
+        self._failed = False
+        self._idle = asyncio.Event()
+        self._wall_us = 0
+        self._limiter = RepeatLimiter()
+        self._ticker = self._loop.call_later(_TICK_S, self._tick)
+        self.end_turn_soon()
+
+    def now(self) -> Now:
+        """Both clocks; the wall clock never goes back within one run."""
+        self._wall_us = max(self._wall_us, time.time_ns() // 1000)
+        return Now(time.monotonic(), self._wall_us)
+
+    # -- connections -------------------------------------------------------------------
+
+    def accept(self, wire: Wire) -> Peer:
+        """A new connection."""
+        connection = ServerConnection(self._server, self.now())
+        peer = Peer(self, wire, connection)
+        if len(self._peers) >= self._max_connections:
+            warn_limited(
+                logger,
+                self._limiter,
+                time.monotonic(),
+                "max_connections",
+                "refused a connection from %s: listener.max_connections (%d) are open",
+                wire.peer,
+                self._max_connections,
+            )
+            wire.close()
+        self._peers[connection.link] = peer
+        self._watch(peer)
+        return peer
+
+    def received(self, peer: Peer, data: bytes) -> None:
+        """Bytes from a client; its reading pauses while too much waits for a commit."""
+        connection = peer.connection
+        was = connection.state
+        connection.receive(data, self.now())
+        if connection.state == CONNECTED and was != CONNECTED:
+            self._watch(peer)
+            logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
+        if connection.saturated or self._effects.size_bytes >= self._commit_bytes_max:
+            peer.wire.pause_reading()
+            self._paused.append(peer)
+        self.end_turn_soon()
+
+    def lost(self, peer: Peer, because: str) -> None:
+        """A client's socket is gone."""
+        connection = peer.connection
+        connection.lost(because, self.now())
+        self._peers.pop(connection.link, None)
+        logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
+        self.end_turn_soon()
+
+    # -- turns -------------------------------------------------------------------------
+
+    def end_turn_soon(self) -> None:
+        """Settle this turn once all sockets that are ready have been read."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self._write_ready()
+        if not self._committing and not self._failed:
+            self._commit()
+
+    def _write_ready(self) -> None:
+        effects = self._effects
+        ready = effects.ready
+        if ready:
+            effects.ready = []
+            for link in ready:
+                peer = self._peers.get(link)
+                data = link.take_ready()
+                if peer is not None:
+                    peer.wire.write(data)
+        closing = effects.closing
+        if closing:
+            effects.closing = []
+            for link in closing:
+                peer = self._peers.get(link)
+                if peer is not None:
+                    peer.wire.close()
+                    self._note_close(peer)
+
+    def _note_close(self, peer: Peer) -> None:
+        connection = peer.connection
+        if connection.closed_because not in ("client disconnected", ""):
+            logger.info(
+                "closed the connection of %s from %s: %s",
+                connection.client_id or "an unknown client",
+                peer.wire.peer,
+                connection.closed_because,
+            )
+
+    def _commit(self) -> None:
+        commit = self._effects.seal()
+        if not commit.writes:
+            self._release(commit)
+        elif self._store.acknowledged_when == "memory":
+            self._store.commit(commit)
+            self._release(commit)
+        else:
+            self._committing = True
+            self._idle.clear()
+            self._committer.submit(commit)
+
+    def _committed(self, commit: Commit, failure: StoreFailed | None) -> None:
+        self._committing = False
+        if failure is not None:
+            self._fail(failure)
+            return
+        self._release(commit)
+        self._end_turn()
+
+    def _release(self, commit: Commit) -> None:
+        """The commit is durable: let go what waited for it."""
+        for release in commit.releases:
+            peer = self._peers.get(release.link)
+            if peer is not None and not release.link.closed:
+                peer.wire.write(release.data)
+            release.done()
+        for stored in commit.wanting:
+            assert isinstance(stored, Session)
+            self._fetch(stored)
+        if self._paused:
+            paused = self._paused
+            self._paused = []
+            for peer in paused:
+                if peer.connection.saturated:
+                    self._paused.append(peer)
+                else:
+                    peer.wire.resume_reading()
+        if not self._committing:
+            self._idle.set()
+
+    def _fail(self, failure: StoreFailed) -> None:
+        """Fail closed: nothing more is acknowledged, every client is told (contract, rule 2)."""
+        self._failed = True
+        self._idle.set()
+        logger.error("%s; nothing is acknowledged any more", failure)
+        self._server.shut_down(reasons.UNSPECIFIED_ERROR, "the store failed", self.now())
+        self._write_ready()
+        self._failed_callback(failure)
+
+    # -- bodies from the log -----------------------------------------------------------
+
+    def _fetch(self, session: Session) -> None:
+        offsets = session.wanted
+        if not offsets:
+            return
+        reading = self._loop.run_in_executor(None, self._store.read, offsets)
+        reading.add_done_callback(lambda done: self._fetched(session, offsets, done))
+
+    def _fetched(
+        self, session: Session, offsets: list[int], done: asyncio.Future[dict[int, Message]]
+    ) -> None:
+        try:
+            bodies = done.result()
+        except StoreError as error:
+            self._fail(StoreFailed(f"the log cannot be read: {error}"))
+            return
+        session.supply(offsets, bodies, self.now())
+        self.end_turn_soon()
+
+    # -- time --------------------------------------------------------------------------
+
+    def _watch(self, peer: Peer) -> None:
+        """Keep one entry in the heap for a connection's deadline; it is checked when due."""
+        deadline_s = peer.connection.deadline_s()
+        if deadline_s == NO_DEADLINE:
+            return
+        peer.deadline_s = deadline_s
+        heappush(self._deadlines, (deadline_s, next(self._entries), peer))
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(_TICK_S, self._tick)
+        now = self.now()
+        while self._deadlines and self._deadlines[0][0] <= now.monotonic_s:
+            deadline_s, _, peer = heappop(self._deadlines)
+            if peer.deadline_s == deadline_s:
+                peer.connection.tick(now)
+                self._watch(peer)
+        self._server.tick(now)
+        for reason, client_id, topic in self._server.drops.take_recent():
+            warn_limited(
+                logger,
+                self._limiter,
+                now.monotonic_s,
+                f"drop {reason} {client_id}",
+                "dropped a message for %s%s: %s",
+                client_id,
+                f" on {topic}" if topic else "",
+                REASONS[reason],
+            )
+        self.end_turn_soon()
+
+    # -- the end -----------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Say farewell, commit what is open, and end the committer."""
+        self._ticker.cancel()
+        if not self._failed:
+            self._server.shut_down(
+                reasons.SERVER_SHUTTING_DOWN, "the server is shutting down", self.now()
+            )
+            self._end_turn()
+            while self._committing:
+                await self._idle.wait()
+        self._committer.stop()

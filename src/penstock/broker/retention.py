@@ -1,0 +1,43 @@
+"""Retention: old chunks leave the log, in whole ranges, off the event loop.
+
+Never past what a session still needs: its queue holds offsets, not bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from penstock.engine.server import Server
+from penstock.store.api import Store
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 30.0
+_MICROSECONDS: Final = 1_000_000
+
+
+async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: int) -> None:
+    """Trim the log every 30 seconds until cancelled.
+
+    Args:
+        server: whose sessions hold the log back.
+        store: whose log is trimmed.
+        age_s: messages older than this go; 0 = no limit by age.
+        bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+    """
+    loop = asyncio.get_running_loop()
+    earliest = 0
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        now_us = time.time_ns() // 1000
+        older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
+        keep_from = server.needed_from(server.effects.next_offset)
+        starts_at = await loop.run_in_executor(
+            None, store.retain, older_than_us, bytes_max or 2**63, keep_from
+        )
+        if starts_at > earliest:
+            logger.info("retention: the log starts at offset %d now", starts_at)
+        earliest = starts_at

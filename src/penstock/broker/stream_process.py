@@ -1,0 +1,118 @@
+"""The stream service as a child process: started with the broker, watched, started again.
+
+It reads the log through a RocksDB secondary in its own process, so nothing it does can
+hold up the event loop. It ends when its standard input does, hence also when the broker
+is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+from typing import Final, final
+
+from penstock.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_MODULE: Final = "penstock.stream.service"
+_READY: Final = "ready "
+_BACKOFF_FIRST_S: Final = 0.5
+_BACKOFF_MAX_S: Final = 30.0
+_STEADY_S: Final = 30.0  # a run this long starts the backoff anew
+_FAREWELL_S: Final = 5.0
+
+
+@final
+class StreamProcess:
+    """Keeps one stream service running.
+
+    Args:
+        data_dir: the broker's data directory.
+        host: address to listen on.
+        port: port to listen on; must not be 0, so that readers find it again.
+        streams: JSON list of {"name", "topic_filters"}.
+    """
+
+    def __init__(self, data_dir: Path, host: str, port: int, streams: str) -> None:
+        self._command = (
+            sys.executable,
+            "-m",
+            _MODULE,
+            "--data-dir",
+            str(data_dir),
+            "--bind",
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            "--streams",
+            streams,
+        )
+        self._process: Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start and watch the service until ``stop``."""
+        self._watching = asyncio.create_task(self._watch(), name="stream service")
+
+    async def stop(self) -> None:
+        """End the service and wait for it."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), _FAREWELL_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        backoff_s = _BACKOFF_FIRST_S
+        while True:
+            started_s = loop.time()
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE
+            )
+            output = self._process.stdout
+            assert output is not None
+            async for line in output:
+                text = line.decode(errors="replace").strip()
+                if text.startswith(_READY):
+                    logger.info("stream service %s", text)
+            code = await self._process.wait()
+            if loop.time() - started_s > _STEADY_S:
+                backoff_s = _BACKOFF_FIRST_S
+            logger.warning(
+                "the stream service ended with code %s; starting it again in %.1f s",
+                code,
+                backoff_s,
+            )
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+
+
+def settle_port(host: str, port: int) -> int:
+    """The port the stream service will use: ``port``, or a free one for 0.
+
+    Raises:
+        ConfigError: the address is taken or not of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"the stream service cannot listen on {host}:{port}: {error.strerror}; choose "
+                "another address with --stream-bind"
+            ) from error
+        settled: int = probe.getsockname()[1]
+        return settled

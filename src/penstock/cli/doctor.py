@@ -1,0 +1,188 @@
+"""Checks of the machine for `penstock doctor`: each a function that returns one finding.
+
+ok        it is there
+missing   and Penstock cannot run without it: the exit code is 1
+absent    optional: without it something is slower or one command does not work
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from penstock.cli.version import build_kind, package_version
+from penstock.config import Address, Settings
+from penstock.spark.java import JavaNotFound, find_java
+
+PYTHON_MIN: Final = (3, 11)
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    MISSING = "missing"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        subject: what was looked for.
+        verdict: whether it is there, and whether it must be.
+        detail: what was found.
+        remedy: what to do; empty where nothing is to be done.
+    """
+
+    subject: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether Penstock cannot run like this."""
+        return self.verdict is Verdict.MISSING
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All checks, in the order they are shown."""
+    findings = [
+        python(),
+        build(),
+        compiler(),
+        package("rocksdict", "the durable log", required=True),
+        package("pyarrow", "the durable log and the stream service", required=True),
+        package("uvloop", "the broker's event loop", required=True),
+        package("pyspark", "Spark", required=False),
+        package("deltalake", "Delta tables", required=False),
+        java(),
+        tool("mosquitto_pub", "mosquitto-clients"),
+        tool("strace", "strace"),
+        port("MQTT port", "listener.bind", settings.listener.bind),
+    ]
+    if settings.stream.enabled:
+        findings.append(port("stream port", "stream.bind", settings.stream.bind))
+    if settings.durability.persistence == "file":
+        findings.append(data_directory(settings.durability.data_dir))
+    return findings
+
+
+def print_report(findings: Sequence[Finding]) -> None:
+    """Show the findings as a table, and below it what to do."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {Verdict.OK: "green", Verdict.MISSING: "bold red", Verdict.ABSENT: "yellow"}
+    table = Table(box=None, pad_edge=False)
+    for heading in ("check", "", "found"):
+        table.add_column(heading)
+    for finding in findings:
+        verdict = Text(finding.verdict, style=colours[finding.verdict])
+        table.add_row(finding.subject, verdict, Text(finding.detail, overflow="fold"))
+    console = Console(highlight=False)
+    console.print(table)
+    for finding in findings:
+        if finding.remedy:
+            console.print(f"\n{finding.subject}: {finding.remedy}", soft_wrap=True, markup=False)
+
+
+def python() -> Finding:
+    """Python itself."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < PYTHON_MIN:
+        return Finding("Python", Verdict.MISSING, version, "install Python 3.11 or newer.")
+    return Finding("Python", Verdict.OK, f"{version} in {sys.prefix}")
+
+
+def build() -> Finding:
+    """Whether the inner loops run as machine code."""
+    kind = build_kind()
+    if kind == "compiled":
+        return Finding("Penstock", Verdict.OK, kind)
+    remedy = "it works, several times slower; with gcc and Python's headers, build it again."
+    return Finding("Penstock", Verdict.ABSENT, kind, remedy)
+
+
+def compiler() -> Finding:
+    """A C compiler, needed only to build Penstock compiled."""
+    path = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
+    if path is None:
+        return Finding("C compiler", Verdict.ABSENT, "none", "to build it compiled, install gcc.")
+    return Finding("C compiler", Verdict.OK, path)
+
+
+def package(name: str, purpose: str, *, required: bool) -> Finding:
+    """A Python package: installed, and importable on this machine."""
+    version = package_version(name)
+    verdict = Verdict.MISSING if required else Verdict.ABSENT
+    if version is None:
+        remedy = f'for {purpose}: pip install "penstock{"" if required else "[spark]"}".'
+        return Finding(name, verdict, "not installed", remedy)
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        remedy = f"{name} {version} is installed but does not load; install it again."
+        return Finding(name, verdict, f"{type(error).__name__}: {error}", remedy)
+    return Finding(name, Verdict.OK, version)
+
+
+def java() -> Finding:
+    """The Java that Spark would run on."""
+    try:
+        found = find_java()
+    except JavaNotFound as error:
+        return Finding("Java", Verdict.ABSENT, "none", str(error))
+    return Finding("Java", Verdict.OK, f"{found.version} from {found.origin}, {found.home}")
+
+
+def tool(command: str, package_name: str) -> Finding:
+    """A program that only the tests need."""
+    path = shutil.which(command)
+    if path is None:
+        remedy = f"only tests need it: apt-get install {package_name}."
+        return Finding(command, Verdict.ABSENT, "none", remedy)
+    return Finding(command, Verdict.OK, path)
+
+
+def port(subject: str, setting: str, bind: Address) -> Finding:
+    """Whether an address can be listened on."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        detail = f"{bind}: {error.strerror or error}"
+        remedy = f"another program may use it, or this one already runs; else change {setting}."
+        return Finding(subject, Verdict.MISSING, detail, remedy)
+    return Finding(subject, Verdict.OK, f"{bind} is free")
+
+
+def data_directory(path: Path) -> Finding:
+    """Whether files can be made in the data directory, or the directory itself can be made."""
+    place = path
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        remedy = "choose another with --data-dir or durability.data_dir, or change its owner."
+        detail = f"{path}: {error.strerror or error}"
+        return Finding("data directory", Verdict.MISSING, detail, remedy)
+    made = "" if path.exists() else ", will be made"
+    return Finding("data directory", Verdict.OK, f"{path.absolute()}{made}")

@@ -1,0 +1,142 @@
+"""The commands of `penstock`, and the exit codes.
+
+    0  done
+    1  it went wrong
+    2  a mistake of the caller: arguments, settings, a taken port, a store in use
+
+An error that Penstock raises on purpose is its sentence on standard error. A traceback means a
+defect of Penstock.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli import table
+from penstock.errors import ConfigError, PenstockError, StoreLocked
+
+EXIT_FAILED: Final = 1
+EXIT_MISTAKE: Final = 2
+
+app = typer.Typer(
+    name="penstock",
+    help="An MQTT broker whose acknowledged messages reach a table exactly once.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(table.app, name="table")
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings.")
+]
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        sys.exit(exit_code(error))
+    except BrokenPipeError:  # the reader of our output left, as in `penstock config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)
+
+
+def exit_code(error: PenstockError) -> int:
+    """The exit code for an error: 2 where the caller can mend it by asking differently."""
+    return EXIT_MISTAKE if isinstance(error, (ConfigError, StoreLocked)) else EXIT_FAILED
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from penstock.cli.version import version_text
+
+        print(version_text())
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show versions and exit."
+        ),
+    ] = False,
+) -> None:
+    """An MQTT broker whose acknowledged messages reach a table exactly once."""
+    del version  # its callback has done the work
+
+
+@app.command()
+def serve(
+    config: ConfigFile = None,
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where MQTT clients connect.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the log and the state.")
+    ] = None,
+    persistence: Annotated[
+        str | None, typer.Option(metavar="file|memory", help="What an acknowledgement promises.")
+    ] = None,
+    allow_anonymous: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-anonymous",
+            help="Let unauthenticated clients in on addresses that other machines can reach.",
+        ),
+    ] = None,
+    stream_bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where Spark reads the log.")
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="debug|info|warning|error", help="Least severe log line.")
+    ] = None,
+) -> None:
+    """Run the broker until SIGTERM or SIGINT."""
+    from penstock.config import load_settings
+
+    settings = load_settings(
+        config,
+        {
+            "listener.bind": bind,
+            "listener.allow_anonymous": allow_anonymous,
+            "durability.data_dir": data_dir,
+            "durability.persistence": persistence,
+            "stream.bind": stream_bind,
+            "log.level": log_level,
+        },
+    )
+    from penstock.app import serve as run_broker
+
+    raise typer.Exit(run_broker(settings))
+
+
+@app.command(name="config")
+def show_config(config: ConfigFile = None) -> None:
+    """Print the settings in effect, explained, as TOML."""
+    from penstock.config import load_settings
+    from penstock.config.describe import as_toml
+
+    print(as_toml(load_settings(config)), end="")
+
+
+@app.command()
+def doctor(config: ConfigFile = None) -> None:
+    """Check what Penstock needs, and say what is missing."""
+    from penstock.cli.doctor import examine, print_report
+    from penstock.config import load_settings
+
+    findings = examine(load_settings(config))
+    print_report(findings)
+    raise typer.Exit(EXIT_FAILED if any(finding.is_blocking for finding in findings) else 0)

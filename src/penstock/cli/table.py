@@ -1,0 +1,237 @@
+"""`penstock table`: land messages in a Delta table, and look at one.
+
+Everything is imported when a command runs, so that `penstock --help` needs no Spark.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.spark.contents import Contents
+
+SERVER: Final = "127.0.0.1:8815"
+SERVER_ANSWER_S_MAX: Final = 1.0
+PAYLOAD_LENGTH_MAX: Final = 60
+
+app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and look at one.")
+
+TablePath = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="Directory of the table, such as readings.")
+]
+Server = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
+]
+StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Spark's checkpoint; default: TABLE/_checkpoint."),
+]
+
+
+@app.command()
+def run(
+    table: TablePath,
+    server: Server = SERVER,
+    stream: StreamName = "messages",
+    topics: Annotated[
+        str,
+        typer.Option(metavar="FILTERS", help="Only these: MQTT topic filters, comma-separated."),
+    ] = "",
+    checkpoint: Checkpoint = None,
+    available_now: Annotated[
+        bool,
+        typer.Option(
+            "--available-now/--continuous",
+            help="End when all that is there has landed, or go on until stopped.",
+        ),
+    ] = False,
+    trigger: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.0, help="Shortest time between two commits.")
+    ] = 1.0,
+    starting_offsets: Annotated[
+        str,
+        typer.Option(metavar="WHERE", help="earliest, latest or a position; for a new table."),
+    ] = "earliest",
+    max_offsets: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Most offsets of one commit.")
+    ] = None,
+    connect_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
+    ] = 60.0,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
+    ] = None,
+) -> None:
+    """Land the messages of a stream in a Delta table, each exactly once.
+
+    Run it again after whatever ended it: it goes on where the table is.
+    """
+    from penstock.cli.table_display import progress_display
+
+    with _spark_installed():
+        from penstock.spark.jobs.landing import Landing, LandingSettings
+        from penstock.spark.options import parse_options, parse_topics
+        from penstock.spark.session import LOCAL_MASTER
+
+    checked = parse_options({"server": server, "startingOffsets": starting_offsets})
+    settings = LandingSettings(
+        table=_local(table),
+        server=checked.server,
+        stream=stream,
+        topics=parse_topics(topics),
+        checkpoint=checkpoint,
+        available_now=available_now,
+        trigger_s=trigger,
+        starting=starting_offsets,
+        offsets_per_batch_max=max_offsets,
+        connect_timeout_s=connect_timeout,
+        master=master or LOCAL_MASTER,
+    )
+    with progress_display(Console(), f"{stream} → {table}") as show:
+        landing = Landing(settings, show)
+        _stop_on_signals(landing.stop)
+        landing.run()
+
+
+@app.command()
+def status(
+    table: TablePath,
+    server: Server = SERVER,
+    stream: StreamName = "messages",
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Show what the table holds, and how far it is behind the log."""
+    with _spark_installed():
+        from penstock.spark.contents import read_contents
+    contents = read_contents(_local(table))
+    grid = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("table", str(table)),
+        ("holds", contents.description),
+        ("rows", f"{contents.rows:,}"),
+        ("files", f"{contents.files:,}, {contents.size_bytes:,} bytes"),
+        ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
+        ("epoch", contents.epoch or "-"),
+        ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
+        ("lag", _lag(contents, server, stream, checkpoint or table / "_checkpoint")),
+    ):
+        grid.add_row(name, value)
+    Console().print(grid, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    table: TablePath,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
+) -> None:
+    """Show the newest messages of the table."""
+    with _spark_installed():
+        from penstock.spark.contents import newest_rows
+    listing = Table(box=None, pad_edge=False)
+    for name in ("offset", "received at (UTC)", "topic", "payload", "qos", "client"):
+        listing.add_column(name, overflow="fold")
+    for row in newest_rows(_local(table), rows).to_pylist():
+        listing.add_row(
+            str(row["offset"]),
+            f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",
+            row["topic"],
+            _payload_text(row["payload"]),
+            str(row["qos"]) + (" retained" if row["retain"] else ""),
+            row["client_id"],
+        )
+    Console().print(listing, highlight=False, markup=False)
+
+
+@app.command()
+def vacuum(
+    table: TablePath,
+    older_than: Annotated[
+        int,
+        typer.Option(
+            metavar="HOURS",
+            min=0,
+            help="Spare younger files. 0 only while no job writes to the table.",
+        ),
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+) -> None:
+    """Remove files that belong to no version of the table: leftovers of jobs that were killed."""
+    with _spark_installed():
+        from penstock.spark.contents import remove_orphans
+    names = remove_orphans(_local(table), older_than, remove=not dry_run)
+    for name in names:
+        print(name)
+    print(f"{len(names)} files {'would be removed' if dry_run else 'removed'}")
+
+
+@contextmanager
+def _spark_installed() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"penstock table needs the package {error.name}: pip install 'penstock[spark]'"
+        ) from error
+
+
+def _local(table: Path) -> Path:
+    if "://" in str(table) or str(table).startswith(("s3:", "gs:", "hdfs:", "abfss:")):
+        raise ConfigError(f"a table must lie in a directory of a file system, not at {table}")
+    return table.absolute()
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    """SIGTERM and SIGINT stop the job after the batch at hand; a second SIGINT at once."""
+
+    def first(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        stop()
+
+    signal.signal(signal.SIGTERM, first)
+    signal.signal(signal.SIGINT, first)
+
+
+def _lag(contents: Contents, server: str, stream: str, checkpoint: Path) -> str:
+    from penstock.errors import PenstockError
+    from penstock.spark.checkpoints import read_checkpoint
+    from penstock.spark.options import parse_options
+    from penstock.stream.client import StreamClient
+
+    address = parse_options({"server": server}).server
+    try:
+        with StreamClient(address, SERVER_ANSWER_S_MAX) as client:
+            log = client.offsets(stream)
+    except PenstockError:
+        return f"unknown: no stream service answers at {address}"
+    if contents.epoch != log.epoch:
+        return f"unknown: the log at {address} is of epoch {log.epoch}"
+    position = contents.landed_end or 0
+    done = read_checkpoint(checkpoint).done
+    if done is not None and done.epoch == log.epoch:
+        position = max(position, done.offset)  # what the topic filters left out is behind us too
+    return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
+
+
+def _payload_text(payload: Any) -> str:
+    data = bytes(payload)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = f"0x{data.hex()}"
+    else:
+        if not text.isprintable():
+            text = f"0x{data.hex()}"
+    return text if len(text) <= PAYLOAD_LENGTH_MAX else f"{text[: PAYLOAD_LENGTH_MAX - 1]}…"

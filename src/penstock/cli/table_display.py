@@ -1,0 +1,93 @@
+"""How the landing job looks: a live display in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from penstock.spark.jobs.progress import Progress
+
+LINE_PERIOD_S: Final = 5.0
+"""Shortest time between two plain lines in the same state."""
+
+_STATES: Final = {
+    "waiting": "waiting for the stream service",
+    "starting": "starting Spark",
+    "landing": "landing messages",
+    "ended": "ended",
+}
+
+
+@contextmanager
+def progress_display(console: Console, title: str) -> Iterator[Callable[[Progress], None]]:
+    """Show what is passed to the function this yields, for the time of a `with` block."""
+    if not console.is_terminal:
+        yield _Lines(console)
+        return
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+        spinner = Spinner("dots")
+        yield lambda progress: live.update(_panel(title, progress, spinner))
+
+
+class _Lines:
+    """One line when the state changes or a batch has ended, but not more often than is useful."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._state = ""
+        self._batch_id: int | None = None
+        self._shown_at = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        new_state = progress.state != self._state
+        new_batch = progress.batch_id != self._batch_id and now - self._shown_at > LINE_PERIOD_S
+        if new_state or new_batch:
+            self._state, self._batch_id, self._shown_at = progress.state, progress.batch_id, now
+            self._console.print(_line(progress), highlight=False, soft_wrap=True)
+
+
+def _line(progress: Progress) -> str:
+    text = _STATES[progress.state]
+    if progress.state in ("waiting", "starting"):
+        return text
+    parts = [f"{text}: {progress.rows_landed:,} rows landed"]
+    if progress.state == "landing":
+        parts.append(f"{progress.rows_per_second:,.0f} rows/s")
+    if progress.batch_id is not None:
+        parts.append(f"batch {progress.batch_id}")
+    parts.append(f"offset {_number(progress.offset)} of {_number(progress.latest)}")
+    if progress.replayed:
+        parts.append(f"{progress.replayed} batches were in the table already")
+    return ", ".join(parts)
+
+
+def _panel(title: str, progress: Progress, spinner: Spinner) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column()
+    grid.title = title
+    grid.title_justify = "left"
+    spinner.update(text=_STATES[progress.state])
+    grid.add_row("state", _STATES["ended"] if progress.state == "ended" else spinner)
+    grid.add_row("rows landed", f"{progress.rows_landed:,} in this run")
+    grid.add_row("rate", f"{progress.rows_per_second:,.0f} rows/s")
+    latest = "stream service away" if progress.latest is None else f"{progress.latest:,}"
+    grid.add_row("offset", f"{_number(progress.offset)} of {latest}")
+    grid.add_row("lag", _number(progress.lag))
+    grid.add_row("batch", _number(progress.batch_id))
+    if progress.replayed:
+        grid.add_row("replayed", f"{progress.replayed} batches were in the table already")
+    return grid
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"

@@ -1,0 +1,39 @@
+"""What `penstock --version` says: which Penstock, compiled or interpreted, on what."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from importlib import metadata
+from typing import Final
+
+from penstock import __version__
+
+COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session")
+SHOWN_PACKAGES: Final = ("rocksdict", "uvloop", "pyarrow", "pyspark", "deltalake")
+
+
+def build_kind() -> str:
+    """ "compiled" where protocol and engine run as machine code, else "interpreted".
+
+    A compiled module was loaded from a shared library, an interpreted one from its source.
+    """
+    sources = [importlib.import_module(name).__file__ or "" for name in COMPILED_MODULES]
+    return "interpreted" if any(source.endswith(".py") for source in sources) else "compiled"
+
+
+def package_version(name: str) -> str | None:
+    """The version of an installed package, None where it is missing."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def version_text() -> str:
+    """The text of `penstock --version`."""
+    packages = ", ".join(
+        f"{name} {package_version(name) or 'not installed'}" for name in SHOWN_PACKAGES
+    )
+    implementation = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"penstock {__version__} ({build_kind()}), {implementation}\n{packages}"

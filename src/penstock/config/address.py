@@ -1,0 +1,69 @@
+"""Where to listen: HOST:PORT, with brackets around an IPv6 address as in a URL."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Final
+
+FORM: Final = "HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:1883 or [::1]:1883"
+
+_PORT_MAX: Final = 65535
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_DOTTED_DIGITS: Final = re.compile(r"[0-9.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a TCP port.
+
+    Attributes:
+        host: an IPv4 address, an IPv6 address without brackets, or a host name.
+        port: 0 to 65535; 0 asks the system for any free port.
+    """
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it. Of the host names, only `localhost` counts."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read `HOST:PORT`.
+
+        Raises:
+            ValueError: the text has another form; the message says which form is expected.
+        """
+        host, separator, port = text.strip().rpartition(":")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if bracketed:
+            host = host[1:-1]
+        if not separator or not _is_port(port) or not _is_host(host, bracketed=bracketed):
+            raise ValueError(FORM)
+        return cls(host, int(port))
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= _PORT_MAX
+
+
+def _is_host(text: str, *, bracketed: bool) -> bool:
+    try:
+        version = ipaddress.ip_address(text).version
+    except ValueError:
+        if bracketed or _DOTTED_DIGITS.fullmatch(text):
+            return False
+        return _HOST_NAME.fullmatch(text) is not None
+    return (version == 6) == bracketed

@@ -1,0 +1,119 @@
+"""Settings in words: as a commented TOML file, and as the tables of docs/configuration.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from penstock.config.address import Address
+from penstock.config.groups import Settings
+from penstock.config.load import environment_name
+from penstock.config.mistakes import settings_of
+
+_COMMENT_WIDTH: Final = 96
+
+_INTRODUCTION: Final = """\
+# Configuration
+
+<!-- Written by `make docs` from src/penstock/config/groups.py; change it there. -->
+
+`penstock serve` needs no configuration. Where you want another value, give it in one of three
+places; the first that has it wins:
+
+1. the command line, for the few settings that have an option (`penstock serve --help`);
+2. an environment variable, `PENSTOCK_<GROUP>__<NAME>` with two underscores between group and
+   name, such as `PENSTOCK_LIMITS__MAX_INFLIGHT=64`; a list is written as JSON;
+3. a TOML file, given as `--config FILE`.
+
+`penstock config` prints all settings in effect as such a file, each with its explanation. A
+mistake in a setting is one sentence on standard error and exit code 2.
+
+```toml
+[listener]
+bind = "127.0.0.1:1883"
+
+[[stream.streams]]
+name = "readings"
+topic_filters = ["plant/+/temperature", "plant/+/pressure"]
+```
+"""
+
+
+def as_toml(settings: Settings) -> str:
+    """All settings with their values as a TOML file, each under its explanation."""
+    lines: list[str] = []
+    for group in Settings.model_fields:
+        values = getattr(settings, group)
+        lines += ["", f"# {_sentence(values.__doc__)}", f"[{group}]"]
+        tables: list[str] = []
+        for name, field in settings_of(group).items():
+            comment = [f"# {line}" for line in _wrapped(field.description or "")]
+            value = getattr(values, name)
+            if _is_table_list(value):
+                tables += _table_lines(f"{group}.{name}", comment, value)
+            else:
+                lines += ["", *comment, f"{name} = {_toml_value(value)}"]
+        lines += tables
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def as_markdown() -> str:
+    """The whole of docs/configuration.md."""
+    lines = [_INTRODUCTION]
+    for group in Settings.model_fields:
+        values = getattr(Settings(), group)
+        lines += [f"## {group}", "", _sentence(values.__doc__), ""]
+        lines += ["| Setting | Default | Meaning |", "|---|---|---|"]
+        for name, field in settings_of(group).items():
+            default = _toml_value(getattr(values, name))
+            meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+            lines.append(f"| `{group}.{name}` | `{default}` | {meaning} |")
+        first = next(iter(settings_of(group)))
+        lines += ["", f"In the environment: `{environment_name(group, first)}` and so on.", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _is_table_list(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and isinstance(value[0], BaseModel)
+
+
+def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -> Iterator[str]:
+    yield ""
+    yield from comment
+    for table in tables:
+        yield f"[[{path}]]"
+        for name in type(table).model_fields:
+            yield f"{name} = {_toml_value(getattr(table, name))}"
+
+
+def _toml_value(value: object) -> str:
+    """A value in TOML's notation, which for text, numbers and truth is JSON's."""
+    if isinstance(value, BaseModel):
+        pairs = (
+            f"{name} = {_toml_value(getattr(value, name))}" for name in type(value).model_fields
+        )
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, (Path, Address)):
+        value = str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _sentence(docstring: str | None) -> str:
+    return " ".join((docstring or "").split())
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    line = ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > _COMMENT_WIDTH:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    yield line

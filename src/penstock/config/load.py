@@ -1,0 +1,117 @@
+"""Merge the command line, the environment and the TOML file into one `Settings`.
+
+    command line  >  environment PENSTOCK_<GROUP>__<NAME>  >  file (--config)  >  defaults
+
+Every value remembers where it came from, so that a mistake is reported where it was made. An
+environment variable is a setting only if it has the double underscore (PENSTOCK_COMPILE, which
+steers the build, is none); a list is written in it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from penstock.config.groups import Settings
+from penstock.config.mistakes import Origins, sentence, unknown_setting
+from penstock.errors import ConfigError
+
+ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
+COMMAND_LINE: Final = "the command line"
+
+Groups = dict[str, dict[str, object]]
+
+
+def environment_name(group: str, name: str) -> str:
+    """The environment variable of a setting: PENSTOCK_LIMITS__MAX_INFLIGHT."""
+    return f"{ENVIRONMENT_PREFIX}{group}__{name}".upper()
+
+
+def load_settings(
+    config_file: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Load and validate all settings.
+
+    Args:
+        config_file: a TOML file with one table per group, or None.
+        overrides: `"group.name"` to value, as given on the command line; None values are left out.
+        environ: environment variables; the process's own if None.
+
+    Raises:
+        ConfigError: one sentence that names the setting, its value and what is allowed.
+    """
+    groups: Groups = {}
+    origins: Origins = {}
+    if config_file is not None:
+        _add_file(config_file, groups, origins)
+    _add_environment(os.environ if environ is None else environ, groups, origins)
+    for setting, value in (overrides or {}).items():
+        if value is not None:
+            group, _, name = setting.partition(".")
+            _add(group, name, value, COMMAND_LINE, groups, origins)
+    try:
+        return Settings.model_validate(groups)
+    except ValidationError as error:
+        raise ConfigError(sentence(error, origins)) from None
+
+
+def _add(
+    group: str, name: str, value: object, origin: str, groups: Groups, origins: Origins
+) -> None:
+    if group not in Settings.model_fields:
+        raise ConfigError(unknown_setting((group, name), origin))
+    groups.setdefault(group, {})[name] = value
+    origins[group, name] = origin
+
+
+def _add_file(path: Path, groups: Groups, origins: Origins) -> None:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"The configuration file {path} cannot be read: {reason}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The configuration file {path} is not valid TOML: {error}.") from None
+    for group, settings in content.items():
+        if not isinstance(settings, dict):
+            if group in Settings.model_fields:
+                raise ConfigError(
+                    f"{group} in {path} is {settings!r}, but is a group of settings: write"
+                    f" [{group}] and its settings below it."
+                )
+            raise ConfigError(unknown_setting((group,), str(path)))
+        if group not in Settings.model_fields:
+            raise ConfigError(unknown_setting((group, *list(settings)[:1]), str(path)))
+        for name, value in settings.items():
+            _add(group, name, value, str(path), groups, origins)
+
+
+def _add_environment(environ: Mapping[str, str], groups: Groups, origins: Origins) -> None:
+    for variable in sorted(environ):
+        setting = variable.removeprefix(ENVIRONMENT_PREFIX)
+        if setting == variable or "__" not in setting:
+            continue
+        group, _, name = setting.lower().partition("__")
+        value = _environment_value(variable, environ[variable])
+        _add(group, name, value, variable, groups, origins)
+
+
+def _environment_value(variable: str, text: str) -> object:
+    """JSON where it looks like a list of it, else the text, which pydantic converts.
+
+    An address such as `[::1]:1883` starts like a list too, and is told by its end.
+    """
+    if not (text.startswith("[") and text.endswith("]")):
+        return text
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{variable} is not valid JSON: {error}.") from None

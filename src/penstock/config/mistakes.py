@@ -1,0 +1,156 @@
+"""One sentence for a mistake in the settings: which setting, its value, where, what is allowed.
+
+What is allowed is read from the field itself, so a sentence cannot disagree with the check.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, MaxLen, MinLen
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from penstock.config.address import FORM, Address
+from penstock.config.groups import Settings
+
+Origins = dict[tuple[str, str], str]
+"""(group, name) to the file, environment variable or command line that set it."""
+
+_SHOWN_CHARACTERS_MAX: Final = 60
+
+
+def settings_of(group: str) -> Mapping[str, FieldInfo]:
+    """The fields of a group by name; empty for an unknown group."""
+    field = Settings.model_fields.get(group)
+    kind = field.annotation if field is not None else None
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind.model_fields
+    return {}
+
+
+def sentence(error: ValidationError, origins: Origins) -> str:
+    """The first mistake in `error` as a sentence, and how many more there are."""
+    every = error.errors(include_url=False)
+    paths = [mistake["loc"] for mistake in every]
+    # A list with a bad item is reported once more as too short: keep the innermost report.
+    mistakes = [mistake for mistake in every if not _is_outer(mistake["loc"], paths)]
+    first = mistakes[0]
+    more = len(mistakes) - 1
+    tail = f" (There {'is' if more == 1 else 'are'} {more} more.)" if more else ""
+    path = first["loc"]
+    origin = origins.get((str(path[0]), str(path[1])), "") if len(path) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return unknown_setting(tuple(str(part) for part in path), origin) + tail
+    field = _field_at(path)
+    if field is None:  # a rule about more than one setting: its text is the sentence
+        return first["msg"].removeprefix("Value error, ") + "." + tail
+    place = f" (from {origin})" if origin else ""
+    if first["type"] == "missing":
+        return f"{dotted(path)} is missing{place}.{tail}"
+    reason = first["msg"].removeprefix("Value error, ")
+    wanted = reason if first["type"] == "value_error" else allowed(field)
+    return f"{dotted(path)} is {_shown(first['input'])}{place}, but must be {wanted}.{tail}"
+
+
+def unknown_setting(path: tuple[str, ...], origin: str) -> str:
+    """The sentence for a setting that does not exist, with the name that was probably meant."""
+    every = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
+    own_group = [name for name in every if name.startswith(f"{path[0]}.")]
+    written = dotted(path)
+    place = f" (from {origin})" if origin else ""
+    same_name = [name for name in every if name.rpartition(".")[2] == path[-1]]
+    close = (
+        difflib.get_close_matches(written, own_group, n=1, cutoff=0.7)
+        or same_name[:1]
+        or difflib.get_close_matches(written, every, n=1, cutoff=0.7)
+        or difflib.get_close_matches(written, list(Settings.model_fields), n=1, cutoff=0.7)
+    )
+    if close:
+        return f"{written}{place} is not a setting; did you mean {close[0]}?"
+    known = [name.rpartition(".")[2] for name in own_group] or list(Settings.model_fields)
+    where = f"settings of {path[0]}" if own_group else "groups of settings"
+    return f"{written}{place} is not a setting; the {where} are {', '.join(known)}."
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a setting may be, to follow "must be"."""
+    kind = field.annotation
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        return " or ".join(f'"{choice}"' for choice in get_args(kind))
+    if kind is bool:
+        return "true or false"
+    if kind is Address:
+        return FORM
+    if kind is Path:
+        return "a path"
+    if kind in (int, float):
+        return ("a whole number" if kind is int else "a number") + _range(field)
+    if get_origin(kind) is tuple:
+        return "a list" + _length(field)
+    return "text"
+
+
+def dotted(path: tuple[int | str, ...]) -> str:
+    """`("stream", "streams", 0, "name")` as `stream.streams[0].name`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def _range(field: FieldInfo) -> str:
+    text = ""
+    for bound in field.metadata:
+        if isinstance(bound, Ge):
+            text += f" from {bound.ge}"
+        elif isinstance(bound, Gt):
+            text += f" above {bound.gt}"
+        elif isinstance(bound, Le):
+            text += f" to {bound.le}" if " from " in text else f" up to {bound.le}"
+    return text
+
+
+def _length(field: FieldInfo) -> str:
+    bounds = {type(bound): bound for bound in field.metadata}
+    low, high = bounds.get(MinLen), bounds.get(MaxLen)
+    if isinstance(low, MinLen) and isinstance(high, MaxLen):
+        return f" of {low.min_length} to {high.max_length}"
+    return ""
+
+
+def _field_at(path: tuple[int | str, ...]) -> FieldInfo | None:
+    """The innermost field on the path of an error; None if the path ends at a group."""
+    model: type[BaseModel] | None = Settings
+    found: FieldInfo | None = None
+    for part in path:
+        if isinstance(part, int) or model is None or part not in model.model_fields:
+            continue
+        found = model.model_fields[part]
+        model = _model_in(found.annotation)
+    is_group = found is not None and len(path) < 2
+    return None if is_group else found
+
+
+def _model_in(kind: object) -> type[BaseModel] | None:
+    """The model a field holds, alone or in a tuple of them."""
+    for candidate in (kind, *get_args(kind)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _is_outer(path: tuple[int | str, ...], paths: list[tuple[int | str, ...]]) -> bool:
+    return any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    if len(text) > _SHOWN_CHARACTERS_MAX:
+        text = text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
+    return text

@@ -1,0 +1,113 @@
+"""One connection: bytes in, packets to a handler, bytes out through a link.
+
+::
+
+      AWAIT_CONNECT ── CONNECT / CONNACK ─▶ CONNECTED ── farewell, error, silence ─▶ CLOSED
+            ╰──────────────── error, silence ─────────────────────────────────────────▲
+
+Which packets a state takes stands in ``ServerConnection``'s table; what is not there is
+a protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``,
+says ``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and
+what was ready is written.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Link
+from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Disconnect, Packet
+from penstock.protocol.properties import Properties
+
+AWAIT_CONNECT: Final = 0
+CONNECTED: Final = 1
+CLOSED: Final = 2
+
+
+class Connection:
+    """What both roles of a connection share.
+
+    Args:
+        link: the sending half.
+        decoder: the receiving half.
+        keep_alive: the deadline.
+    """
+
+    def __init__(self, link: Link, decoder: Decoder, keep_alive: KeepAlive) -> None:
+        self.link = link
+        self.state = AWAIT_CONNECT
+        self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
+        self._decoder = decoder
+        self._keep_alive = keep_alive
+
+    def receive(self, data: bytes, now: Now) -> None:
+        """Bytes from the peer."""
+        if self.state == CLOSED:
+            return
+        try:
+            self._decoder.feed(data)
+            packet = self._decoder.next_packet()
+            while packet is not None:
+                self._keep_alive.heard(now.monotonic_s)
+                self.handle(packet, now)
+                if self.link.closed:
+                    return
+                packet = self._decoder.next_packet()
+        except RemoteProtocolError as error:
+            self.protocol_error(error, now)
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """One packet from the peer; each role has its own table."""
+
+    def ended(self, with_will: bool, now: Now) -> None:
+        """The connection ended, for the role to settle its session."""
+
+    def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
+        """The peer broke the protocol: say so where the version can, and close."""
+        self.close(error.reason, error.message, now)
+
+    def close(self, reason_code: int, because: str, now: Now) -> None:
+        """End the connection from this side, with a DISCONNECT in MQTT 5 [MQTT-4.13.1-1]."""
+        if self.state == CLOSED:
+            return
+        if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
+            frame = encode(Disconnect(reason_code, Properties(reason_string=because)), V5)
+            if 0 < self.link.max_packet_size_bytes < len(frame):  # [MQTT-3.14.2-3]
+                frame = encode(Disconnect(reason_code), V5)
+            self.link.send_last(frame)
+        self._end(True, because, now)
+
+    def lost(self, because: str, now: Now) -> None:
+        """The socket ended without a farewell."""
+        self._end(True, because, now)
+
+    def deadline_s(self) -> float:
+        """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        return NO_DEADLINE if self.state == CLOSED else self._keep_alive.deadline_s()
+
+    def tick(self, now: Now) -> None:
+        """The deadline may have passed [MQTT-3.1.2-22]."""
+        deadline_s = self.deadline_s()
+        if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
+            return
+        if self.state == AWAIT_CONNECT:
+            self._end(False, "no CONNECT within the connect timeout", now)
+        else:
+            self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
+
+    def _end(self, with_will: bool, because: str, now: Now) -> None:
+        if self.state == CLOSED:
+            return
+        was_connected = self.state == CONNECTED
+        self.state = CLOSED
+        self.closed_because = because
+        self.link.shut()
+        if was_connected:
+            self.ended(with_will, now)

@@ -1,0 +1,60 @@
+"""Drops: nothing is dropped silently.
+
+Every message that will not reach a session it was meant for has one reason from a
+closed list and is counted under it. What cannot be logged here (the engine does not
+log) is kept in a short bounded list that the shell takes away and writes down.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+QUEUE_FULL: Final = 0
+QOS0_OFFLINE: Final = 1
+EXPIRED: Final = 2
+PACKET_TOO_LARGE: Final = 3
+NO_PERMISSION: Final = 4
+RETENTION: Final = 5
+SESSION_ENDED: Final = 6
+STORE_FAILED: Final = 7
+REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
+SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
+
+REASONS: Final = (
+    "queue full",
+    "QoS 0 while offline",
+    "expired",
+    "packet too large for the receiver",
+    "no permission",
+    "retention",
+    "session ended",
+    "store failed",
+    "rejected by the receiver",
+    "QoS 0 for a slow consumer",
+)
+
+_RECENT_MAX: Final = 100
+
+
+@final
+class Drops:
+    """Counters by reason, and the latest drops as (reason, client id, topic)."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = [0] * len(REASONS)
+        self._recent: list[tuple[int, str, str]] = []
+
+    def count(self, reason: int, client_id: str, topic: str, messages: int = 1) -> None:
+        """Count ``messages`` dropped for ``reason`` on their way to ``client_id``."""
+        if messages <= 0:
+            return
+        self.counts[reason] += messages
+        if len(self._recent) < _RECENT_MAX:
+            self._recent.append((reason, client_id, topic))
+
+    def take_recent(self) -> list[tuple[int, str, str]]:
+        """The drops noted since the last call, at most 100; the counters miss none."""
+        recent = self._recent
+        if recent:
+            self._recent = []
+        return recent

@@ -1,0 +1,247 @@
+"""What one event-loop turn produced, and what waits for its commit.
+
+::
+
+      handlers ──▶ Effects ──seal()──▶ Commit ──▶ store: one atomic, synced write
+                     │                    │                     │
+                     │ ready              │ releases            ▼ committed
+                     ▼                    ╰──────────▶ bytes of the acknowledgements,
+              bytes sent at once                       and of the deliveries they cover
+
+Two roads lead out of a link. ``send`` is for what promises nothing: QoS 0 messages that
+were published with QoS 0, PINGRESP, DISCONNECT. ``hold`` is for everything else: its
+bytes leave only after the commit that holds the state they promise (delivery contract,
+rule 1). Bytes held on one link keep their order, so acknowledgements leave in the order
+of the packets they answer [MQTT-4.6.0-2].
+
+A batch with nothing to write still waits for the commit under way, then leaves at once.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.message import Message
+from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
+
+
+class Stored:
+    """State with a durable form; marked in ``Effects.changed`` when it moved."""
+
+    def snapshot(self) -> Progress | None:
+        """The durable form now, and none of it unchanged twice; None when it ended."""
+        return None
+
+
+@final
+class Link:
+    """The sending half of one connection, as a session sees it.
+
+    ``opened`` turns true when the CONNACK left: before that nothing may pass it
+    [MQTT-3.2.0-1]. ``congested`` is set by the shell while its write buffer is full.
+    """
+
+    def __init__(self, effects: Effects) -> None:
+        self.version = 0
+        self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
+        self.opened = False
+        self.congested = False
+        self.closed = False
+        self.unreleased_acks = 0  # acknowledgements that wait for a commit
+        self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
+        self.ready: list[bytes] = []
+        self.held: list[bytes] = []
+        self.held_acks = 0
+        self.held_qos0 = 0
+        self._effects = effects
+
+    def send(self, frame: bytes) -> None:
+        """Send ``frame`` in this turn."""
+        if not self.opened:
+            self.hold_qos0(frame)  # what comes after CONNACK must not overtake this either
+            return
+        if not self.ready:
+            self._effects.ready.append(self)
+        self.ready.append(frame)
+
+    def send_last(self, frame: bytes) -> None:
+        """Send a farewell in this turn, even before the connection was opened."""
+        self.opened = True
+        self.send(frame)
+
+    def hold(self, frame: bytes) -> None:
+        """Send ``frame`` after the commit of this turn."""
+        if not self.held:
+            self._effects.holding.append(self)
+        self.held.append(frame)
+
+    def hold_ack(self, frame: bytes) -> None:
+        """Send an acknowledgement after the commit of this turn; it counts until released."""
+        self.hold(frame)
+        self.held_acks += 1
+        self.unreleased_acks += 1
+
+    def hold_qos0(self, frame: bytes) -> None:
+        """Send a QoS 0 message after the commit of this turn; it counts until released."""
+        self.hold(frame)
+        self.held_qos0 += 1
+        self.unreleased_qos0 += 1
+
+    def shut(self) -> None:
+        """Nothing more will be sent; the shell writes what is ready and closes the socket."""
+        self.closed = True
+        self._effects.closing.append(self)
+
+    def take_ready(self) -> bytes:
+        """The bytes to write now."""
+        frames = self.ready
+        self.ready = []
+        return frames[0] if len(frames) == 1 else b"".join(frames)
+
+
+@final
+class Release:
+    """Bytes of one link that may leave once their commit is durable."""
+
+    def __init__(self, link: Link, data: bytes, acks: int, qos0: int) -> None:
+        self.link = link
+        self.data = data
+        self.acks = acks
+        self.qos0 = qos0
+
+    def done(self) -> None:
+        """The commit is durable and the bytes were handed to the socket."""
+        self.link.opened = True
+        self.link.unreleased_acks -= self.acks
+        self.link.unreleased_qos0 -= self.qos0
+
+
+@final
+class Commit:
+    """One atomic write and what it releases; nothing in it changes any more."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.messages: list[Message] = []
+        self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
+        self.sessions: list[SessionRecord] = []
+        self.subscriptions: list[SubscriptionRecord] = []
+        self.progress: list[Progress] = []
+        self.retained: list[tuple[str, Message | None]] = []
+        self.wills: list[tuple[str, WillRecord | None]] = []
+        self.releases: list[Release] = []
+        self.wanting: list[Stored] = []  # whose bodies may be read from the log afterwards
+
+    @property
+    def next_offset(self) -> int:
+        """The end of the log once this commit is durable."""
+        return self.base_offset + len(self.messages)
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to make durable."""
+        return bool(
+            self.messages
+            or self.progress
+            or self.retained
+            or self.sessions
+            or self.subscriptions
+            or self.ended
+            or self.wills
+        )
+
+
+@final
+class Effects:
+    """The open batch. One for each broker; ``seal`` empties it once a commit may start.
+
+    Args:
+        next_offset: the log offset the next appended message gets.
+    """
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.size_bytes = 0  # of the messages that wait for a commit
+        self.ready: list[Link] = []
+        self.holding: list[Link] = []
+        self.closing: list[Link] = []
+        self.changed: list[Stored] = []
+        self.wanting: list[Stored] = []
+        self._base_offset = next_offset
+        self._messages: list[Message] = []
+        self._sessions: dict[str, SessionRecord] = {}
+        self._ended: dict[int, str] = {}
+        self._subscriptions: list[SubscriptionRecord] = []
+        self._retained: dict[str, Message | None] = {}
+        self._wills: dict[str, WillRecord | None] = {}
+
+    def append(self, message: Message) -> None:
+        """Append ``message`` to the log; it has its offset from here on."""
+        message.offset = self.next_offset
+        self.next_offset += 1
+        self._messages.append(message)
+        self.size_bytes += message.size_bytes()
+
+    def put_session(self, record: SessionRecord) -> None:
+        """Store ``record``."""
+        self._sessions[record.client_id] = record
+
+    def end_session(self, client_id: str, number: int) -> None:
+        """Remove everything stored of a session."""
+        record = self._sessions.get(client_id)
+        if record is not None and record.number == number:
+            del self._sessions[client_id]
+        self._ended[number] = client_id
+
+    def put_subscription(self, record: SubscriptionRecord) -> None:
+        """Store, replace or remove a subscription of a stored session."""
+        self._subscriptions.append(record)
+
+    def put_retained(self, topic: str, message: Message | None) -> None:
+        """Store the retained message of ``topic``, or remove it."""
+        self._retained[topic] = message
+
+    def put_will(self, client_id: str, will: WillRecord | None) -> None:
+        """Store the will of ``client_id``, or remove it."""
+        self._wills[client_id] = will
+
+    def seal(self) -> Commit:
+        """Close the batch and start the next."""
+        commit = Commit(self._base_offset)
+        commit.messages = self._messages
+        commit.ended = [(client_id, number) for number, client_id in self._ended.items()]
+        commit.sessions = list(self._sessions.values())
+        for subscription in self._subscriptions:
+            if subscription.number not in self._ended:
+                commit.subscriptions.append(subscription)
+        for stored in self.changed:
+            progress = stored.snapshot()
+            if progress is not None:
+                commit.progress.append(progress)
+        commit.retained = list(self._retained.items())
+        commit.wills = list(self._wills.items())
+        for link in self.holding:
+            frames = link.held
+            link.held = []
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            commit.releases.append(Release(link, data, link.held_acks, link.held_qos0))
+            link.held_acks = 0
+            link.held_qos0 = 0
+        commit.wanting = self.wanting
+        self.wanting = []
+        self._base_offset = self.next_offset
+        self._messages = []
+        self.size_bytes = 0
+        self.changed = []
+        self.holding = []
+        if self._sessions:
+            self._sessions = {}
+        if self._ended:
+            self._ended = {}
+        if self._subscriptions:
+            self._subscriptions = []
+        if self._retained:
+            self._retained = {}
+        if self._wills:
+            self._wills = {}
+        return commit

@@ -1,0 +1,168 @@
+"""The in-flight window: QoS 1 and 2 messages sent and not yet acknowledged.
+
+::
+
+                 PUBLISH sent                           (the place is taken)
+      QoS 1 ─▶ AWAIT_PUBACK ── PUBACK ───────────────▶ free
+      QoS 2 ─▶ AWAIT_PUBREC ── PUBREC >= 0x80 ───────▶ free
+                    │ PUBREC
+                    ▼ PUBREL sent
+               AWAIT_PUBCOMP ── PUBCOMP ─────────────▶ free
+                    └── PUBREC again ─▶ PUBREL again
+
+A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. What is not
+in ``_TRANSITIONS`` is a protocol error; an acknowledgement for a packet identifier
+that is not in the window is answered by the session (``UNKNOWN``).
+
+Invariants: at most ``capacity`` places are taken by what was sent on this connection;
+a packet identifier in the window is never given out again; entries keep the order in
+which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.limits import PACKET_IDENTIFIERS
+from penstock.engine.message import Delivery
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
+
+AWAIT_PUBACK: Final = 1
+AWAIT_PUBREC: Final = 2
+AWAIT_PUBCOMP: Final = 3
+
+# What an acknowledgement means for the window.
+FREED: Final = 1  # the delivery is complete
+REJECTED: Final = 2  # the receiver refused the message; the place is free
+RELEASE: Final = 3  # send PUBREL
+UNKNOWN: Final = 4  # no such packet identifier in the window
+VIOLATION: Final = 5  # an acknowledgement that this state does not allow
+
+_TRANSITIONS: Final[dict[tuple[int, int], int]] = {
+    (AWAIT_PUBACK, PUBACK): FREED,
+    (AWAIT_PUBREC, PUBREC): RELEASE,
+    (AWAIT_PUBCOMP, PUBREC): RELEASE,
+    (AWAIT_PUBCOMP, PUBCOMP): FREED,
+}
+
+
+@final
+class InFlight:
+    """One place in the window."""
+
+    def __init__(self, packet_id: int, state: int, delivery: Delivery) -> None:
+        self.packet_id = packet_id
+        self.state = state
+        self.delivery = delivery
+        self.sent = True  # on the present connection
+
+
+@final
+class InFlightWindow:
+    """The window of one session, ordered by first sending.
+
+    Args:
+        capacity: places, 1..65535; set anew by each connection's Receive Maximum.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._entries: dict[int, InFlight] = {}
+        self._unsent: list[InFlight] = []  # from before a reconnect, last first
+        self._cursor = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[InFlight]:
+        """All entries, oldest first."""
+        return list(self._entries.values())
+
+    def has_room(self) -> bool:
+        """Whether one more message may be sent: nothing older waits and a place is free."""
+        return not self._unsent and len(self._entries) < self.capacity
+
+    def add(self, delivery: Delivery) -> InFlight:
+        """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
+        packet_id = self._cursor % PACKET_IDENTIFIERS + 1
+        while packet_id in self._entries:
+            packet_id = packet_id % PACKET_IDENTIFIERS + 1
+        self._cursor = packet_id
+        state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
+        entry = InFlight(packet_id, state, delivery)
+        self._entries[packet_id] = entry
+        return entry
+
+    def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
+        """Put back an entry from the store; it counts as not sent on this connection."""
+        entry = InFlight(packet_id, state, delivery)
+        entry.sent = False
+        self._entries[packet_id] = entry
+        self._cursor = packet_id
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
+        """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""
+        entry = self._entries.get(packet_id)
+        if entry is None:
+            return UNKNOWN
+        verdict = _TRANSITIONS.get((entry.state, packet_type), VIOLATION)
+        if verdict == VIOLATION:
+            return VIOLATION
+        if reason_code >= 0x80 and packet_type != PUBCOMP:
+            self._free(entry)
+            return REJECTED
+        if verdict == FREED:
+            self._free(entry)
+        else:
+            entry.state = AWAIT_PUBCOMP
+            entry.delivery.message = None  # the receiver owns the body now
+        return verdict
+
+    def drop(self, packet_id: int) -> None:
+        """Free a place whose message can no longer be sent."""
+        entry = self._entries.get(packet_id)
+        if entry is not None:
+            self._free(entry)
+
+    def reconnected(self, capacity: int) -> None:
+        """A new connection: everything in the window is to be sent again, in order.
+
+        What is left from before counts against the new capacity [MQTT 5 §4.4, §4.9]:
+        at most ``capacity`` are sent until acknowledgements free places.
+        """
+        self.capacity = capacity
+        self._unsent = self.entries()
+        self._unsent.reverse()
+        for entry in self._unsent:
+            entry.sent = False
+
+    def next_unsent(self) -> InFlight | None:
+        """The oldest entry to send again now, or None; it stays until ``mark_sent``."""
+        while self._unsent:
+            entry = self._unsent[-1]
+            if self._entries.get(entry.packet_id) is entry:
+                on_the_way = len(self._entries) - len(self._unsent)
+                return entry if on_the_way < self.capacity else None
+            self._unsent.pop()
+        return None
+
+    def mark_sent(self, entry: InFlight) -> None:
+        """``entry``, from ``next_unsent``, was sent on the present connection."""
+        entry.sent = True
+        if self._unsent and self._unsent[-1] is entry:
+            self._unsent.pop()
+
+    def unsent_without_body(self, limit: int) -> list[int]:
+        """Log offsets of the next entries to send again whose body is not in memory."""
+        offsets: list[int] = []
+        for entry in reversed(self._unsent):
+            if len(offsets) >= limit:
+                break
+            if entry.state != AWAIT_PUBCOMP and entry.delivery.message is None:
+                offsets.append(entry.delivery.offset)
+        return offsets
+
+    def _free(self, entry: InFlight) -> None:
+        del self._entries[entry.packet_id]
+        if not entry.sent and entry in self._unsent:
+            self._unsent.remove(entry)

@@ -1,0 +1,42 @@
+"""Keep alive: when a silent peer is given up.
+
+A client promises a packet at least every ``interval_s``; the server closes the
+connection after one and a half times that [MQTT-3.1.2-22] (v3.1 §3.1 Keep Alive timer).
+An interval of 0 turns it off. Before CONNECT the connect timeout stands instead.
+Deadlines cost nothing while packets flow: a packet only notes the time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+GRACE: Final = 1.5
+NO_DEADLINE: Final = -1.0
+
+
+@final
+class KeepAlive:
+    """The deadline of one connection, on the monotonic clock.
+
+    Args:
+        timeout_s: silence allowed before CONNECT.
+        now_s: when the connection was accepted.
+    """
+
+    def __init__(self, timeout_s: float, now_s: float) -> None:
+        self._heard_s = now_s
+        self._patience_s = timeout_s
+
+    def negotiated(self, interval_s: int) -> None:
+        """CONNECT was accepted with this keep alive, 0..65535 seconds."""
+        self._patience_s = interval_s * GRACE
+
+    def heard(self, now_s: float) -> None:
+        """A control packet arrived."""
+        self._heard_s = now_s
+
+    def deadline_s(self) -> float:
+        """When to give the peer up unless it is heard, or ``NO_DEADLINE``."""
+        if self._patience_s <= 0:
+            return NO_DEADLINE
+        return self._heard_s + self._patience_s

@@ -1,0 +1,64 @@
+"""Every bound of the engine, by name. ``config`` validates them and documents them to users."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
+PACKET_IDENTIFIERS: Final = 65535
+
+
+@final
+class EngineLimits:
+    """Bounds that hold for each connection, session, or for the whole engine.
+
+    Args:
+        max_inflight: in-flight window, messages, 0..65535; 0 = no limit but the packet ids.
+        max_mqueue_len: message queue, messages; 0 = no limit.
+        mqueue_store_qos0: keep QoS 0 messages for an offline session.
+        receive_maximum: unacknowledged QoS 1 and 2 messages accepted from a client, 1..65535.
+        max_packet_size_bytes: largest packet accepted.
+        topic_alias_maximum: topic aliases a client may define, 0..65535.
+        session_expiry_s_max: longest session expiry granted; 0xFFFFFFFF = never.
+        keep_alive_s_max: longest keep alive granted, seconds, 0 = any (also none).
+        retained_messages_max: retained messages kept.
+        sessions_max: sessions kept.
+        subscriptions_per_session_max: subscriptions of one session.
+        topic_levels_max: levels of a topic name or filter.
+        connect_timeout_s: time a new connection has to send CONNECT.
+    """
+
+    def __init__(
+        self,
+        max_inflight: int = 32,
+        max_mqueue_len: int = 1000,
+        mqueue_store_qos0: bool = True,
+        receive_maximum: int = 1000,
+        max_packet_size_bytes: int = 1_048_576,
+        topic_alias_maximum: int = 16,
+        session_expiry_s_max: int = NEVER_EXPIRES_S,
+        keep_alive_s_max: int = 0,
+        retained_messages_max: int = 1_000_000,
+        sessions_max: int = 1_000_000,
+        subscriptions_per_session_max: int = 10_000,
+        topic_levels_max: int = 128,
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        self.max_inflight = max_inflight
+        self.max_mqueue_len = max_mqueue_len
+        self.mqueue_store_qos0 = mqueue_store_qos0
+        self.receive_maximum = receive_maximum
+        self.max_packet_size_bytes = max_packet_size_bytes
+        self.topic_alias_maximum = topic_alias_maximum
+        self.session_expiry_s_max = session_expiry_s_max
+        self.keep_alive_s_max = keep_alive_s_max
+        self.retained_messages_max = retained_messages_max
+        self.sessions_max = sessions_max
+        self.subscriptions_per_session_max = subscriptions_per_session_max
+        self.topic_levels_max = topic_levels_max
+        self.connect_timeout_s = connect_timeout_s
+
+    def window(self, receive_maximum: int) -> int:
+        """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""
+        own = self.max_inflight if self.max_inflight > 0 else PACKET_IDENTIFIERS
+        return min(own, receive_maximum)

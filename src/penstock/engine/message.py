@@ -1,0 +1,147 @@
+"""Messages and deliveries.
+
+A *message* is what was published: immutable, one object however many sessions get
+it. A *delivery* is one message on its way to one session.
+
+The MQTT 5 properties of a message are kept as encoded bytes: forwarding copies them,
+and the log stores them as they are. Two things differ from delivery to delivery and
+are written when the packet is: what is left of the message expiry interval
+[MQTT-3.3.2-6], and the receiver's subscription identifiers [MQTT-3.3.4-3].
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import MICROSECONDS
+
+NOT_IN_LOG: Final = -1
+
+_PAYLOAD_FORMAT: Final = 0x01
+_MESSAGE_EXPIRY: Final = 0x02
+_SUBSCRIPTION_IDENTIFIER: Final = 0x0B
+
+
+@final
+class Message:
+    """One published message.
+
+    Args:
+        topic: topic name, without wildcards.
+        payload: application bytes.
+        qos: 0, 1 or 2, as published.
+        retain: the RETAIN flag, as published.
+        client_id: who published it.
+        received_at_us: microseconds since the Unix epoch, UTC.
+        properties: encoded MQTT 5 properties in ascending order of identifier, without
+            topic alias and subscription identifiers; empty when there are none.
+        offset: position in the log, or ``NOT_IN_LOG``.
+        internal: in the log for a session only, and in no stream: a retained message that
+            a stored session got when it subscribed.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        client_id: str = "",
+        received_at_us: int = 0,
+        properties: bytes = b"",
+        offset: int = NOT_IN_LOG,
+        internal: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.topic_bytes = topic.encode()
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.client_id = client_id
+        self.received_at_us = received_at_us
+        self.properties = properties
+        self.offset = offset
+        self.internal = internal
+        self._expiry_at = _expiry_position(properties) if properties else -1
+        self.expires_at_us = 0  # 0 = never
+        self.dated(received_at_us)
+
+    def dated(self, received_at_us: int) -> None:
+        """Set the time of reception; a will gets its own when it is published."""
+        self.received_at_us = received_at_us
+        at = self._expiry_at
+        if at >= 0:
+            interval_s = int.from_bytes(self.properties[at : at + 4], "big")
+            self.expires_at_us = received_at_us + interval_s * MICROSECONDS
+
+    def expired(self, wall_us: int) -> bool:
+        """Whether its message expiry interval has passed [MQTT-3.3.2-5]."""
+        return 0 < self.expires_at_us <= wall_us
+
+    def properties_for(self, wall_us: int, subscription_ids: tuple[int, ...]) -> bytes:
+        """The property bytes of one delivery sent at ``wall_us``."""
+        encoded = self.properties
+        at = self._expiry_at
+        if at >= 0:
+            left_s = max(0, (self.expires_at_us - wall_us + MICROSECONDS - 1) // MICROSECONDS)
+            encoded = encoded[:at] + left_s.to_bytes(4, "big") + encoded[at + 4 :]
+        for identifier in subscription_ids:
+            encoded += _subscription_identifier(identifier)
+        return encoded
+
+    def size_bytes(self) -> int:
+        """What the message occupies, about: for bounding buffers, not for billing."""
+        return len(self.topic_bytes) + len(self.payload) + len(self.properties) + 64
+
+
+def _expiry_position(properties: bytes) -> int:
+    """Where the four bytes of the message expiry interval start, or -1.
+
+    Properties are encoded in ascending order, so only the two-byte payload format
+    indicator (0x01) can stand before the message expiry interval (0x02).
+    """
+    at = 2 if properties[0] == _PAYLOAD_FORMAT else 0
+    if len(properties) > at and properties[at] == _MESSAGE_EXPIRY:
+        return at + 1
+    return -1
+
+
+def _subscription_identifier(identifier: int) -> bytes:
+    encoded = bytearray((_SUBSCRIPTION_IDENTIFIER,))
+    while identifier > 0x7F:
+        encoded.append(identifier & 0x7F | 0x80)
+        identifier >>= 7
+    encoded.append(identifier)
+    return bytes(encoded)
+
+
+@final
+class Delivery:
+    """One message on its way to one session.
+
+    ``message`` is None while the body lies in the log only: a queue of a million
+    offline messages holds offsets, not bodies. ``sequence`` numbers the stored
+    deliveries of a session from 1; 0 means that this one is not stored (QoS 0, or a
+    session that ends with its connection).
+    """
+
+    def __init__(
+        self,
+        message: Message | None,
+        offset: int,
+        qos: int,
+        retain: bool = False,
+        subscription_ids: tuple[int, ...] = (),
+        sequence: int = 0,
+    ) -> None:
+        self.message = message
+        self.offset = offset
+        self.qos = qos
+        self.retain = retain
+        self.subscription_ids = subscription_ids
+        self.sequence = sequence
+
+    def rest_in_log(self) -> None:
+        """Let go of the body if the log has it."""
+        if self.offset >= 0:
+            self.message = None

@@ -1,0 +1,119 @@
+"""The durable form of the engine's state: what a commit writes and recovery reads.
+
+A session's progress is one small record per session and commit, not one per message:
+its window, its inbound QoS 2 packet identifiers, and where its queue begins. What waits
+in the queue is written once, as the segment of those that joined in one commit; a
+segment goes when the queue's head has passed it. A message that went straight into the
+window is never written to a segment at all.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias, final
+
+from penstock.engine.message import Message
+from penstock.protocol.packets import Subscription
+
+# (sequence, log offset, qos, retain, subscription identifiers)
+QueueEntry: TypeAlias = tuple[int, int, int, bool, tuple[int, ...]]
+# (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
+WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
+
+
+@final
+class SessionRecord:
+    """A session that outlives its connection.
+
+    Args:
+        client_id: whose it is.
+        number: its key for progress, queue and subscriptions; never used twice in an epoch.
+        expiry_interval_s: 1..0xFFFFFFFF (never).
+        disconnected_at_us: wall clock; 0 while connected.
+    """
+
+    def __init__(
+        self, client_id: str, number: int, expiry_interval_s: int, disconnected_at_us: int
+    ) -> None:
+        self.client_id = client_id
+        self.number = number
+        self.expiry_interval_s = expiry_interval_s
+        self.disconnected_at_us = disconnected_at_us
+
+
+@final
+class SubscriptionRecord:
+    """One subscription of a stored session; ``subscription`` None means it was removed."""
+
+    def __init__(
+        self,
+        number: int,
+        topic_filter: str,
+        subscription: Subscription | None,
+        identifier: int = 0,
+    ) -> None:
+        self.number = number
+        self.topic_filter = topic_filter
+        self.subscription = subscription
+        self.identifier = identifier
+
+
+@final
+class Progress:
+    """How far a stored session has got.
+
+    Args:
+        number: the session's.
+        queue_head: everything below this sequence has left the queue.
+        next_sequence: the sequence the next stored delivery gets.
+        window: what is in flight, oldest first.
+        inbound: packet identifiers of QoS 2 messages received and not yet released.
+        segment: what joined the queue since the last record and still waits.
+        finished_segments: first sequences of segments the queue has passed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        queue_head: int,
+        next_sequence: int,
+        window: list[WindowEntry],
+        inbound: list[int],
+        segment: list[QueueEntry],
+        finished_segments: list[int],
+    ) -> None:
+        self.number = number
+        self.queue_head = queue_head
+        self.next_sequence = next_sequence
+        self.window = window
+        self.inbound = inbound
+        self.segment = segment
+        self.finished_segments = finished_segments
+
+
+@final
+class WillRecord:
+    """A will that must be published if its client is lost, even if the broker is lost too.
+
+    ``due_at_us`` is 0 while the client is connected, else when the delay ends.
+    """
+
+    def __init__(self, message: Message, delay_s: int, due_at_us: int) -> None:
+        self.message = message
+        self.delay_s = delay_s
+        self.due_at_us = due_at_us
+
+
+@final
+class Recovered:
+    """Everything a store holds of a broker's state; bodies of queued messages stay in the log."""
+
+    def __init__(self, epoch: str, next_offset: int) -> None:
+        self.epoch = epoch
+        self.next_offset = next_offset
+        self.sessions: list[SessionRecord] = []
+        self.subscriptions: list[SubscriptionRecord] = []
+        self.progress: dict[int, Progress] = {}
+        self.queues: dict[int, list[QueueEntry]] = {}  # by session number, ascending sequence
+        self.segments: dict[int, list[tuple[int, int]]] = {}  # (first, last sequence)
+        self.retained: list[Message] = []
+        self.wills: dict[str, WillRecord] = {}

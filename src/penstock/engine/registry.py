@@ -1,0 +1,174 @@
+"""Client identifier → session.
+
+::
+
+      (none) ── CONNECT ─▶ attached ── connection ended ─▶ offline ── expiry passed ─▶ (none)
+                              │  ▲                            │
+                              │  ╰──────── CONNECT, clean start 0 ──╯
+                              ╰─ connection ended, expiry interval 0 ─▶ (none)
+
+CONNECT with clean start ends an existing session first [MQTT-3.1.2-4]. A session with an
+expiry interval of 0 ends with its connection and is never stored.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import final
+
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.drops import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.records import Progress, Recovered, SessionRecord
+from penstock.engine.router import Router
+from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.wills import Wills
+
+
+@final
+class Registry:
+    """The sessions of one broker."""
+
+    def __init__(
+        self, effects: Effects, router: Router, wills: Wills, limits: EngineLimits, drops: Drops
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self._effects = effects
+        self._router = router
+        self._wills = wills
+        self._limits = limits
+        self._drops = drops
+        self._next_number = 1
+        self._expiring: list[tuple[int, int, str]] = []  # heap: (when, number, client id)
+
+    def has_room(self, client_id: str) -> bool:
+        """Whether a session for ``client_id`` exists or may be made."""
+        return client_id in self.sessions or len(self.sessions) < self._limits.sessions_max
+
+    def unused_client_id(self, epoch: str) -> str:
+        """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
+        number = self._next_number
+        while f"auto-{epoch}-{number}" in self.sessions:
+            number += 1
+        return f"auto-{epoch}-{number}"
+
+    def open(self, client_id: str, clean_start: bool, expiry_interval_s: int) -> Session:
+        """The session for an accepted CONNECT: the existing one, or a new one.
+
+        No connection may be attached to an existing session any more.
+        """
+        session = self.sessions.get(client_id)
+        if session is not None and not clean_start:
+            session.expiry_interval_s = expiry_interval_s
+        else:
+            if session is not None:
+                self._remove(session)
+            session = Session(
+                client_id,
+                self._next_number,
+                expiry_interval_s,
+                self._effects,
+                self._limits,
+                self._drops,
+            )
+            self._next_number += 1
+            self.sessions[client_id] = session
+        self._store(session, 0)
+        return session
+
+    def close(self, session: Session, now: Now) -> None:
+        """The connection of ``session`` ended."""
+        session.detach(now)
+        if session.expiry_interval_s == 0:
+            self._remove(session)
+            return
+        self._store(session, now.wall_us)
+        self._schedule(session)
+
+    def end(self, session: Session, now: Now) -> None:
+        """End ``session`` now, and publish a will that waited for it [MQTT-3.1.3-9]."""
+        self._remove(session)
+        self._wills.publish(session.client_id, now)
+
+    def expire(self, now: Now) -> None:
+        """End the sessions whose expiry interval has passed [MQTT-3.1.2-23]."""
+        while self._expiring and self._expiring[0][0] <= now.wall_us:
+            _, number, client_id = heappop(self._expiring)
+            session = self.sessions.get(client_id)
+            if session is None or session.number != number or session.link is not None:
+                continue
+            if _expires_at_us(session) <= now.wall_us:
+                self.end(session, now)
+
+    def lowest_offset(self, end: int) -> int:
+        """The lowest log offset that any session still needs, ``end`` if none does."""
+        lowest = end
+        for session in self.sessions.values():
+            offset = session.lowest_offset()
+            if 0 <= offset < lowest:
+                lowest = offset
+        return lowest
+
+    def recover(self, recovered: Recovered, now: Now) -> None:
+        """Take up what the store holds. Clients that were connected are offline now."""
+        for record in recovered.sessions:
+            session = Session(
+                record.client_id,
+                record.number,
+                record.expiry_interval_s,
+                self._effects,
+                self._limits,
+                self._drops,
+            )
+            session.stored = True
+            session.disconnected_at_us = record.disconnected_at_us or now.wall_us
+            self.sessions[record.client_id] = session
+            self._next_number = max(self._next_number, record.number + 1)
+            progress = recovered.progress.get(record.number)
+            session.restore(
+                progress or Progress(record.number, 1, 1, [], [], [], []),
+                recovered.queues.get(record.number, []),
+                recovered.segments.get(record.number, []),
+            )
+        by_number = {session.number: session for session in self.sessions.values()}
+        for kept in recovered.subscriptions:
+            owner = by_number.get(kept.number)
+            if owner is not None and kept.subscription is not None:
+                entry = SessionSubscription(kept.subscription, kept.identifier)
+                self._router.subscribe(owner, entry)
+        for record in recovered.sessions:
+            session = self.sessions[record.client_id]
+            if record.expiry_interval_s == 0:
+                self._remove(session)
+                continue
+            if record.disconnected_at_us == 0:
+                self._store(session, now.wall_us)
+            self._schedule(session)
+
+    def _store(self, session: Session, disconnected_at_us: int) -> None:
+        if session.stored:
+            self._effects.put_session(
+                SessionRecord(
+                    session.client_id,
+                    session.number,
+                    session.expiry_interval_s,
+                    disconnected_at_us,
+                )
+            )
+
+    def _schedule(self, session: Session) -> None:
+        if session.expiry_interval_s != NEVER_EXPIRES_S:
+            heappush(self._expiring, (_expires_at_us(session), session.number, session.client_id))
+
+    def _remove(self, session: Session) -> None:
+        for topic_filter in list(session.subscriptions):
+            self._router.unsubscribe(session, topic_filter)
+        del self.sessions[session.client_id]
+        session.end()
+        if session.stored:
+            self._effects.end_session(session.client_id, session.number)
+
+
+def _expires_at_us(session: Session) -> int:
+    return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS

@@ -1,0 +1,151 @@
+"""The router: one published message → the log, the retained messages, the sessions.
+
+What goes into the log: a message that a configured stream wants, and one with QoS >= 1
+that some stored session must get. The body is stored once, here; queues hold offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
+from penstock.engine.limits import EngineLimits
+from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.retained import RetainedMessages
+from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.topics import topic_matches
+from penstock.engine.trie import SubscriptionTrie
+
+_CACHED_TOPICS_MAX: Final = 10_000
+
+RETAIN_ALWAYS: Final = 0  # [MQTT 5 §3.8.3.1] retain handling
+RETAIN_IF_NEW: Final = 1
+
+
+@final
+class Router:
+    """Routes every message of one broker.
+
+    Args:
+        effects: the open batch.
+        limits: bounds.
+        stream_filters: topic filters of the configured streams; a message that matches
+            one is appended to the log whatever its QoS.
+    """
+
+    def __init__(
+        self, effects: Effects, limits: EngineLimits, stream_filters: tuple[str, ...]
+    ) -> None:
+        self.trie = SubscriptionTrie()
+        self.retained = RetainedMessages(limits.retained_messages_max)
+        self._effects = effects
+        self._stream_filters = stream_filters
+        self._streamed: dict[str, bool] = {}
+
+    def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
+        """Route ``message``; the number of sessions it is for.
+
+        Args:
+            message: what was published.
+            publisher: the session it came from, for No Local; None for the broker's own.
+            now: when.
+        """
+        matches = self.trie.match(message.topic)
+        append = self._in_a_stream(message.topic)
+        if not append and message.qos > 0:
+            for match in matches:
+                if match.session.stored and match.grant.qos > 0:
+                    append = True
+                    break
+        if append:
+            self._effects.append(message)
+        if message.retain:
+            self._retain(message)
+        at_once = message.qos == 0
+        reached = 0
+        for match in matches:
+            grant = match.own if match.session is publisher else match.grant
+            if grant is None:
+                continue
+            reached += 1
+            match.session.deliver(
+                message,
+                min(message.qos, grant.qos),
+                message.retain and grant.retain_as_published,  # [MQTT-3.3.1-12] [-13]
+                grant.subscription_ids,
+                at_once,
+                now,
+            )
+        return reached
+
+    def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
+        """Add a subscription, or replace the one with the same filter; whether it is new."""
+        topic_filter = entry.subscription.topic_filter
+        is_new = topic_filter not in session.subscriptions
+        session.subscriptions[topic_filter] = entry
+        self.trie.add(session, topic_filter, entry)
+        return is_new
+
+    def deliver_retained(
+        self, session: Session, entry: SessionSubscription, is_new: bool, now: Now
+    ) -> None:
+        """Send the retained messages a subscription asks for; the SUBACK goes before them."""
+        handling = entry.subscription.retain_handling
+        if handling != RETAIN_ALWAYS and not (handling == RETAIN_IF_NEW and is_new):
+            return
+        ids = (entry.identifier,) if entry.identifier > 0 else ()
+        for message in self.retained.match(entry.subscription.topic_filter):
+            if message.expired(now.wall_us):
+                self.retained.remove(message.topic)
+                self._effects.put_retained(message.topic, None)
+                continue
+            if entry.subscription.no_local and message.client_id == session.client_id:
+                continue
+            qos = min(message.qos, entry.subscription.qos)
+            if qos > 0 and session.stored:
+                message = _copy_for_session(message)
+                self._effects.append(message)
+            session.deliver(message, qos, True, ids, False, now)  # [MQTT-3.3.1-8]
+
+    def unsubscribe(self, session: Session, topic_filter: str) -> bool:
+        """Remove a subscription; whether there was one."""
+        if session.subscriptions.pop(topic_filter, None) is None:
+            return False
+        self.trie.remove(session, topic_filter)
+        return True
+
+    def _retain(self, message: Message) -> None:
+        if not message.payload:
+            if self.retained.remove(message.topic):
+                self._effects.put_retained(message.topic, None)
+        elif self.retained.put(message):
+            self._effects.put_retained(message.topic, message)
+
+    def _in_a_stream(self, topic: str) -> bool:
+        streamed = self._streamed.get(topic)
+        if streamed is None:
+            streamed = False
+            for topic_filter in self._stream_filters:
+                if topic_matches(topic_filter, topic):
+                    streamed = True
+                    break
+            if len(self._streamed) >= _CACHED_TOPICS_MAX:
+                self._streamed.clear()
+            self._streamed[topic] = streamed
+        return streamed
+
+
+def _copy_for_session(message: Message) -> Message:
+    """The retained message once more, for the log: its first row may be past retention."""
+    return Message(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.client_id,
+        message.received_at_us,
+        message.properties,
+        NOT_IN_LOG,
+        internal=True,
+    )

@@ -1,0 +1,83 @@
+"""The state that all connections of one broker share, put together.
+
+Pure like the rest of the engine: a whole broker can be run in a test with a virtual
+clock and no socket. The shell (``penstock.broker.driver``) owns the loop::
+
+      bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ Effects
+                                            tick(now) ─────▶ Effects ─▶ seal ─▶ Commit
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.clock import Now
+from penstock.engine.connection import Connection
+from penstock.engine.drops import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import EngineLimits
+from penstock.engine.records import Recovered
+from penstock.engine.registry import Registry
+from penstock.engine.router import Router
+from penstock.engine.wills import Wills
+
+
+@final
+class Server:
+    """One broker without its sockets and its store.
+
+    Args:
+        limits: bounds.
+        recovered: what the store holds.
+        stream_filters: topic filters of the configured streams.
+        acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
+            MQTT 5 clients in CONNACK.
+        now: the time of the start.
+    """
+
+    def __init__(
+        self,
+        limits: EngineLimits,
+        recovered: Recovered,
+        stream_filters: tuple[str, ...],
+        acknowledged_when: str,
+        now: Now,
+    ) -> None:
+        self.limits = limits
+        self.epoch = recovered.epoch
+        self.acknowledged_when = acknowledged_when
+        self.drops = Drops()
+        self.effects = Effects(recovered.next_offset)
+        self.router = Router(self.effects, limits, stream_filters)
+        self.wills = Wills(self.effects, self.router)
+        self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
+        self.connections: dict[str, Connection] = {}  # by client identifier
+        self.shutting_down = False
+        self._recover(recovered, now)
+
+    def tick(self, now: Now) -> None:
+        """Do what is due: delayed wills, expired sessions."""
+        self.wills.publish_due(now)
+        self.registry.expire(now)
+
+    def needed_from(self, end: int) -> int:
+        """The lowest log offset a session still needs; ``end`` when none needs any."""
+        return self.registry.lowest_offset(end)
+
+    def shut_down(self, reason_code: int, because: str, now: Now) -> None:
+        """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5]."""
+        self.shutting_down = True
+        for connection in list(self.connections.values()):
+            connection.close(reason_code, because, now)
+
+    def _recover(self, recovered: Recovered, now: Now) -> None:
+        for message in recovered.retained:
+            if message.expired(now.wall_us):
+                self.effects.put_retained(message.topic, None)
+            else:
+                self.router.retained.put(message)
+        self.registry.recover(recovered, now)
+        for client_id, record in recovered.wills.items():
+            session = self.registry.sessions.get(client_id)
+            expiry_s = 0 if session is None else session.expiry_interval_s
+            self.wills.recover(client_id, record, expiry_s, now)

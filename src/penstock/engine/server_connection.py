@@ -1,0 +1,349 @@
+"""The accepting side of a connection: what the server does with each packet.
+
+The table, states by packets; everything else is a protocol error (0x82), and a first
+packet other than CONNECT closes the connection without an answer [MQTT-3.1.0-1]:
+
+============== ==================================================================
+AWAIT_CONNECT  CONNECT
+CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE UNSUBSCRIBE PINGREQ
+               DISCONNECT                    (a second CONNECT is not [MQTT-3.1.0-2])
+============== ==================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine import drops as reasons_to_drop
+from penstock.engine.clock import Now
+from penstock.engine.connection import CONNECTED, Connection
+from penstock.engine.effects import Link
+from penstock.engine.keepalive import KeepAlive
+from penstock.engine.message import Message
+from penstock.engine.opening import (
+    accepted_properties,
+    granted_keep_alive_s,
+    granted_session_expiry_s,
+    refusal,
+    will_message,
+)
+from penstock.engine.records import SubscriptionRecord
+from penstock.engine.server import Server
+from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.topics import is_shared, is_system_topic, is_topic_filter, is_topic_name
+from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode, encode_ack
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V311
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from penstock.protocol.properties import Properties, encode_properties
+
+_PINGRESP: Final = encode(Pingresp(), V311)
+
+
+@final
+class ServerConnection(Connection):
+    """One accepted connection.
+
+    Args:
+        server: the broker it belongs to.
+        now: when it was accepted.
+    """
+
+    def __init__(self, server: Server, now: Now) -> None:
+        limits = server.limits
+        super().__init__(
+            Link(server.effects),
+            Decoder(limits.max_packet_size_bytes),
+            KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+        )
+        self.client_id = ""
+        self.version = 0
+        self._server = server
+        self._session: Session | None = None
+        self._aliases: dict[int, str] = {}
+        self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
+
+    # -- the table ---------------------------------------------------------------------
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """One packet from the client, by the table above."""
+        session = self._session
+        if session is None:
+            if not isinstance(packet, Connect):
+                self._end(False, "the first packet is not CONNECT", now)
+                return
+            self._connect(packet, now)
+        elif isinstance(packet, Publish):
+            self._publish(packet, session, now)
+        elif isinstance(packet, Puback):
+            session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubrec):
+            session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubcomp):
+            session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubrel):
+            self._release(packet, session)
+        elif isinstance(packet, Subscribe):
+            self._subscribe(packet, session, now)
+        elif isinstance(packet, Unsubscribe):
+            self._unsubscribe(packet, session)
+        elif isinstance(packet, Pingreq):
+            self.link.send(_PINGRESP)
+        elif isinstance(packet, Disconnect):
+            self._disconnect(packet, session, now)
+        else:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
+            )
+
+    @property
+    def saturated(self) -> bool:
+        """Whether to stop reading: as many acknowledgements wait for a commit as allowed.
+
+        MQTT 5 clients know the limit and keep to it; for older ones this is the flow control.
+        """
+        return self.link.unreleased_acks >= self._server.limits.receive_maximum
+
+    def writable(self, now: Now) -> None:
+        """The shell's write buffer has room again."""
+        self.link.congested = False
+        if self._session is not None:
+            self._session.refill(now)
+
+    # -- CONNECT and the end -----------------------------------------------------------
+
+    def _connect(self, connect: Connect, now: Now) -> None:
+        server = self._server
+        limits = server.limits
+        self.version = connect.version
+        self.link.version = connect.version
+        code = refusal(connect, limits, server.registry.has_room(connect.client_id))
+        if code != reasons.SUCCESS:
+            self._refuse(code, now)
+            return
+        assigned = connect.client_id == ""
+        self.client_id = (
+            server.registry.unused_client_id(server.epoch) if assigned else connect.client_id
+        )
+        earlier = server.connections.get(self.client_id)
+        if earlier is not None:  # [MQTT-3.1.4-3]
+            earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
+        expiry_s = granted_session_expiry_s(connect, limits)
+        present = not connect.clean_start and self.client_id in server.registry.sessions
+        if present:
+            server.wills.disarm(self.client_id)
+        else:
+            server.wills.publish(self.client_id, now)
+        session = server.registry.open(self.client_id, connect.clean_start, expiry_s)
+        if connect.will is not None:
+            message, delay_s = will_message(connect.will, self.client_id)
+            server.wills.arm(self.client_id, message, delay_s)
+        self._session = session
+        self.state = CONNECTED
+        server.connections[self.client_id] = self
+        keep_alive_s = granted_keep_alive_s(connect, limits)
+        self._keep_alive.negotiated(keep_alive_s)
+        receive_maximum = 65535
+        answer = Connack(reasons.SUCCESS, present)
+        if connect.version == V5:
+            requested = connect.properties or Properties()
+            if requested.receive_maximum is not None:
+                receive_maximum = requested.receive_maximum
+            if requested.maximum_packet_size is not None:
+                self.link.max_packet_size_bytes = requested.maximum_packet_size
+            answer.properties = accepted_properties(
+                connect,
+                limits,
+                self.client_id if assigned else "",
+                expiry_s,
+                keep_alive_s,
+                server.acknowledged_when,
+            )
+        self.link.hold(encode(answer, connect.version))
+        session.attach(self.link, receive_maximum, now)
+
+    def _refuse(self, code: int, now: Now) -> None:
+        self.link.send_last(encode(Connack(code), self.version))
+        self._end(False, f"CONNECT refused: {reasons.name_of(code)}", now)
+
+    def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
+        """Refuse an unknown version in the form the client may understand; else close."""
+        if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
+            self.version = V5 if error.level > V5 else V311  # [MQTT-3.1.2-2]
+            self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
+            return
+        self.close(error.reason, error.message, now)
+
+    def _disconnect(self, packet: Disconnect, session: Session, now: Now) -> None:
+        properties = packet.properties
+        if properties is not None and properties.session_expiry_interval is not None:
+            wanted_s = properties.session_expiry_interval
+            if wanted_s > 0 and session.expiry_interval_s == 0:
+                raise RemoteProtocolError(  # MQTT 5 §3.14.2.2.2
+                    reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
+                )
+            session.expiry_interval_s = min(wanted_s, self._server.limits.session_expiry_s_max)
+        with_will = packet.reason_code == reasons.DISCONNECT_WITH_WILL  # [MQTT-3.14.4-3]
+        self._end(with_will, "client disconnected", now)
+
+    def ended(self, with_will: bool, now: Now) -> None:
+        """Settle the will and the session; a server that shuts down keeps its wills armed."""
+        server = self._server
+        session = self._session
+        if session is None:
+            return
+        if server.connections.get(self.client_id) is self:
+            del server.connections[self.client_id]
+        if not with_will:
+            server.wills.disarm(self.client_id)
+        elif not server.shutting_down:
+            server.wills.lost(self.client_id, session.expiry_interval_s, now)
+        server.registry.close(session, now)
+
+    # -- PUBLISH -----------------------------------------------------------------------
+
+    def _publish(self, packet: Publish, session: Session, now: Now) -> None:
+        topic = packet.topic
+        properties = packet.properties
+        encoded = b""
+        if properties is not None:
+            topic = self._resolve_alias(topic, properties)
+            properties.topic_alias = None
+            encoded = encode_properties(properties)
+        if not is_topic_name(topic, self._server.limits.topic_levels_max):
+            raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+        qos = packet.qos
+        again = qos == 2 and session.awaits_release(packet.packet_id)
+        if qos > 0 and self.version == V5 and not again:
+            self._check_receive_maximum(session)
+        if is_system_topic(topic):
+            self._server.drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, topic)
+            self._acknowledge(packet, reasons.NOT_AUTHORIZED if self.version == V5 else 0)
+            return
+        if qos == 2 and not session.receive(packet):
+            self._acknowledge(packet, reasons.SUCCESS)
+            return
+        message = Message(
+            topic, packet.payload, qos, packet.retain, self.client_id, now.wall_us, encoded
+        )
+        reached = self._server.router.publish(message, session, now)
+        if qos > 0:
+            nobody = reached == 0 and message.offset < 0 and self.version == V5
+            self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
+
+    def _acknowledge(self, packet: Publish, code: int) -> None:
+        if packet.qos == 1:
+            self.link.hold_ack(encode_ack(PUBACK, packet.packet_id, code, self.version))
+        elif packet.qos == 2:
+            self.link.hold(encode_ack(PUBREC, packet.packet_id, code, self.version))
+
+    def _release(self, packet: Pubrel, session: Session) -> None:
+        counted = session.inbound_count
+        code = session.release(packet.packet_id)
+        frame = encode_ack(PUBCOMP, packet.packet_id, code, self.version)
+        if session.inbound_count < counted:
+            self.link.hold_ack(frame)
+        else:
+            self.link.hold(frame)
+            self._quota_raised += 1
+
+    def _check_receive_maximum(self, session: Session) -> None:
+        """Refuse what exceeds our Receive Maximum [MQTT-3.3.4-7].
+
+        It counts anew with each connection: what came on an earlier one and is released on
+        this takes nothing of it, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
+        """
+        allowed = self._server.limits.receive_maximum
+        unacknowledged = self.link.unreleased_acks + session.inbound_count
+        if unacknowledged >= allowed + self._quota_raised:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {allowed} QoS 1 and 2 messages unacknowledged",
+            )
+
+    def _resolve_alias(self, topic: str, properties: Properties) -> str:
+        alias = properties.topic_alias
+        if alias is None:
+            return topic
+        if alias > self._server.limits.topic_alias_maximum:  # [MQTT-3.3.2-9]
+            raise RemoteProtocolError(
+                reasons.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum"
+            )
+        if topic:
+            self._aliases[alias] = topic
+            return topic
+        known = self._aliases.get(alias)
+        if known is None:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"topic alias {alias} is unknown")
+        return known
+
+    # -- SUBSCRIBE, UNSUBSCRIBE --------------------------------------------------------
+
+    def _subscribe(self, packet: Subscribe, session: Session, now: Now) -> None:
+        server = self._server
+        identifier = 0
+        if packet.properties is not None and packet.properties.subscription_identifiers:
+            identifier = packet.properties.subscription_identifiers[0]
+        codes: list[int] = []
+        added: list[tuple[SessionSubscription, bool]] = []
+        for subscription in packet.subscriptions:
+            code = self._judge(subscription.topic_filter, session)
+            if code == reasons.SUCCESS:
+                code = subscription.qos
+                entry = SessionSubscription(subscription, identifier)
+                added.append((entry, server.router.subscribe(session, entry)))
+                if session.stored:
+                    server.effects.put_subscription(
+                        SubscriptionRecord(
+                            session.number, subscription.topic_filter, subscription, identifier
+                        )
+                    )
+            elif self.version != V5:
+                code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
+            codes.append(code)
+        self.link.hold(encode(Suback(packet.packet_id, codes), self.version))
+        for entry, is_new in added:
+            server.router.deliver_retained(session, entry, is_new, now)
+
+    def _judge(self, topic_filter: str, session: Session) -> int:
+        limits = self._server.limits
+        if is_shared(topic_filter):
+            return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        if not is_topic_filter(topic_filter, limits.topic_levels_max):
+            return reasons.TOPIC_FILTER_INVALID
+        full = len(session.subscriptions) >= limits.subscriptions_per_session_max
+        if full and topic_filter not in session.subscriptions:
+            return reasons.QUOTA_EXCEEDED
+        return reasons.SUCCESS
+
+    def _unsubscribe(self, packet: Unsubscribe, session: Session) -> None:
+        server = self._server
+        codes: list[int] = []
+        for topic_filter in packet.topic_filters:
+            if server.router.unsubscribe(session, topic_filter):
+                codes.append(reasons.SUCCESS)
+                if session.stored:
+                    server.effects.put_subscription(
+                        SubscriptionRecord(session.number, topic_filter, None)
+                    )
+            else:
+                codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
+        self.link.hold(encode(Unsuback(packet.packet_id, codes), self.version))

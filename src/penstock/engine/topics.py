@@ -1,0 +1,75 @@
+"""Topic names and topic filters: what is well formed, and what matches what.
+
+A topic name is levels separated by ``/``. In a filter ``+`` stands for one whole
+level and ``#``, as the last level, for that level and all below it, the parent
+included [MQTT 5 §4.7.1]. A wildcard in the first level does not match topics
+that start with ``$`` [MQTT-4.7.2-1].
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+SHARE_PREFIX: Final = "$share/"
+SYSTEM_PREFIX: Final = "$SYS/"
+TOPIC_BYTES_MAX: Final = 65535
+
+
+def is_topic_name(topic: str, levels_max: int) -> bool:
+    """Whether a message may be published to ``topic``: not empty, no wildcard, not too deep.
+
+    Well-formed UTF-8 and the absence of U+0000 were checked when the packet was decoded.
+    """
+    if not topic or "+" in topic or "#" in topic:  # [MQTT-4.7.3-1] [MQTT-3.3.2-2]
+        return False
+    return topic.count("/") < levels_max
+
+
+def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
+    """Whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2] and not too deep."""
+    if not topic_filter or topic_filter.count("/") >= levels_max:
+        return False
+    if "+" not in topic_filter and "#" not in topic_filter:
+        return True
+    levels = topic_filter.split("/")
+    last = len(levels) - 1
+    for position, level in enumerate(levels):
+        if "#" in level and (level != "#" or position != last):
+            return False
+        if "+" in level and level != "+":
+            return False
+    return True
+
+
+def is_shared(topic_filter: str) -> bool:
+    """Whether this is a shared subscription, ``$share/{group}/{filter}`` [MQTT 5 §4.8.2]."""
+    return topic_filter.startswith(SHARE_PREFIX)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
+    return topic.startswith(SYSTEM_PREFIX)
+
+
+def topic_matches(topic_filter: str, topic: str) -> bool:
+    """Whether a message published to ``topic`` belongs to ``topic_filter``.
+
+    Args:
+        topic_filter: a well-formed filter.
+        topic: a topic name.
+    """
+    if topic_filter == topic:
+        return True
+    if topic.startswith("$") and topic_filter[:1] in ("+", "#"):  # [MQTT-4.7.2-1]
+        return False
+    wanted = topic_filter.split("/")
+    levels = topic.split("/")
+    depth = len(levels)
+    for position, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if position >= depth or (level != "+" and level != levels[position]):
+            return False
+        if position == depth - 1 and len(wanted) == depth + 1 and wanted[depth] == "#":
+            return True  # "a/#" matches "a" itself
+    return len(wanted) == depth

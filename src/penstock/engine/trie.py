@@ -1,0 +1,155 @@
+"""Topic filter → sessions: a tree with one node for each level of the subscribed filters.
+
+::
+
+      "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ● {session: grant}
+                                                ╰─ # ● {session: grant}
+
+Matching walks the levels of a topic once, with at most three ways on from a node (the
+level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
+for a topic, merged to one grant for each session, is cached until any subscription
+changes.
+
+Overlapping subscriptions of a session give one delivery with the greatest granted QoS
+and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.session import Session, SessionSubscription
+
+_CACHED_TOPICS_MAX: Final = 10_000
+
+
+@final
+class Grant:
+    """What a session gets of a topic: QoS, retain as published, subscription identifiers."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.qos = -1
+        self.retain_as_published = False
+        self.subscription_ids: tuple[int, ...] = ()
+
+    def add(self, entry: SessionSubscription) -> None:
+        """Merge one more matching subscription."""
+        subscription = entry.subscription
+        self.qos = max(self.qos, subscription.qos)
+        self.retain_as_published = self.retain_as_published or subscription.retain_as_published
+        if entry.identifier > 0 and entry.identifier not in self.subscription_ids:
+            self.subscription_ids = (*self.subscription_ids, entry.identifier)
+
+
+@final
+class Match:
+    """A session that a topic reaches.
+
+    ``grant`` is for messages of others; ``own`` for those the session itself published:
+    subscriptions with No Local left out [MQTT-3.8.3-3], None when nothing is left.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.grant = Grant(session)
+        self.own: Grant | None = None
+
+    def add(self, entry: SessionSubscription) -> None:
+        """Merge one more matching subscription."""
+        self.grant.add(entry)
+        if not entry.subscription.no_local:
+            if self.own is None:
+                self.own = Grant(self.session)
+            self.own.add(entry)
+
+
+@final
+class _Node:
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.entries: dict[Session, SessionSubscription] = {}
+
+
+@final
+class SubscriptionTrie:
+    """All subscriptions of all sessions."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self._cache: dict[str, list[Match]] = {}
+
+    def add(self, session: Session, topic_filter: str, entry: SessionSubscription) -> None:
+        """Subscribe ``session``, replacing its subscription with the same filter."""
+        node = self._root
+        for level in topic_filter.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                child = _Node()
+                node.children[level] = child
+            node = child
+        node.entries[session] = entry
+        self._cache.clear()
+
+    def remove(self, session: Session, topic_filter: str) -> None:
+        """Unsubscribe ``session``; branches that nobody uses go with it."""
+        path: list[tuple[_Node, str]] = []
+        node = self._root
+        for level in topic_filter.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                return
+            path.append((node, level))
+            node = child
+        node.entries.pop(session, None)
+        while path and not node.entries and not node.children:
+            node, level = path.pop()
+            del node.children[level]
+        self._cache.clear()
+
+    def match(self, topic: str) -> list[Match]:
+        """The sessions a message with this topic is for. The list must not be changed."""
+        cached = self._cache.get(topic)
+        if cached is not None:
+            return cached
+        found: dict[Session, Match] = {}
+        levels = topic.split("/")
+        self._walk(self._root, levels, 0, topic.startswith("$"), found)
+        matches = list(found.values())
+        if len(self._cache) >= _CACHED_TOPICS_MAX:
+            self._cache.clear()
+        self._cache[topic] = matches
+        return matches
+
+    def _walk(
+        self,
+        node: _Node,
+        levels: list[str],
+        depth: int,
+        hidden: bool,
+        found: dict[Session, Match],
+    ) -> None:
+        """Collect from ``node`` down; ``hidden`` keeps wildcards off ``$`` [MQTT-4.7.2-1]."""
+        if not hidden:
+            rest = node.children.get("#")
+            if rest is not None:
+                _collect(rest, found)
+        if depth == len(levels):
+            _collect(node, found)
+            return
+        child = node.children.get(levels[depth])
+        if child is not None:
+            self._walk(child, levels, depth + 1, False, found)
+        if not hidden:
+            any_level = node.children.get("+")
+            if any_level is not None:
+                self._walk(any_level, levels, depth + 1, False, found)
+
+
+def _collect(node: _Node, found: dict[Session, Match]) -> None:
+    for session, entry in node.entries.items():
+        match = found.get(session)
+        if match is None:
+            match = Match(session)
+            found[session] = match
+        match.add(entry)

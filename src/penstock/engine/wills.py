@@ -1,0 +1,94 @@
+"""Wills: messages published when a client is lost.
+
+::
+
+      CONNECT with a will ─▶ armed ── DISCONNECT (0x00) ─────────────▶ gone
+                               │
+                               │ connection lost, or DISCONNECT 0x04
+                               ▼
+                             delayed ── the session is taken up again ▶ gone
+                               │
+                               │ will delay passed, or the session ended
+                               ▼
+                            published
+
+An armed will is in the store: when the broker itself dies, its clients are lost with
+it, and their wills are published after the restart [MQTT 5 §3.1.2.5]. Publishing and
+forgetting are one commit.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import final
+
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.effects import Effects
+from penstock.engine.message import Message
+from penstock.engine.records import WillRecord
+from penstock.engine.router import Router
+
+
+@final
+class Wills:
+    """The wills of one broker, at most one for each client identifier."""
+
+    def __init__(self, effects: Effects, router: Router) -> None:
+        self._effects = effects
+        self._router = router
+        self._wills: dict[str, WillRecord] = {}
+        self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
+
+    def arm(self, client_id: str, message: Message, delay_s: int) -> None:
+        """The connection with this will was accepted."""
+        record = WillRecord(message, delay_s, 0)
+        self._wills[client_id] = record
+        self._effects.put_will(client_id, record)
+
+    def disarm(self, client_id: str) -> None:
+        """The client left in order, or its session was taken up within the delay."""
+        if self._wills.pop(client_id, None) is not None:
+            self._effects.put_will(client_id, None)
+
+    def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
+        """The connection ended without a farewell [MQTT-3.1.2-8].
+
+        The will is published after its delay or when the session ends, whichever is first.
+        """
+        record = self._wills.get(client_id)
+        if record is None:
+            return
+        delay_s = min(record.delay_s, session_expiry_s)
+        if delay_s == 0:
+            self.publish(client_id, now)
+            return
+        record = WillRecord(record.message, record.delay_s, now.wall_us + delay_s * MICROSECONDS)
+        self._wills[client_id] = record
+        self._effects.put_will(client_id, record)
+        heappush(self._due, (record.due_at_us, client_id))
+
+    def publish(self, client_id: str, now: Now) -> None:
+        """Publish and forget the will of ``client_id``, if there is one."""
+        record = self._wills.pop(client_id, None)
+        if record is None:
+            return
+        self._effects.put_will(client_id, None)
+        message = record.message
+        message.dated(now.wall_us)
+        self._router.publish(message, None, now)
+
+    def publish_due(self, now: Now) -> None:
+        """Publish the wills whose delay has passed."""
+        while self._due and self._due[0][0] <= now.wall_us:
+            due_at_us, client_id = heappop(self._due)
+            record = self._wills.get(client_id)
+            if record is not None and record.due_at_us == due_at_us:
+                self.publish(client_id, now)
+
+    def recover(self, client_id: str, record: WillRecord, session_expiry_s: int, now: Now) -> None:
+        """A will found in the store at start: its client was lost with the broker."""
+        self._wills[client_id] = record
+        if record.due_at_us == 0:
+            self.lost(client_id, session_expiry_s, now)
+        else:
+            heappush(self._due, (record.due_at_us, client_id))

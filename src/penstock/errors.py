@@ -1,0 +1,85 @@
+"""Every exception Penstock raises on purpose.
+
+Local and remote mistakes are different classes, because they end differently: a
+`RemoteProtocolError` closes the peer's connection with its reason code, a `LocalProtocolError` is a
+mistake of our own caller and travels up to it, a `ConfigError` is printed by the command line and
+ends the program, and a `StoreError` makes the broker stop acknowledging.
+
+    PenstockError
+     ├─ ConfigError                       a mistake in the settings
+     ├─ ProtocolError                     has a reason code
+     │   ├─ RemoteProtocolError           the peer broke the protocol
+     │   │   └─ UnsupportedProtocolVersion
+     │   └─ LocalProtocolError            our caller asked for something the protocol forbids
+     └─ StoreError                        the durable store
+         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreFailed
+         ├─ EpochMismatch  └─ OffsetOutOfRange
+"""
+
+
+class PenstockError(Exception):
+    """Base of all exceptions raised by Penstock."""
+
+
+class ConfigError(PenstockError):
+    """A mistake in the settings, told in one sentence."""
+
+
+class ProtocolError(PenstockError):
+    """Something MQTT does not allow.
+
+    reason is an MQTT 5 reason code (0x80 to 0xFF), whatever the version of the connection.
+    """
+
+    def __init__(self, reason: int, message: str) -> None:
+        super().__init__(reason, message)
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} (0x{self.reason:02x})"
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke the protocol; its connection is to be closed with `reason`."""
+
+
+class UnsupportedProtocolVersion(RemoteProtocolError):
+    """A CONNECT names a protocol level this broker does not speak.
+
+    level is what the client asked for, so that the answer can take the form it understands:
+    below 5 a CONNACK with return code 1, from 5 on one with reason code 0x84.
+    """
+
+    def __init__(self, reason: int, message: str, level: int) -> None:
+        super().__init__(reason, message)
+        self.level = level
+        self.args = (reason, message, level)
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for something the protocol forbids."""
+
+
+class StoreError(PenstockError):
+    """The durable store cannot do what was asked."""
+
+
+class StoreLocked(StoreError):
+    """Another process has the store open."""
+
+
+class StoreFormatError(StoreError):
+    """The store was written in a format this version does not read."""
+
+
+class StoreFailed(StoreError):
+    """Writing failed (disk full, I/O error, corruption): nothing may be acknowledged any more."""
+
+
+class EpochMismatch(StoreError):
+    """An offset of another incarnation of the log was presented."""
+
+
+class OffsetOutOfRange(StoreError):
+    """An offset lies before the earliest or after the latest one the log has."""

@@ -1,0 +1,235 @@
+"""From bytes to packets: bytes go in as they arrive, whole packets come out.
+
+    feed(bytes)  ──▶  [ buffer: rest of the last read | parts: later reads ]  ──▶  next_packet()
+
+`buffer` is bytes that packets are cut from, `position` how far. While a packet is incomplete, later
+reads gather in `parts` and are joined to the buffer only when the packet is whole, so each byte is
+copied a fixed number of times, however large the packet and small the reads. The decoder holds at
+most one packet of the maximum size and one read; a larger packet is refused as soon as its length
+is known.
+
+    reading ──mistake──▶ dead: every further call raises the same error
+
+PUBLISH and the short form of the acknowledgements are read here without a `Reader`, for speed.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol.decode_body import check_at_end, read_body
+from penstock.protocol.decode_connect import read_connect, read_level
+from penstock.protocol.fixed_header import mistake_in, verdicts
+from penstock.protocol.kinds import CONNECT, PUBACK, PUBLISH, V5, V31
+from penstock.protocol.packets import Connect, Packet, Puback, Publish
+from penstock.protocol.properties import Properties, decode_properties
+from penstock.protocol.reasons import (
+    MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    TOPIC_NAME_INVALID,
+)
+from penstock.protocol.wire import V31_TOPIC_CHARACTERS_MAX, Reader, text_of
+
+# The largest packet there can be: a remaining length of four bytes (v5 §2.1.4).
+PACKET_SIZE_BYTES_MAX: Final = 268_435_460
+# A topic up to this length is kept to compare the next one with.
+REMEMBERED_TOPIC_BYTES_MAX: Final = 256
+
+
+@final
+class Decoder:
+    """Turns the bytes of one direction of one connection into packets.
+
+    version is the protocol level: 0 until CONNECT was read, which sets it (as soon as the level is
+    known, even when the rest of the CONNECT is malformed). server says which side we are: it
+    decides which packets the peer may send. A client gives the version it connected with.
+    """
+
+    def __init__(self, max_packet_size_bytes: int, version: int = 0, server: bool = True) -> None:
+        if version == 0 and not server:
+            raise LocalProtocolError(PROTOCOL_ERROR, "a client's decoder needs a version")
+        self.version = version
+        self.server = server
+        self._size_max: i64 = min(max_packet_size_bytes, PACKET_SIZE_BYTES_MAX)
+        self._verdicts = verdicts(version, server)
+        self._error: RemoteProtocolError | None = None
+        self._buffer = b""
+        self._position: i64 = 0
+        self._parts = bytearray()
+        # Of the packet at `position`, once its fixed header is complete; 0 before.
+        self._body: i64 = 0
+        self._end: i64 = 0
+        self._is_length_padded = False
+        self._topic_bytes = b""
+        self._topic = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they arrived. Read all packets before feeding again."""
+        if self._error is not None:
+            raise self._error
+        if len(self._parts) == 0 and self._position == len(self._buffer):
+            self._buffer = data
+            self._position = 0
+        else:
+            self._parts += data
+
+    def next_packet(self) -> Packet | None:
+        """The next packet; None when its end has not arrived yet.
+
+        Raises RemoteProtocolError (0x81, 0x82, 0x84, 0x90, 0x94, 0x95) when the peer broke the
+        protocol; from then on always.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            if not self._has_packet():
+                return None
+            packet = self._read_packet()
+        except RemoteProtocolError as error:
+            self._error = error
+            self._buffer = b""
+            self._parts = bytearray()
+            self._position = 0
+            raise
+        self._position = self._end
+        return packet
+
+    def _has_packet(self) -> bool:
+        """Find the end of the packet at `position`; whether all of it is in the buffer."""
+        while True:
+            self._end = 0
+            if self._read_fixed_header() and self._end <= len(self._buffer):
+                return True
+            parts_size: i64 = len(self._parts)
+            rest_size = len(self._buffer) - self._position
+            if parts_size == 0 or rest_size + parts_size < self._end - self._position:
+                return False
+            rest = self._buffer[self._position :]
+            self._buffer = rest + bytes(self._parts) if rest_size > 0 else bytes(self._parts)
+            self._parts = bytearray()
+            self._position = 0
+
+    def _read_fixed_header(self) -> bool:
+        """Judge the first byte and set `body` and `end`; False when more bytes are needed."""
+        buffer = self._buffer
+        position = self._position
+        limit: i64 = len(buffer)
+        if position >= limit:
+            return False
+        if self._verdicts[buffer[position]] != 0:
+            mistake = mistake_in(buffer[position], self.version, self.server)
+            if mistake is not None:
+                raise mistake
+        body = position + 1
+        length: i64 = 0
+        shift: i64 = 0
+        while True:
+            if body >= limit:
+                return False
+            digit: i64 = buffer[body]
+            body += 1
+            length |= (digit & 0x7F) << shift
+            if digit < 0x80:
+                break
+            shift += 7
+            if shift > 21:  # v5 §1.5.5
+                raise RemoteProtocolError(MALFORMED_PACKET, "remaining length has over four bytes")
+        self._is_length_padded = digit == 0 and shift > 0
+        if self._is_length_padded and self.version == V5:  # [MQTT-1.5.5-1]
+            raise RemoteProtocolError(MALFORMED_PACKET, "remaining length is longer than needed")
+        self._body = body
+        self._end = body + length
+        if self._end - position > self._size_max:
+            raise RemoteProtocolError(
+                PACKET_TOO_LARGE, f"a packet of {self._end - position} bytes is too large"
+            )
+        return True
+
+    def _read_packet(self) -> Packet:
+        """Read the packet at `position`, all of which is in the buffer."""
+        buffer = self._buffer
+        body = self._body
+        first: i64 = buffer[self._position]
+        packet_type: i64 = first >> 4
+        if packet_type == PUBLISH:
+            return self._read_publish(first)
+        if packet_type == PUBACK and self._end - body == 2:
+            packet_id = buffer[body] << 8 | buffer[body + 1]
+            if packet_id != 0:
+                return Puback(packet_id)
+        reader = Reader(buffer, body, self._end)
+        if packet_type == CONNECT:
+            return self._read_connect(reader, first & 0x0F)
+        return read_body(reader, first, self.version, self.server)
+
+    def _read_connect(self, reader: Reader, header_flags: int) -> Connect:
+        level = read_level(reader)
+        self.version = level
+        self._verdicts = verdicts(level, self.server)
+        if self._is_length_padded and level == V5:  # [MQTT-1.5.5-1]
+            raise RemoteProtocolError(MALFORMED_PACKET, "remaining length is longer than needed")
+        packet = read_connect(reader, level, header_flags)
+        check_at_end(reader, CONNECT)
+        return packet
+
+    def _read_publish(self, first: i64) -> Publish:
+        buffer = self._buffer
+        end = self._end
+        position = self._body + 2
+        if position > end:
+            raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends before its topic")
+        topic_size: i64 = buffer[position - 2] << 8 | buffer[position - 1]
+        topic_end = position + topic_size
+        if topic_end > end:
+            raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends within its topic")
+        topic = self._topic_of(buffer[position:topic_end])
+        position = topic_end
+        qos = first >> 1 & 0x03
+        packet_id = 0
+        if qos != 0:
+            if position + 2 > end:
+                raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends before its packet id")
+            packet_id = buffer[position] << 8 | buffer[position + 1]
+            if packet_id == 0:  # [MQTT-2.2.1-3], v3.1.1 [MQTT-2.3.1-1], v3.1 §2.4
+                raise RemoteProtocolError(PROTOCOL_ERROR, "PUBLISH with packet identifier 0")
+            position += 2
+        properties: Properties | None = None
+        if self.version == V5:
+            if position < end and buffer[position] == 0:
+                position += 1
+            else:
+                reader = Reader(buffer, position, end)
+                length: i64 = reader.varint()
+                position = reader.position + length
+                properties = self._read_publish_properties(reader.position, position)
+        if topic == "" and (properties is None or properties.topic_alias is None):
+            # v5 §3.3.2.1, [MQTT-4.7.3-1]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "PUBLISH has neither topic nor topic alias")
+        # A QoS 0 message is never a duplicate: MQTT 3.1 lets the flag be set and ignores it.
+        dup = qos != 0 and first & 0x08 != 0
+        payload = buffer[position:end]
+        return Publish(topic, payload, qos, first & 0x01 != 0, dup, packet_id, properties)
+
+    def _read_publish_properties(self, start: i64, stop: i64) -> Properties:
+        if stop > self._end:
+            raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends within its properties")
+        properties = decode_properties(self._buffer, start, stop, PUBLISH)
+        if self.server and properties.subscription_identifiers is not None:  # [MQTT-3.3.4-6]
+            raise RemoteProtocolError(
+                PROTOCOL_ERROR, "a client sent a PUBLISH with a subscription identifier"
+            )
+        return properties
+
+    def _topic_of(self, raw: bytes) -> str:
+        """The topic as text; often it is the one of the message before."""
+        if raw == self._topic_bytes:
+            return self._topic
+        topic = text_of(raw)
+        if self.version == V31 and len(topic) > V31_TOPIC_CHARACTERS_MAX:
+            raise RemoteProtocolError(TOPIC_NAME_INVALID, "the topic is too long for MQTT 3.1")
+        if len(raw) <= REMEMBERED_TOPIC_BYTES_MAX:
+            self._topic_bytes = raw
+            self._topic = topic
+        return topic

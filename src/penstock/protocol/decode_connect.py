@@ -1,0 +1,86 @@
+"""Reading CONNECT: the packet that says which version all others are of (v5 §3.1).
+
+MQTT 3.1 is read as its specification says: reserved bits and the flags of an absent will are
+ignored, and a user name or password announced by its flag may be missing at the end of the packet.
+"""
+
+from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
+from penstock.protocol.decode_body import read_properties
+from penstock.protocol.kinds import CONNECT, V5, V31, V311
+from penstock.protocol.packets import Connect, Will
+from penstock.protocol.property_rules import WILL
+from penstock.protocol.reasons import (
+    MALFORMED_PACKET,
+    PROTOCOL_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from penstock.protocol.wire import Reader
+
+
+def read_level(reader: Reader) -> int:
+    """Protocol name and level: 3, 4 or 5.
+
+    Raises UnsupportedProtocolVersion for another level behind a name of MQTT, and a plain
+    RemoteProtocolError, also 0x84, for another name: whoever sent that does not speak MQTT.
+    """
+    name = reader.binary()
+    if name != b"MQTT" and name != b"MQIsdp":  # [MQTT-3.1.2-1], v3.1 §3.1
+        raise RemoteProtocolError(UNSUPPORTED_PROTOCOL_VERSION, "the protocol name is not MQTT")
+    level = reader.byte()
+    if level not in ((V31,) if name == b"MQIsdp" else (V311, V5)):  # [MQTT-3.1.2-2]
+        raise UnsupportedProtocolVersion(
+            UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported", level
+        )
+    return level
+
+
+def read_connect(reader: Reader, level: int, header_flags: int) -> Connect:
+    """The rest of a CONNECT of this level, behind the level byte."""
+    if header_flags != 0 and level != V31:  # [MQTT-2.1.3-1], v3.1.1 [MQTT-2.2.2-2]
+        raise RemoteProtocolError(MALFORMED_PACKET, "CONNECT has flags in its fixed header")
+    flags = reader.byte()
+    _check_flags(flags, level)
+    keep_alive_s = reader.two_bytes()
+    properties = read_properties(reader, CONNECT) if level == V5 else None
+    if (
+        properties is not None
+        and properties.authentication_data is not None
+        and properties.authentication_method is None
+    ):  # v5 §3.1.2.11.10
+        raise RemoteProtocolError(PROTOCOL_ERROR, "authentication data without a method")
+    client_id = reader.string()
+    will = _read_will(reader, level, flags) if flags & 0x04 else None
+    username: str | None = None
+    password: bytes | None = None
+    # v3.1: the remaining length takes precedence over the flags of user name and password.
+    if flags & 0x80 and not (level == V31 and reader.at_end()):
+        username = reader.string()
+    if flags & 0x40 and not (level == V31 and reader.at_end()):
+        password = reader.binary()
+    return Connect(
+        client_id, level, flags & 0x02 != 0, keep_alive_s, will, username, password, properties
+    )
+
+
+def _check_flags(flags: int, level: int) -> None:
+    """Check the connect flags (v5 §3.1.2.3, v3.1 §2.2)."""
+    has_will = flags & 0x04 != 0
+    if level != V31:
+        if flags & 0x01:  # [MQTT-3.1.2-3]
+            raise RemoteProtocolError(MALFORMED_PACKET, "the reserved connect flag is set")
+        if not has_will and flags & 0x38:
+            # [MQTT-3.1.2-11], [MQTT-3.1.2-13]; v3.1.1 [MQTT-3.1.2-13], [MQTT-3.1.2-15]
+            raise RemoteProtocolError(MALFORMED_PACKET, "will QoS or will retain without a will")
+    if has_will and flags & 0x18 == 0x18:  # v5 §3.1.2.6, v3.1.1 [MQTT-3.1.2-14]
+        raise RemoteProtocolError(MALFORMED_PACKET, "the will has QoS 3")
+    if level != V5 and flags & 0xC0 == 0x40:  # v3.1.1 [MQTT-3.1.2-22]
+        raise RemoteProtocolError(MALFORMED_PACKET, "a password without a user name")
+
+
+def _read_will(reader: Reader, level: int, flags: int) -> Will:
+    properties = read_properties(reader, WILL) if level == V5 else None
+    topic = reader.string()
+    if topic == "":  # [MQTT-4.7.3-1]
+        raise RemoteProtocolError(PROTOCOL_ERROR, "the topic of the will is empty")
+    payload = reader.binary()
+    return Will(topic, payload, flags >> 3 & 0x03, flags & 0x20 != 0, properties)

@@ -1,0 +1,208 @@
+"""From packets to bytes, for every packet in every version.
+
+`encode` takes a packet object and checks it. `encode_publish` and `encode_ack` are for the hot
+path: they take what the sender has at hand, already encoded.
+
+What an older version cannot say is left out (properties; reason codes of acknowledgements, since
+below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1 §3.3.5) or translated
+(CONNACK, SUBACK). What no version allows raises LocalProtocolError.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from penstock.errors import LocalProtocolError
+from penstock.protocol.encode_body import append_body
+from penstock.protocol.kinds import (
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREL,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    V5,
+    V31,
+    V311,
+    packet_name,
+)
+from penstock.protocol.packets import Connect, Packet, Publish, Pubrel
+from penstock.protocol.properties import encode_for
+from penstock.protocol.reasons import (
+    MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    TOPIC_NAME_INVALID,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    is_allowed,
+)
+from penstock.protocol.wire import (
+    TWO_BYTE_MAX,
+    V31_TOPIC_CHARACTERS_MAX,
+    VARINT_MAX,
+    append_varint,
+    bytes_of,
+)
+
+# From this size on a payload is joined to its header instead of passing through the writer's
+# buffer, which would copy it twice.
+_JOINED_PAYLOAD_BYTES_MIN: Final = 4096
+
+
+def encode(packet: Packet, version: int) -> bytes:
+    """The bytes of a packet on a connection of this version (3, 4 or 5).
+
+    Raises LocalProtocolError when the packet breaks the protocol or does not exist in this version.
+    """
+    if version not in (V31, V311, V5):
+        raise LocalProtocolError(
+            UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {version} is not supported"
+        )
+    if isinstance(packet, Publish):
+        return _encode_publish_packet(packet, version)
+    packet_type = packet.type
+    first = packet_type << 4
+    if packet_type in (PUBREL, SUBSCRIBE, UNSUBSCRIBE):
+        first |= 0x02
+    if isinstance(packet, Pubrel) and packet.dup:
+        if version != V31:  # [MQTT-3.6.1-1]
+            raise LocalProtocolError(MALFORMED_PACKET, "PUBREL has a DUP flag in MQTT 3.1 only")
+        first |= 0x08
+    if isinstance(packet, Connect) and packet.version != version:
+        raise LocalProtocolError(
+            PROTOCOL_ERROR, f"CONNECT of version {packet.version} on a connection of {version}"
+        )
+    body = BytesWriter()
+    append_body(body, packet, version)
+    out = BytesWriter()
+    out.append(first)
+    append_varint(out, len(body))
+    out.write(body.getvalue())
+    return out.getvalue()
+
+
+def _encode_publish_packet(packet: Publish, version: int) -> bytes:
+    encoded = b""
+    has_alias = False
+    if version == V5:
+        properties = packet.properties
+        encoded = encode_for(properties, PUBLISH)
+        has_alias = properties is not None and properties.topic_alias is not None
+    if packet.topic == "" and not has_alias:  # v5 §3.3.2.1, [MQTT-4.7.3-1]
+        raise LocalProtocolError(PROTOCOL_ERROR, "PUBLISH has neither topic nor topic alias")
+    if version == V31 and len(packet.topic) > V31_TOPIC_CHARACTERS_MAX:
+        raise LocalProtocolError(TOPIC_NAME_INVALID, "the topic is too long for MQTT 3.1")
+    return encode_publish(
+        bytes_of(packet.topic),
+        packet.payload,
+        packet.qos,
+        packet.retain,
+        packet.dup,
+        packet.packet_id,
+        version,
+        encoded,
+    )
+
+
+def encode_publish(
+    topic: bytes,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    dup: bool,
+    packet_id: int,
+    version: int,
+    properties: bytes,
+) -> bytes:
+    """The bytes of a PUBLISH.
+
+    topic is UTF-8 that has been checked (no U+0000), properties what `encode_properties` made
+    (ignored below MQTT 5). packet_id is 0 at QoS 0, 1 to 65,535 otherwise. Raises
+    LocalProtocolError.
+    """
+    topic_size: i64 = len(topic)
+    payload_size: i64 = len(payload)
+    properties_size: i64 = len(properties)
+    remaining = 2 + topic_size + payload_size
+    first = 0x30 | qos << 1
+    if retain:
+        first |= 0x01
+    if qos == 0:
+        if packet_id != 0 or dup:  # [MQTT-2.2.1-2], [MQTT-3.3.1-2]
+            raise LocalProtocolError(PROTOCOL_ERROR, "QoS 0 with a packet identifier or DUP")
+    else:
+        if qos < 0 or qos > 2:  # [MQTT-3.3.1-4]
+            raise LocalProtocolError(MALFORMED_PACKET, f"PUBLISH with QoS {qos}")
+        _check_packet_id(packet_id)
+        if dup:
+            first |= 0x08
+        remaining += 2
+    if version == V5:
+        remaining += properties_size + _varint_size(properties_size)
+    if topic_size > TWO_BYTE_MAX or remaining > VARINT_MAX:
+        raise LocalProtocolError(PACKET_TOO_LARGE, "PUBLISH has a topic or payload too large")
+    out = BytesWriter()
+    out.append(first)
+    _append_varint(out, remaining)
+    out.append(topic_size >> 8)
+    out.append(topic_size & 0xFF)
+    out.write(topic)
+    if qos != 0:
+        out.append(packet_id >> 8)
+        out.append(packet_id & 0xFF)
+    if version == V5:
+        _append_varint(out, properties_size)
+        if properties_size > 0:
+            out.write(properties)
+    if payload_size >= _JOINED_PAYLOAD_BYTES_MIN:
+        return out.getvalue() + payload
+    out.write(payload)
+    return out.getvalue()
+
+
+def encode_ack(packet_type: int, packet_id: int, reason_code: int, version: int) -> bytes:
+    """The bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP without properties.
+
+    MQTT 5 leaves out reason code 0; below MQTT 5 there is no reason code. Raises
+    LocalProtocolError.
+    """
+    if packet_type < PUBACK or packet_type > PUBCOMP:
+        raise LocalProtocolError(PROTOCOL_ERROR, f"packet type {packet_type} acknowledges nothing")
+    _check_packet_id(packet_id)
+    out = BytesWriter()
+    out.append(packet_type << 4 | 0x02 if packet_type == PUBREL else packet_type << 4)
+    if reason_code == 0 or version != V5:
+        out.append(2)
+        out.append(packet_id >> 8)
+        out.append(packet_id & 0xFF)
+        return out.getvalue()
+    if not is_allowed(reason_code, packet_type):
+        name = packet_name(packet_type)
+        raise LocalProtocolError(PROTOCOL_ERROR, f"{name} with reason code 0x{reason_code:02x}")
+    out.append(3)
+    out.append(packet_id >> 8)
+    out.append(packet_id & 0xFF)
+    out.append(reason_code)
+    return out.getvalue()
+
+
+def _check_packet_id(packet_id: int) -> None:
+    if packet_id < 1 or packet_id > TWO_BYTE_MAX:  # [MQTT-2.2.1-3], v3.1.1 [MQTT-2.3.1-1]
+        raise LocalProtocolError(PROTOCOL_ERROR, f"packet identifier {packet_id}")
+
+
+def _varint_size(value: i64) -> i64:
+    if value < 128:
+        return 1
+    if value < 16_384:
+        return 2
+    return 3 if value < 2_097_152 else 4
+
+
+def _append_varint(out: BytesWriter, value: i64) -> None:
+    """`append_varint` for a value known to fit, without the detour over `int`."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

@@ -1,0 +1,395 @@
+"""The control packets as values: what the bytes of MQTT say, free of how they say it.
+
+One class for each packet type, the same for all versions of the protocol. What a version does not
+have (properties and most reason codes before MQTT 5) is at its default when decoded. Reason codes
+are always those of MQTT 5. `properties` is None when there are none. The classes are plain mutable
+values: two are equal when their type and all their fields are; they check nothing, encoding does.
+"""
+
+from typing import ClassVar, final
+
+from penstock.protocol.kinds import (
+    AUTH,
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    SUBSCRIBE,
+    UNSUBACK,
+    UNSUBSCRIBE,
+)
+from penstock.protocol.properties import Properties
+
+
+class Value:
+    """Something compared and shown by its fields."""
+
+    def _fields(self) -> tuple[object, ...]:
+        """The fields in the order of the constructor's parameters."""
+        return ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Value):
+            return False
+        same_class = self.__class__ is other.__class__
+        return same_class and self._fields() == other._fields()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        raise TypeError(f"{self.__class__.__name__} is mutable and has no hash")
+
+    def __repr__(self) -> str:
+        shown = ", ".join([repr(field) for field in self._fields()])
+        return f"{self.__class__.__name__}({shown})"
+
+
+@final
+class Will(Value):
+    """The message the server publishes when the connection ends without a DISCONNECT.
+
+    qos is 0 to 2; payload at most 65,535 bytes.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties | None = None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.topic, self.payload, self.qos, self.retain, self.properties)
+
+
+@final
+class Subscription(Value):
+    """One topic filter of a SUBSCRIBE with its options.
+
+    qos is 0 to 2, retain_handling 0 to 2; all but qos exist in MQTT 5 only (v5 §3.8.3.1).
+    """
+
+    def __init__(
+        self,
+        topic_filter: str,
+        qos: int = 0,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        retain_handling: int = 0,
+    ) -> None:
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.topic_filter,
+            self.qos,
+            self.no_local,
+            self.retain_as_published,
+            self.retain_handling,
+        )
+
+
+class Packet(Value):
+    """Base of all control packets; `type` is the number of the packet type (1 to 15)."""
+
+    type: ClassVar[int] = 0
+
+
+@final
+class Connect(Packet):
+    """Client to server: open a session. version is a protocol level: 3, 4 or 5.
+
+    clean_start is called clean session below MQTT 5. keep_alive_s is 0 (off) to 65,535 seconds.
+    """
+
+    type: ClassVar[int] = CONNECT
+
+    def __init__(
+        self,
+        client_id: str,
+        version: int = 5,
+        clean_start: bool = True,
+        keep_alive_s: int = 60,
+        will: Will | None = None,
+        username: str | None = None,
+        password: bytes | None = None,
+        properties: Properties | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.version = version
+        self.clean_start = clean_start
+        self.keep_alive_s = keep_alive_s
+        self.will = will
+        self.username = username
+        self.password = password
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.client_id,
+            self.version,
+            self.clean_start,
+            self.keep_alive_s,
+            self.will,
+            self.username,
+            self.password,
+            self.properties,
+        )
+
+    def __repr__(self) -> str:
+        password = None if self.password is None else "..."
+        return (
+            f"Connect({self.client_id!r}, {self.version}, {self.clean_start}, {self.keep_alive_s}, "
+            f"{self.will!r}, {self.username!r}, {password}, {self.properties!r})"
+        )
+
+
+@final
+class Connack(Packet):
+    """Server to client: the answer to CONNECT. reason_code is one of MQTT 5 in every version."""
+
+    type: ClassVar[int] = CONNACK
+
+    def __init__(
+        self,
+        reason_code: int = 0,
+        session_present: bool = False,
+        properties: Properties | None = None,
+    ) -> None:
+        self.reason_code = reason_code
+        self.session_present = session_present
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.reason_code, self.session_present, self.properties)
+
+
+@final
+class Publish(Packet):
+    """A message on its way. packet_id is 0 when qos is 0, 1 to 65,535 otherwise.
+
+    topic is empty only in MQTT 5, where properties.topic_alias then stands for it.
+    """
+
+    type: ClassVar[int] = PUBLISH
+
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        dup: bool = False,
+        packet_id: int = 0,
+        properties: Properties | None = None,
+    ) -> None:
+        self.topic = topic
+        self.payload = payload
+        self.qos = qos
+        self.retain = retain
+        self.dup = dup
+        self.packet_id = packet_id
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.dup,
+            self.packet_id,
+            self.properties,
+        )
+
+
+class Ack(Packet):
+    """Base of the four packets that answer a PUBLISH: packet id, reason code, properties."""
+
+    def __init__(
+        self, packet_id: int, reason_code: int = 0, properties: Properties | None = None
+    ) -> None:
+        self.packet_id = packet_id
+        self.reason_code = reason_code
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.reason_code, self.properties)
+
+
+@final
+class Puback(Ack):
+    """The receiver took responsibility for a QoS 1 message (or refused it, reason_code >= 0x80)."""
+
+    type: ClassVar[int] = PUBACK
+
+
+@final
+class Pubrec(Ack):
+    """The receiver has a QoS 2 message (or refuses it, reason_code >= 0x80)."""
+
+    type: ClassVar[int] = PUBREC
+
+
+@final
+class Pubrel(Ack):
+    """The sender releases a QoS 2 message. dup exists in MQTT 3.1 only (v3.1 §2.1, §4.1)."""
+
+    type: ClassVar[int] = PUBREL
+
+    def __init__(
+        self,
+        packet_id: int,
+        reason_code: int = 0,
+        properties: Properties | None = None,
+        dup: bool = False,
+    ) -> None:
+        self.packet_id = packet_id
+        self.reason_code = reason_code
+        self.properties = properties
+        self.dup = dup
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.reason_code, self.properties, self.dup)
+
+
+@final
+class Pubcomp(Ack):
+    """A QoS 2 message is done and its packet id is free again."""
+
+    type: ClassVar[int] = PUBCOMP
+
+
+@final
+class Subscribe(Packet):
+    """Client to server: add one or more subscriptions."""
+
+    type: ClassVar[int] = SUBSCRIBE
+
+    def __init__(
+        self,
+        packet_id: int,
+        subscriptions: list[Subscription],
+        properties: Properties | None = None,
+    ) -> None:
+        self.packet_id = packet_id
+        self.subscriptions = subscriptions
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.subscriptions, self.properties)
+
+
+@final
+class Suback(Packet):
+    """Server to client: a reason code for each topic filter of the SUBSCRIBE, in its order."""
+
+    type: ClassVar[int] = SUBACK
+
+    def __init__(
+        self, packet_id: int, reason_codes: list[int], properties: Properties | None = None
+    ) -> None:
+        self.packet_id = packet_id
+        self.reason_codes = reason_codes
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.reason_codes, self.properties)
+
+
+@final
+class Unsubscribe(Packet):
+    """Client to server: remove one or more subscriptions."""
+
+    type: ClassVar[int] = UNSUBSCRIBE
+
+    def __init__(
+        self, packet_id: int, topic_filters: list[str], properties: Properties | None = None
+    ) -> None:
+        self.packet_id = packet_id
+        self.topic_filters = topic_filters
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.topic_filters, self.properties)
+
+
+@final
+class Unsuback(Packet):
+    """Server to client: UNSUBSCRIBE was done. reason_codes is empty below MQTT 5."""
+
+    type: ClassVar[int] = UNSUBACK
+
+    def __init__(
+        self,
+        packet_id: int,
+        reason_codes: list[int],
+        properties: Properties | None = None,
+    ) -> None:
+        self.packet_id = packet_id
+        self.reason_codes = reason_codes
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.packet_id, self.reason_codes, self.properties)
+
+
+@final
+class Pingreq(Packet):
+    """Client to server: are you there?"""
+
+    type: ClassVar[int] = PINGREQ
+
+
+@final
+class Pingresp(Packet):
+    """Server to client: yes."""
+
+    type: ClassVar[int] = PINGRESP
+
+
+@final
+class Disconnect(Packet):
+    """The last packet on a connection; below MQTT 5 from the client only."""
+
+    type: ClassVar[int] = DISCONNECT
+
+    def __init__(self, reason_code: int = 0, properties: Properties | None = None) -> None:
+        self.reason_code = reason_code
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.reason_code, self.properties)
+
+
+@final
+class Auth(Packet):
+    """A step of enhanced authentication; MQTT 5 only."""
+
+    type: ClassVar[int] = AUTH
+
+    def __init__(self, reason_code: int = 0, properties: Properties | None = None) -> None:
+        self.reason_code = reason_code
+        self.properties = properties
+
+    def _fields(self) -> tuple[object, ...]:
+        return (self.reason_code, self.properties)

@@ -1,0 +1,361 @@
+"""The properties of MQTT 5 as one class with a typed attribute for each, and their bytes.
+
+A property that is absent is None. Reading follows the table in `property_rules`, so what is not in
+it cannot be read. Writing is spelled out property by property in the order of the identifiers,
+because it is done for every message that has properties.
+"""
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+
+from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol.kinds import PUBLISH, packet_name
+from penstock.protocol.property_rules import (
+    BINARY,
+    BY_IDENTIFIER,
+    BYTE,
+    FOUR_BYTES,
+    RULES,
+    STRING,
+    STRING_PAIR,
+    TWO_BYTES,
+    WILL,
+    PropertyRule,
+)
+from penstock.protocol.reasons import MALFORMED_PACKET, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from penstock.protocol.wire import (
+    Reader,
+    append_binary,
+    append_four_bytes,
+    append_string,
+    append_two_bytes,
+    append_varint,
+)
+
+ANY_CARRIER: Final = -1
+
+
+@final
+class Properties:
+    """The properties of one packet or will; None where one is absent.
+
+    Integers are unsigned: flags 0 or 1, *_interval in seconds, four-byte values up to 0xFFFFFFFF.
+    subscription_identifiers has one item in SUBSCRIBE and any number in PUBLISH; an empty list of
+    these or of user_properties is the same as None.
+    """
+
+    def __init__(
+        self,
+        *,
+        payload_format_indicator: int | None = None,
+        message_expiry_interval: int | None = None,
+        content_type: str | None = None,
+        response_topic: str | None = None,
+        correlation_data: bytes | None = None,
+        subscription_identifiers: list[int] | None = None,
+        session_expiry_interval: int | None = None,
+        assigned_client_identifier: str | None = None,
+        server_keep_alive: int | None = None,
+        authentication_method: str | None = None,
+        authentication_data: bytes | None = None,
+        request_problem_information: int | None = None,
+        will_delay_interval: int | None = None,
+        request_response_information: int | None = None,
+        response_information: str | None = None,
+        server_reference: str | None = None,
+        reason_string: str | None = None,
+        receive_maximum: int | None = None,
+        topic_alias_maximum: int | None = None,
+        topic_alias: int | None = None,
+        maximum_qos: int | None = None,
+        retain_available: int | None = None,
+        user_properties: list[tuple[str, str]] | None = None,
+        maximum_packet_size: int | None = None,
+        wildcard_subscription_available: int | None = None,
+        subscription_identifier_available: int | None = None,
+        shared_subscription_available: int | None = None,
+    ) -> None:
+        self.payload_format_indicator = payload_format_indicator
+        self.message_expiry_interval = message_expiry_interval
+        self.content_type = content_type
+        self.response_topic = response_topic
+        self.correlation_data = correlation_data
+        self.subscription_identifiers = subscription_identifiers
+        self.session_expiry_interval = session_expiry_interval
+        self.assigned_client_identifier = assigned_client_identifier
+        self.server_keep_alive = server_keep_alive
+        self.authentication_method = authentication_method
+        self.authentication_data = authentication_data
+        self.request_problem_information = request_problem_information
+        self.will_delay_interval = will_delay_interval
+        self.request_response_information = request_response_information
+        self.response_information = response_information
+        self.server_reference = server_reference
+        self.reason_string = reason_string
+        self.receive_maximum = receive_maximum
+        self.topic_alias_maximum = topic_alias_maximum
+        self.topic_alias = topic_alias
+        self.maximum_qos = maximum_qos
+        self.retain_available = retain_available
+        self.user_properties = user_properties
+        self.maximum_packet_size = maximum_packet_size
+        self.wildcard_subscription_available = wildcard_subscription_available
+        self.subscription_identifier_available = subscription_identifier_available
+        self.shared_subscription_available = shared_subscription_available
+
+    def present(self) -> list[tuple[str, object]]:
+        """Name and value of every property that is there, in the order of the identifiers."""
+        return [(rule.name, getattr(self, rule.name)) for rule in RULES if is_present(self, rule)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Properties) and self.present() == other.present()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        raise TypeError("Properties is mutable and has no hash")
+
+    def __repr__(self) -> str:
+        return f"Properties({', '.join([f'{name}={value!r}' for name, value in self.present()])})"
+
+
+def is_present(properties: Properties, rule: PropertyRule) -> bool:
+    """Whether the property of this rule is there; an empty list is not."""
+    value: object = getattr(properties, rule.name)
+    return value is not None and value != []
+
+
+def encode_properties(properties: Properties) -> bytes:
+    """The properties in the order of their identifiers, without the length in front of them.
+
+    Raises LocalProtocolError (0x82) for a value the specification forbids, (0x81) for a string or
+    number that cannot be written.
+    """
+    out = BytesWriter()
+    _append_message_properties(out, properties)
+    _append_session_properties(out, properties)
+    _append_limits(out, properties)
+    return out.getvalue()
+
+
+def _append_message_properties(out: BytesWriter, p: Properties) -> None:
+    """Identifiers 0x01 to 0x0B."""
+    if p.payload_format_indicator is not None:
+        _append_flag(out, 0x01, p.payload_format_indicator)
+    if p.message_expiry_interval is not None:
+        _append_four_bytes(out, 0x02, p.message_expiry_interval, 0)
+    if p.content_type is not None:
+        _append_string(out, 0x03, p.content_type)
+    if p.response_topic is not None:
+        if not is_response_topic(p.response_topic):  # [MQTT-3.3.2-14]
+            raise LocalProtocolError(PROTOCOL_ERROR, "a response topic is empty or has wildcards")
+        _append_string(out, 0x08, p.response_topic)
+    if p.correlation_data is not None:
+        _append_binary(out, 0x09, p.correlation_data)
+    if p.subscription_identifiers is not None:
+        for subscription_identifier in p.subscription_identifiers:
+            _check_low(0x0B, subscription_identifier, 1)
+            out.append(0x0B)
+            append_varint(out, subscription_identifier)
+
+
+def _append_session_properties(out: BytesWriter, p: Properties) -> None:
+    """Identifiers 0x11 to 0x1F."""
+    if p.session_expiry_interval is not None:
+        _append_four_bytes(out, 0x11, p.session_expiry_interval, 0)
+    if p.assigned_client_identifier is not None:
+        _append_string(out, 0x12, p.assigned_client_identifier)
+    if p.server_keep_alive is not None:
+        _append_two_bytes(out, 0x13, p.server_keep_alive, 0)
+    if p.authentication_method is not None:
+        _append_string(out, 0x15, p.authentication_method)
+    if p.authentication_data is not None:
+        _append_binary(out, 0x16, p.authentication_data)
+    if p.request_problem_information is not None:
+        _append_flag(out, 0x17, p.request_problem_information)
+    if p.will_delay_interval is not None:
+        _append_four_bytes(out, 0x18, p.will_delay_interval, 0)
+    if p.request_response_information is not None:
+        _append_flag(out, 0x19, p.request_response_information)
+    if p.response_information is not None:
+        _append_string(out, 0x1A, p.response_information)
+    if p.server_reference is not None:
+        _append_string(out, 0x1C, p.server_reference)
+    if p.reason_string is not None:
+        _append_string(out, 0x1F, p.reason_string)
+
+
+def _append_limits(out: BytesWriter, p: Properties) -> None:
+    """Identifiers 0x21 to 0x2A."""
+    if p.receive_maximum is not None:
+        _append_two_bytes(out, 0x21, p.receive_maximum, 1)
+    if p.topic_alias_maximum is not None:
+        _append_two_bytes(out, 0x22, p.topic_alias_maximum, 0)
+    if p.topic_alias is not None:
+        _append_two_bytes(out, 0x23, p.topic_alias, 1)  # [MQTT-3.3.2-8]
+    if p.maximum_qos is not None:
+        _append_flag(out, 0x24, p.maximum_qos)
+    if p.retain_available is not None:
+        _append_flag(out, 0x25, p.retain_available)
+    if p.user_properties is not None:
+        for name, value in p.user_properties:  # in their order [MQTT-3.3.2-18]
+            out.append(0x26)
+            append_string(out, name)
+            append_string(out, value)
+    if p.maximum_packet_size is not None:
+        _append_four_bytes(out, 0x27, p.maximum_packet_size, 1)
+    if p.wildcard_subscription_available is not None:
+        _append_flag(out, 0x28, p.wildcard_subscription_available)
+    if p.subscription_identifier_available is not None:
+        _append_flag(out, 0x29, p.subscription_identifier_available)
+    if p.shared_subscription_available is not None:
+        _append_flag(out, 0x2A, p.shared_subscription_available)
+
+
+def _check_low(identifier: int, value: int, low: int) -> None:
+    if value < low:
+        name = BY_IDENTIFIER[identifier].name
+        raise LocalProtocolError(PROTOCOL_ERROR, f"{name} must be at least {low}, not {value}")
+
+
+def _append_flag(out: BytesWriter, identifier: int, value: int) -> None:
+    if value != 0 and value != 1:
+        name = BY_IDENTIFIER[identifier].name
+        raise LocalProtocolError(PROTOCOL_ERROR, f"{name} must be 0 or 1, not {value}")
+    out.append(identifier)
+    out.append(value)
+
+
+def _append_two_bytes(out: BytesWriter, identifier: int, value: int, low: int) -> None:
+    _check_low(identifier, value, low)
+    out.append(identifier)
+    append_two_bytes(out, value)
+
+
+def _append_four_bytes(out: BytesWriter, identifier: int, value: int, low: int) -> None:
+    _check_low(identifier, value, low)
+    out.append(identifier)
+    append_four_bytes(out, value)
+
+
+def _append_string(out: BytesWriter, identifier: int, value: str) -> None:
+    out.append(identifier)
+    append_string(out, value)
+
+
+def _append_binary(out: BytesWriter, identifier: int, value: bytes) -> None:
+    out.append(identifier)
+    append_binary(out, value)
+
+
+def encode_for(properties: Properties | None, carrier: int) -> bytes:
+    """`encode_properties` for a packet of this type (or WILL); raises LocalProtocolError (0x81)
+    when that may not carry one of them."""
+    if properties is None:
+        return b""
+    for rule in RULES:
+        if not rule.allows(carrier) and is_present(properties, rule):
+            raise LocalProtocolError(MALFORMED_PACKET, _misplaced(rule, carrier))
+    identifiers = properties.subscription_identifiers
+    if identifiers is not None and len(identifiers) > 1 and carrier != PUBLISH:
+        raise LocalProtocolError(PROTOCOL_ERROR, "only PUBLISH has many subscription identifiers")
+    return encode_properties(properties)
+
+
+def append_properties(out: BytesWriter, properties: Properties | None, carrier: int) -> None:
+    """Append the property length and the properties; 0 when there are none [MQTT-2.2.2-1]."""
+    encoded = encode_for(properties, carrier)
+    append_varint(out, len(encoded))
+    out.write(encoded)
+
+
+def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Properties:
+    """The properties in data[start:end], which has no length in front.
+
+    allowed is the packet type that carries them, WILL for those of a will, or ANY_CARRIER. Raises
+    RemoteProtocolError: 0x81 for what cannot be parsed, for an identifier that does not exist or
+    does not belong into the packet (v5 §2.2.2.2); 0x82 for a property given twice or a forbidden
+    value; 0x94 for topic alias 0.
+    """
+    reader = Reader(data, start, end)
+    properties = Properties()
+    seen = 0
+    while not reader.at_end():
+        identifier = reader.varint()
+        rule = BY_IDENTIFIER.get(identifier)
+        if rule is None:
+            raise RemoteProtocolError(MALFORMED_PACKET, f"no property has identifier {identifier}")
+        if allowed != ANY_CARRIER and not rule.allows(allowed):
+            raise RemoteProtocolError(MALFORMED_PACKET, _misplaced(rule, allowed))
+        if seen >> identifier & 1 and not _may_repeat(rule, allowed):
+            raise RemoteProtocolError(PROTOCOL_ERROR, f"{rule.name} is there twice")
+        seen |= 1 << identifier
+        _read_value(reader, rule, properties)
+    return properties
+
+
+def parse_properties(data: bytes) -> Properties:
+    """The properties in stored bytes of `encode_properties`, whatever packet they were in."""
+    return decode_properties(data, 0, len(data), ANY_CARRIER)
+
+
+def _may_repeat(rule: PropertyRule, carrier: int) -> bool:
+    if rule.wire_type == STRING_PAIR:
+        return True
+    # v5 §3.3.2.3.8 and §3.8.2.1.2: many in a PUBLISH, one in a SUBSCRIBE.
+    return rule.identifier == 0x0B and carrier in (PUBLISH, ANY_CARRIER)
+
+
+def _misplaced(rule: PropertyRule, carrier: int) -> str:
+    where = "a will" if carrier == WILL else packet_name(carrier)
+    return f"{rule.name} does not belong into {where}"
+
+
+def _read_value(reader: Reader, rule: PropertyRule, properties: Properties) -> None:
+    """Read the value of one property into its attribute."""
+    wire_type = rule.wire_type
+    if wire_type == STRING_PAIR:
+        pair = (reader.string(), reader.string())
+        if properties.user_properties is None:
+            properties.user_properties = [pair]
+        else:
+            properties.user_properties.append(pair)
+    elif wire_type == STRING:
+        text = reader.string()
+        if rule.identifier == 0x08 and not is_response_topic(text):  # [MQTT-3.3.2-14]
+            raise RemoteProtocolError(PROTOCOL_ERROR, "a response topic is empty or has wildcards")
+        setattr(properties, rule.name, text)
+    elif wire_type == BINARY:
+        setattr(properties, rule.name, reader.binary())
+    else:
+        number = _read_number(reader, rule)
+        if rule.identifier != 0x0B:
+            setattr(properties, rule.name, number)
+        elif properties.subscription_identifiers is None:
+            properties.subscription_identifiers = [number]
+        else:
+            properties.subscription_identifiers.append(number)
+
+
+def _read_number(reader: Reader, rule: PropertyRule) -> int:
+    wire_type = rule.wire_type
+    if wire_type == BYTE:
+        number = reader.byte()
+    elif wire_type == TWO_BYTES:
+        number = reader.two_bytes()
+    elif wire_type == FOUR_BYTES:
+        number = reader.four_bytes()
+    else:
+        number = reader.varint()
+    if number < rule.low or number > rule.high:
+        # A topic alias of 0 has its own reason code [MQTT-3.3.2-8].
+        reason = TOPIC_ALIAS_INVALID if rule.identifier == 0x23 else PROTOCOL_ERROR
+        raise RemoteProtocolError(reason, f"{rule.name} may not be {number}")
+    return number
+
+
+def is_response_topic(topic: str) -> bool:
+    """Whether this can be a response topic: a topic name, so not empty and without wildcards."""
+    return topic != "" and "+" not in topic and "#" not in topic

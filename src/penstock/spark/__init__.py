@@ -1,0 +1,16 @@
+"""Spark: the `penstock` format that reads the log, and the job that lands it in a Delta table.
+
+    java         a Java for Spark, found or made
+    session      a small Spark, started and ended cleanly
+    options      what a user may say to the format
+    offsets      positions in the log as Spark keeps them, and how a range is split
+    pins         where a query began, remembered outside Spark
+    schema       the columns
+    source       the format itself: batch and streaming readers
+    files        executors write Parquet files
+    tables       the driver commits them to the Delta table, each batch once
+    jobs         the streaming job that joins the two
+
+Only this package imports pyspark. Start reading at `source` for the way in, at `tables` for the way
+out.
+"""

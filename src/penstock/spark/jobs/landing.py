@@ -1,0 +1,310 @@
+"""The job that lands messages in a Delta table: Spark streaming in, one Delta commit a batch out.
+
+    stream service ──Flight──▶ tasks ──Parquet──▶ files ──one commit──▶ Delta table
+                                                   driver: foreachBatch ┘
+
+Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
+every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
+neither batch nor query. foreachBatch runs in this process, which keeps the table open, knows the
+batch id, and can tell a failed commit from an unknown one.
+
+Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
+checkpoint), a range always gives the same rows (the log), and the table knows which batches and
+which offsets it has (`penstock.spark.tables`). Files of attempts that were lost are in no table.
+
+    waiting ──service answers──▶ starting ──Spark is up──▶ landing ──▶ ended
+       └──────────────── stop ───────┴──────── stop ──────────┘
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.errors import ConfigError, EpochMismatch, PenstockError
+from penstock.spark.checkpoints import read_checkpoint
+from penstock.spark.failures import own_error
+from penstock.spark.files import FILES_DDL, NewFile, file_writer
+from penstock.spark.jobs.progress import Progress, Reporter
+from penstock.spark.offsets import Position
+from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.tables import Batch, MessageTable, Outcome, Selection, TableCommitFailed
+from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
+
+CHECKPOINT_NAME: Final = "_checkpoint"
+"""Default place of the checkpoint, in the table's directory: deleting the table deletes both.
+Readers of Delta tables pass over names that begin with an underscore."""
+
+LOCK_NAME: Final = "penstock.lock"
+"""Locked in the checkpoint while a job runs with it."""
+
+LOG_NAME: Final = "spark.log"
+"""What Java and Spark's Python workers print goes to this file in the checkpoint."""
+
+REWRITES_MAX: Final = 10
+"""Times one batch is written anew because another job landed part of it first."""
+
+POLL_S: Final = 0.25
+"""Pause between two looks at the query and the log."""
+
+BATCH_END_TIMEOUT_S: Final = 15.0
+"""On stop, time the batch that is being landed has to finish."""
+
+
+@dataclass(frozen=True)
+class LandingSettings:
+    """What to land, and where.
+
+    Attributes:
+        table: directory of the table; created with the first message.
+        server: HOST:PORT of the stream service.
+        stream: name of the stream.
+        topics: MQTT topic filters; empty: every message of the stream.
+        checkpoint: directory of the checkpoint; None: `_checkpoint` in the table's directory.
+        available_now: end when everything there was at the start has landed.
+        trigger_s: shortest time from the start of one batch to the next, in seconds.
+        starting: where a table without rows begins: earliest, latest or a position.
+        offsets_per_batch_max: most offsets of one batch, None for no limit.
+        connect_timeout_s: how long the stream service may be away.
+        master: Spark's master URL.
+    """
+
+    table: Path
+    server: str = "127.0.0.1:8815"
+    stream: str = "messages"
+    topics: tuple[str, ...] = ()
+    checkpoint: Path | None = None
+    available_now: bool = False
+    trigger_s: float = 1.0
+    starting: str = "earliest"
+    offsets_per_batch_max: int | None = None
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    master: str = LOCAL_MASTER
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Where the checkpoint is."""
+        return (self.checkpoint or self.table / CHECKPOINT_NAME).absolute()
+
+
+class Landing:
+    """One run of the job. `run` blocks; `stop` may be called from a signal handler."""
+
+    def __init__(
+        self,
+        settings: LandingSettings,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
+    ) -> None:
+        self._open_spark = open_spark
+        self._settings = settings
+        self._reporter = Reporter(on_progress)
+        self._stopping = threading.Event()
+        self._batch_running = threading.Lock()
+        self._query_id: Future[str] = Future()  # the first batch may begin before it is known
+        self._table = MessageTable(settings.table)
+        self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
+
+    def stop(self) -> None:
+        """Ask the run to end: the batch being landed finishes first."""
+        self._stopping.set()
+
+    def run(self) -> Progress:
+        """Land messages until stopped, or until done where `available_now`.
+
+        Raises:
+            ConfigError: the settings contradict each other, the table or the checkpoint.
+            StreamUnavailable: the stream service does not answer.
+            EpochMismatch: the log is another one than the checkpoint was made with.
+            TableError: the table cannot be read or written.
+            SparkFailed: Spark does not start, or a batch failed for another reason.
+        """
+        settings = self._settings
+        settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
+        with (
+            _only_job(settings.checkpoint_dir),
+            StreamClient(settings.server, connect_timeout_s=0) as client,
+        ):
+            log = self._wait_for_log(client)
+            if log is not None:
+                selection = Selection(log.epoch, settings.stream, settings.topics)
+                self._table.check_holds(selection)
+                starting = self._starting(selection, log)
+                self._reporter.change(state="starting", latest=log.latest)
+                with self._open_spark(
+                    f"penstock table {settings.table.name}",
+                    settings.master,
+                    settings.checkpoint_dir / LOG_NAME,
+                ) as spark:
+                    if not self._stopping.is_set():
+                        self._land_stream(spark, client, selection, starting)
+        self._reporter.change(state="ended")
+        return self._reporter.progress
+
+    def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
+        """What the stream spans, once the service answers; None when stopped before."""
+        deadline = time.monotonic() + self._settings.connect_timeout_s
+        while not self._stopping.is_set():
+            self._reporter.change(state="waiting")
+            try:
+                return client.offsets(self._settings.stream)
+            except StreamUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            self._stopping.wait(POLL_S)
+        return None
+
+    def _starting(self, selection: Selection, log: StreamOffsets) -> str:
+        """Where a query without history begins: after what the table has, if it has anything."""
+        found = read_checkpoint(self._settings.checkpoint_dir)
+        if found.planned is not None and found.planned.epoch != log.epoch:
+            raise EpochMismatch(
+                f"the checkpoint in {self._settings.checkpoint_dir} belongs to epoch"
+                f" {found.planned.epoch}, and the log is now of epoch {log.epoch}: it was restored"
+                " or created anew. Give a new --checkpoint to add the new log's messages"
+            )
+        landed = self._table.landed_end(selection)
+        done = 0 if found.done is None else found.done.offset
+        self._reporter.change(offset=max(landed, done))
+        if found.planned is None and landed:
+            return Position(log.epoch, landed).to_json()
+        return self._settings.starting
+
+    def _land_stream(
+        self, spark: SparkSession, client: StreamClient, selection: Selection, starting: str
+    ) -> None:
+        settings = self._settings
+        options = {
+            "server": settings.server,
+            "stream": settings.stream,
+            "topics": ",".join(settings.topics),
+            "startingOffsets": starting,
+            "connectTimeoutSeconds": str(settings.connect_timeout_s),
+            "minPartitions": str(spark.sparkContext.defaultParallelism),
+            "checkpointLocation": str(settings.checkpoint_dir),
+        }
+        if settings.offsets_per_batch_max is not None:
+            options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
+
+        def land(rows: DataFrame, batch_id: int) -> None:
+            try:
+                self._land_batch(rows, Batch(self._query_id.result(), batch_id, selection))
+            except Exception as error:
+                self._failure = error
+                raise
+
+        writer = (
+            spark.readStream.format("penstock")
+            .options(**options)
+            .load()
+            .writeStream.queryName(f"penstock table {settings.table.name}")
+            .option("checkpointLocation", str(settings.checkpoint_dir))
+            .foreachBatch(land)
+        )
+        if settings.available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(
+                processingTime=f"{round(settings.trigger_s * 1000)} milliseconds"
+            )
+        try:
+            query = writer.start()
+            self._query_id.set_result(str(query.id))
+            self._watch(query, client)
+        except PySparkException as error:
+            raise own_error(error, settings.checkpoint_dir / LOG_NAME) from error
+
+    def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
+        """Put one batch into the table, unless it is there."""
+        with self._batch_running:
+            if self._stopping.is_set():
+                raise _Stopped
+            for _ in range(REWRITES_MAX):
+                if self._table.has_landed(batch):
+                    self._reporter.replayed(batch.batch_id)
+                    return
+                files = self._write_files(rows, batch)
+                if not files:  # nothing matched, or all of it has landed: no commit
+                    self._reporter.landed(batch.batch_id)
+                    return
+                if self._table.commit(batch, files) is Outcome.LANDED:
+                    end = max(file.last_offset for file in files) + 1
+                    rows_landed = sum(file.rows for file in files)
+                    self._reporter.landed(batch.batch_id, rows_landed, end)
+                    return
+            raise TableCommitFailed(
+                f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that land"
+                f" the same messages in {self._table.path}; run one of them only"
+            )
+
+    def _write_files(self, rows: DataFrame, batch: Batch) -> list[NewFile]:
+        landed = self._table.landed_end(batch.selection)
+        if landed:
+            rows = rows.where(col("offset") >= lit(landed))
+        writer = file_writer(str(self._table.path), batch.batch_id)
+        with warnings.catch_warnings():
+            # pyspark warns of pandas 3 here, though mapInArrow has no use for pandas.
+            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
+            found = rows.mapInArrow(writer, FILES_DDL).collect()
+        return [NewFile(**row.asDict()) for row in found]
+
+    def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
+        """Report while the query runs, and end it when asked to."""
+        self._reporter.change(state="landing")
+        while query.isActive and not self._stopping.wait(POLL_S):
+            self._look(query, client)
+        if self._stopping.is_set():
+            # The batch that is being landed may finish; one that begins now gives up by itself.
+            if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
+                self._batch_running.release()
+            with suppress(PySparkException):  # a planner that waits for the service: Java ends it
+                query.stop()
+            return
+        self._look(query, client)
+        failure = query.exception()
+        if isinstance(self._failure, PenstockError):
+            raise self._failure
+        if failure is not None:
+            raise own_error(failure, self._settings.checkpoint_dir / LOG_NAME)
+
+    def _look(self, query: StreamingQuery, client: StreamClient) -> None:
+        """Find out where the query and the log are."""
+        last = query.lastProgress
+        end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
+        if end is not None:
+            self._reporter.change(offset=Position.from_spark(end).offset)
+        try:
+            self._reporter.change(latest=client.offsets(self._settings.stream).latest)
+        except PenstockError:
+            self._reporter.change(latest=None)
+
+
+class _Stopped(Exception):
+    """Ends a batch that begins while the job is being stopped."""
+
+
+@contextmanager
+def _only_job(checkpoint: Path) -> Iterator[None]:
+    """Keep a second job away from the checkpoint; the lock goes when this process does."""
+    with (checkpoint / LOCK_NAME).open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"another job is running with the checkpoint in {checkpoint}"
+            ) from error
+        yield

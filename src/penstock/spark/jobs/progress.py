@@ -1,0 +1,91 @@
+"""How far a landing job has come, told to whoever shows it.
+
+Batches end in one thread and the log's end is looked up in another; `Reporter` puts both together
+and calls back with a value that does not change.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+RATE_WINDOW_S: Final = 10.0
+"""The time over which rows a second are counted."""
+
+State = Literal["waiting", "starting", "landing", "ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the job has come.
+
+    Attributes:
+        state: what the job does now.
+        batch_id: of the last batch that ended, or None.
+        rows_landed: rows this run has added to the table.
+        rows_per_second: over the last ten seconds.
+        replayed: batches this run found in the table already.
+        offset: the query's position in the log, or None.
+        latest: the end of the log, or None while the stream service is away.
+    """
+
+    state: State = "waiting"
+    batch_id: int | None = None
+    rows_landed: int = 0
+    rows_per_second: float = 0.0
+    replayed: int = 0
+    offset: int | None = None
+    latest: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the query's position and the end of the log."""
+        if self.offset is None or self.latest is None:
+            return None
+        return max(0, self.latest - self.offset)
+
+
+class Reporter:
+    """Gathers what is known and passes each new state on. Any thread may call it."""
+
+    def __init__(self, on_progress: Callable[[Progress], None]) -> None:
+        self._on_progress = on_progress
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[float, int]] = deque()  # (monotonic seconds, rows)
+        self.progress = Progress()
+
+    def change(self, **known: Any) -> None:
+        """Take over the given attributes of `Progress`."""
+        with self._lock:
+            self._change(known)
+
+    def landed(self, batch_id: int, rows: int = 0, end: int = 0) -> None:
+        """Batch `batch_id` ended and added `rows` rows, the last at offset `end` - 1."""
+        progress = self.progress
+        with self._lock:
+            if rows:
+                self._recent.append((time.monotonic(), rows))
+            self._change(
+                {
+                    "batch_id": batch_id,
+                    "rows_landed": progress.rows_landed + rows,
+                    "offset": max(progress.offset or 0, end),
+                }
+            )
+
+    def replayed(self, batch_id: int) -> None:
+        """Batch `batch_id` was in the table already."""
+        with self._lock:
+            self._change({"batch_id": batch_id, "replayed": self.progress.replayed + 1})
+
+    def _change(self, known: dict[str, Any]) -> None:
+        horizon = time.monotonic() - RATE_WINDOW_S
+        while self._recent and self._recent[0][0] < horizon:
+            self._recent.popleft()
+        rate = sum(rows for _, rows in self._recent) / RATE_WINDOW_S
+        self.progress = replace(self.progress, rows_per_second=rate, **known)
+        self._on_progress(self.progress)

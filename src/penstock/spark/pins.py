@@ -1,0 +1,62 @@
+"""Where a query began, remembered outside Spark.
+
+Spark writes down where each micro-batch ends, but not where the first one starts: it asks the
+source again, twice in one run and once more when it restarts before the first batch was committed.
+"latest" asked again is a later position, and the messages in between would be in no batch. So the
+first answer is pinned: written to a small file in the query's checkpoint directory, next to Spark's
+own, and every later question gets the same answer. The pin goes when the checkpoint goes, which is
+right: a query with a new checkpoint is a new query.
+
+The location may be anything Arrow has a file system for (a path, file:, s3:, gs:, hdfs:).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock.errors import ConfigError
+from penstock.spark.offsets import Position
+
+
+def pinned(checkpoint: str, source: str, resolve: Callable[[], Position]) -> Position:
+    """The position remembered for `source` at `checkpoint`; the first call asks `resolve`.
+
+    Args:
+        checkpoint: location of the query's checkpoint.
+        source: what tells this source from others of the same query.
+        resolve: finds the position when none is remembered.
+
+    Raises:
+        ConfigError: the location cannot be read or written.
+    """
+    name = f"penstock-start-{hashlib.sha256(source.encode()).hexdigest()[:16]}.json"
+    try:
+        files, directory = _open(checkpoint)
+        path = f"{directory}/{name}"
+        if files.get_file_info(path).type == fs.FileType.File:
+            with files.open_input_stream(path) as stream:
+                return Position.from_spark(json.loads(stream.read()))
+        position = resolve()
+        files.create_dir(directory, recursive=True)
+        with files.open_output_stream(f"{path}.new") as stream:
+            stream.write(position.to_json().encode())
+        files.move(f"{path}.new", path)
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigError(
+            f"option checkpointLocation: {checkpoint!r} cannot be used: {error}"
+        ) from error
+    return position
+
+
+def _open(location: str) -> tuple[fs.FileSystem, str]:
+    if "://" not in location:
+        path = location.removeprefix("file:")
+        return fs.LocalFileSystem(), str(Path(path).absolute())
+    files, directory = fs.FileSystem.from_uri(location)
+    return files, directory.rstrip("/")

@@ -1,0 +1,145 @@
+"""A Spark of our own, small enough for a small machine, that leaves nothing behind.
+
+Spark is a Java process beside this one, and Java starts Python workers in turn::
+
+    this process ──stdin pipe, py4j──▶ Java ──▶ Python workers
+
+When this process ends in whatever way, even by SIGKILL, the pipe breaks; Java then exits by itself
+and its workers follow. `local_spark` does it in the orderly way, and ends Java by force if it
+lingers.
+
+What Java and the workers print goes to a file, so that a terminal stays readable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.errors import PenstockError
+from penstock.spark.java import find_java_home
+
+TASK_ATTEMPTS_MAX: Final = 4
+"""Attempts of one task before the query fails; plain `local[2]` would make only one."""
+
+LOCAL_MASTER: Final = f"local[*,{TASK_ATTEMPTS_MAX}]"
+"""Spark inside one process, with as many cores as there are."""
+
+JAVA_EXIT_TIMEOUT_S: Final = 5.0
+"""Time Java has to exit before it is killed."""
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stopTimeout": "5s",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+
+
+class SparkFailed(PenstockError):
+    """Spark could not be started, or a query ended with an error."""
+
+
+@contextlib.contextmanager
+def local_spark(
+    name: str, master: str = LOCAL_MASTER, log: Path | None = None, **settings: str
+) -> Iterator[SparkSession]:
+    """A Spark session for the time of a `with` block.
+
+    Args:
+        name: shown by cluster managers.
+        master: Spark's master URL.
+        log: file that takes what Java and the Python workers print; None: standard error.
+        settings: further Spark settings, `spark_sql_shuffle_partitions="4"` and the like.
+
+    Raises:
+        JavaNotFound: no Java to run Spark on.
+        SparkFailed: Spark did not start.
+    """
+    _set_environment()
+    conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
+    if master.startswith("local"):
+        conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
+    for key, value in _SETTINGS.items():
+        conf.set(key, value)
+    for key, value in settings.items():
+        conf.set(key.replace("_", "."), value)
+    with contextlib.ExitStack() as stack:
+        output: IO[bytes] | None = None
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = stack.enter_context(log.open("ab"))
+        try:
+            # A session of its own: Ctrl-C in a terminal is for us, and we end Java.
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
+                conf,
+                popen_kwargs={"stdout": output, "stderr": output, "start_new_session": True},
+            )
+        except PySparkRuntimeError as error:
+            where = f"; {log} says why" if log is not None else ""
+            raise SparkFailed(f"Java could not start Spark{where}") from error
+        stack.callback(_end_java, gateway.proc)
+        stack.callback(_forget_gateway)
+        stack.callback(gateway.shutdown)
+        with _own_interrupt_handler():
+            SparkContext(conf=conf, gateway=gateway)
+        session = SparkSession.builder.getOrCreate()
+        stack.callback(session.stop)
+        yield session
+
+
+def _set_environment() -> None:
+    """What Java and the Python workers inherit: a Java, this Python, and this package."""
+    os.environ["JAVA_HOME"] = find_java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    source = str(Path(penstock.__file__).parents[1])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if source not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([source, *paths])
+
+
+@contextlib.contextmanager
+def _own_interrupt_handler() -> Iterator[None]:
+    """Undo that pyspark takes over SIGINT when a context is made in the main thread."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
+
+
+def _forget_gateway() -> None:
+    """Let a later session in this process start its own Java; pyspark would use the old one."""
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+
+
+def _end_java(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None:
+        return
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    try:
+        process.wait(JAVA_EXIT_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,109 @@
+"""The chunk: the log's unit of writing, one Arrow record batch for one group commit.
+
+What it is. A chunk holds the messages of one commit, column by column, in the order of their
+offsets. It is stored as one RocksDB value: an Arrow IPC message *without* its schema. The key
+beside it is the offset of the first row; row ``i`` has the offset ``base + i``.
+
+Why so. Readers of the log want columns (Flight, Spark, Parquet), and building the batch once, when
+it is written, costs 0.4 µs a message; a row format would cost every reader more than that. The
+schema is left out because it is the same for every chunk and would outweigh a small one; it may
+only change together with the store's format number.
+
+Limits. A column of text or bytes holds at most 2 GiB (32-bit Arrow offsets); the committer's limit
+on the bytes of one commit keeps a chunk far below.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.errors import StoreFormatError
+
+LOG_SCHEMA: Final = pa.schema(
+    [
+        pa.field("received_at", pa.int64(), nullable=False),  # µs since the Unix epoch, UTC
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("qos", pa.int8(), nullable=False),
+        pa.field("retain", pa.bool_(), nullable=False),
+        pa.field("client_id", pa.string(), nullable=False),
+        pa.field("properties", pa.binary(), nullable=True),  # raw MQTT 5 property bytes
+        pa.field("internal", pa.bool_(), nullable=False),  # for a session only: in no stream
+    ]
+)
+"""The columns of a chunk, one row a message."""
+
+KEY_LENGTH_BYTES: Final = 8
+"""Length of a chunk's key in the log: its base offset, big-endian, so that keys sort as numbers."""
+
+_TYPES: Final = tuple(field.type for field in LOG_SCHEMA)
+
+
+def encode_key(base_offset: int) -> bytes:
+    """Return the log key of the chunk whose first row has `base_offset` (0 to 2**64 - 1)."""
+    return base_offset.to_bytes(KEY_LENGTH_BYTES, "big")
+
+
+def decode_key(key: bytes) -> int:
+    """Return the base offset that `key` stands for; StoreFormatError when it is no log key."""
+    if len(key) != KEY_LENGTH_BYTES:
+        raise StoreFormatError(
+            f"a key of the log has {len(key)} bytes where {KEY_LENGTH_BYTES} belong"
+        )
+    return int.from_bytes(key, "big")
+
+
+def encode_chunk(
+    received_at: list[int],
+    topics: list[str],
+    payloads: list[bytes],
+    qos: list[int],
+    retain: list[bool],
+    client_ids: list[str],
+    properties: list[bytes | None],
+    internal: list[bool] | None = None,
+) -> bytes:
+    """Return the stored form of the messages given column by column (equal lengths, at least 1).
+
+    `received_at` is in µs since the Unix epoch (UTC); `properties` are MQTT 5 property bytes as
+    `penstock.protocol.properties.encode_properties` makes them, or None where a message has none;
+    `internal` rows are in the log for a session only and belong to no stream (default: none is).
+    """
+    if internal is None:
+        internal = [False] * len(topics)
+    columns = (received_at, topics, payloads, qos, retain, client_ids, properties, internal)
+    arrays = [pa.array(values, type=kind) for values, kind in zip(columns, _TYPES, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=LOG_SCHEMA)
+    value: bytes = batch.serialize().to_pybytes()
+    return value
+
+
+def decode_chunk(value: bytes) -> pa.RecordBatch:
+    """Return the record batch that `encode_chunk` stored; StoreFormatError when it is not one.
+
+    The columns point into `value`; nothing is copied.
+    """
+    try:
+        return pa.ipc.read_record_batch(pa.py_buffer(value), LOG_SCHEMA)
+    except (pa.ArrowInvalid, EOFError, OSError) as error:
+        raise StoreFormatError(f"a chunk of the log cannot be read: {error}") from error
+
+
+def encode_watermark(end_offset: int) -> bytes:
+    """Return the 8 bytes of the committed watermark: the exclusive end offset, little-endian."""
+    return end_offset.to_bytes(8, "little")
+
+
+def decode_watermark(data: bytes) -> int:
+    """Return the exclusive end offset that `encode_watermark` wrote."""
+    return int.from_bytes(data[:8], "little")
+
+
+def decode_earliest(data: bytes) -> int:
+    """Return the log's first offset, which may stand behind the watermark in the same form.
+
+    0 where nothing stands there: retention has not removed anything yet.
+    """
+    return int.from_bytes(data[8:16], "little")

@@ -1,0 +1,119 @@
+"""The memory store: the same contract as the file store, for as long as the process lives.
+
+A commit is kept as decoded state at once. What an acknowledgement promises here is only
+that the broker accepted the message; CONNACK and the documentation say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from penstock.engine.effects import Commit
+from penstock.engine.message import Message
+from penstock.engine.records import (
+    Progress,
+    QueueEntry,
+    Recovered,
+    SessionRecord,
+    SubscriptionRecord,
+    WillRecord,
+)
+
+
+@final
+class MemoryStore:
+    """State of one broker in dictionaries.
+
+    Args:
+        epoch: name of this incarnation of the log.
+    """
+
+    acknowledged_when = "memory"
+
+    def __init__(self, epoch: str) -> None:
+        self._epoch = epoch
+        self._log: dict[int, Message] = {}  # by offset, ascending
+        self._log_bytes = 0
+        self._earliest = 0
+        self._end = 0
+        self._sessions: dict[str, SessionRecord] = {}
+        self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
+        self._progress: dict[int, Progress] = {}
+        self._segments: dict[int, dict[int, list[QueueEntry]]] = {}
+        self._retained: dict[str, Message] = {}
+        self._wills: dict[str, WillRecord] = {}
+
+    def recover(self) -> Recovered:
+        """Everything that was committed; see ``Store.recover``."""
+        recovered = Recovered(self._epoch, self._end)
+        recovered.sessions = list(self._sessions.values())
+        for by_filter in self._subscriptions.values():
+            recovered.subscriptions.extend(by_filter.values())
+        recovered.progress = dict(self._progress)
+        for number, segments in self._segments.items():
+            entries = [entry for first in sorted(segments) for entry in segments[first]]
+            recovered.queues[number] = entries
+            recovered.segments[number] = [
+                (first, segments[first][-1][0]) for first in sorted(segments)
+            ]
+        recovered.retained = list(self._retained.values())
+        recovered.wills = dict(self._wills)
+        return recovered
+
+    def commit(self, commit: Commit) -> None:
+        """Write ``commit`` in one atomic step; see ``Store.commit``."""
+        for message in commit.messages:
+            self._log[message.offset] = message
+            self._log_bytes += message.size_bytes()
+        self._end = max(self._end, commit.next_offset)
+        for client_id, number in commit.ended:
+            known = self._sessions.get(client_id)
+            if known is not None and known.number == number:
+                del self._sessions[client_id]
+            self._subscriptions.pop(number, None)
+            self._progress.pop(number, None)
+            self._segments.pop(number, None)
+        for session in commit.sessions:
+            self._sessions[session.client_id] = session
+        for subscription in commit.subscriptions:
+            by_filter = self._subscriptions.setdefault(subscription.number, {})
+            if subscription.subscription is None:
+                by_filter.pop(subscription.topic_filter, None)
+            else:
+                by_filter[subscription.topic_filter] = subscription
+        for progress in commit.progress:
+            self._progress[progress.number] = progress
+            segments = self._segments.setdefault(progress.number, {})
+            for first in progress.finished_segments:
+                segments.pop(first, None)
+            if progress.segment:
+                segments[progress.segment[0][0]] = progress.segment
+        for topic, retained in commit.retained:
+            if retained is None:
+                self._retained.pop(topic, None)
+            else:
+                self._retained[topic] = retained
+        for client_id, will in commit.wills:
+            if will is None:
+                self._wills.pop(client_id, None)
+            else:
+                self._wills[client_id] = will
+
+    def read(self, offsets: Iterable[int]) -> dict[int, Message]:
+        """Messages by offset; see ``Store.read``."""
+        return {offset: self._log[offset] for offset in offsets if offset in self._log}
+
+    def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+        """Remove old chunks; see ``Store.retain``."""
+        while self._earliest < min(keep_from, self._end):
+            message = self._log[self._earliest]
+            if message.received_at_us >= older_than_us and self._log_bytes <= bytes_max:
+                break
+            del self._log[self._earliest]
+            self._log_bytes -= message.size_bytes()
+            self._earliest += 1
+        return self._earliest
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,231 @@
+"""Reading the log from another process, without holding up the one that writes it.
+
+What it is. `LogFollower` opens the broker's RocksDB as a *secondary*: it reads the same files,
+takes no lock, and is never waited for. `catch_up` lets it see what was written since.
+
+What is visible. A secondary reads bytes the broker has written but not yet synced; a power cut
+would take them back. So nothing at or above the *committed watermark* is ever shown: 8 bytes in
+`<data_dir>/committed`, the exclusive end of what is known to be on disk, moved by the broker after
+each synced commit::
+
+    0 ... earliest ─────────────── chunks ───────────────▶ end │ written, not yet synced
+          (retention deletes whole chunks in front)            └ committed watermark
+
+States::
+
+    closed ──open works──▶ open ──catching up fails──▶ closed (opened again by the next call)
+
+The file is read anew each time rather than mapped: a broker that replaces it, or a data directory
+that appears later, needs no special case, and one read costs 10 µs.
+
+Threads. Iterators and `catch_up` may run in parallel; opening and catching up hold a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from rocksdict import AccessType, Options, Rdict
+
+from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
+from penstock.store.chunk import decode_chunk, decode_key, decode_watermark, encode_key
+
+FORMAT: Final = "1"
+"""Format of the log that this module reads (`meta`: `format`)."""
+
+CATCH_UP_AGE_S_MAX: Final = 1.0
+"""An idle follower looks for chunks removed by retention at least this often."""
+
+_COLUMN_FAMILIES: Final = ("meta", "log")
+_WATERMARK_LENGTH_BYTES: Final = 8
+
+
+class StoreNotReady(StoreError):
+    """The log is not there yet, or is being opened by the broker: try again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What the log holds, committed: offsets from `earliest` up to and without `end`."""
+
+    epoch: str
+    earliest: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows of the log; the first has the offset `base`."""
+
+    base: int
+    batch: pa.RecordBatch
+
+    @property
+    def end(self) -> int:
+        """Offset after the last row."""
+        return self.base + int(self.batch.num_rows)
+
+
+class LogFollower:
+    """A read-only view of the log below `data_dir`, bounded by the committed watermark."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._store = data_dir / "store"
+        self._watermark = data_dir / "committed"
+        self._scratch = data_dir / "secondary"
+        self._lock = threading.Lock()
+        self._database: Rdict | None = None
+        self._log: Rdict | None = None
+        self._epoch = ""
+        self._seen_end = 0
+        self._caught_up_at = 0.0  # monotonic seconds
+
+    def extent(self) -> Extent:
+        """What is committed now. Catches up with the broker only when there is something new.
+
+        Raises:
+            StoreNotReady: no log to read yet.
+            StoreFailed: the log cannot be read.
+        """
+        watermark = self._read_watermark()
+        with self._lock:
+            log = self._open_log()
+            stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
+            if watermark > self._seen_end or stale:
+                self._catch_up(log)
+            end = min(watermark, self._seen_end) if self._seen_end else 0
+            earliest = _first_offset(log)
+            epoch = self._epoch
+        if earliest is None:  # retention took everything there was
+            return Extent(epoch, watermark, watermark)
+        return Extent(epoch, min(earliest, end), end)
+
+    def rows(self, start: int, end: int) -> Iterator[Rows]:
+        """The rows from `start` up to and without `end`, chunk by chunk, in order of offset.
+
+        `end` must not exceed the `end` of an `extent` seen before. One RocksDB iterator lives
+        as long as the generator, and keeps the files it reads from: do not hold it for long.
+
+        Raises:
+            OffsetOutOfRange: retention has removed rows of the range.
+            StoreFailed: rows are missing inside the log.
+        """
+        with self._lock:
+            log = self._open_log()
+        chunks = log.iter()
+        chunks.seek_for_prev(encode_key(start))
+        if not chunks.valid():
+            chunks.seek(encode_key(start))
+        position = start
+        while position < end and chunks.valid():
+            base = decode_key(chunks.key())
+            batch = decode_chunk(chunks.value())
+            chunks.next()
+            if base + batch.num_rows <= position:
+                continue
+            if base > position:
+                raise _missing(start, position, base)
+            first = position - base
+            rows = batch.slice(first, min(batch.num_rows, end - base) - first)
+            position += rows.num_rows
+            yield Rows(base + first, rows)
+        if position < end:
+            raise _missing(start, position, end)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        for handle in (self._log, self._database):
+            if handle is not None:
+                with contextlib.suppress(Exception):  # closing what failed may fail
+                    handle.close()
+        self._log = self._database = None
+        self._seen_end = 0
+
+    def _read_watermark(self) -> int:
+        try:
+            data = self._watermark.read_bytes()
+        except FileNotFoundError as error:
+            raise StoreNotReady(f"there is no log in {self._store.parent} yet") from error
+        except OSError as error:
+            raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
+        if len(data) < _WATERMARK_LENGTH_BYTES:
+            raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
+        return decode_watermark(data)
+
+    def _open_log(self) -> Rdict:
+        if self._log is not None:
+            return self._log
+        if not (self._store / "CURRENT").exists():
+            raise StoreNotReady(f"there is no log in {self._store.parent} yet")
+        options = Options(raw_mode=True)
+        options.set_max_open_files(-1)  # a file the broker deletes stays readable while open
+        try:
+            database = Rdict(
+                str(self._store),
+                options,
+                column_families={name: Options(raw_mode=True) for name in _COLUMN_FAMILIES},
+                access_type=AccessType.secondary(str(self._scratch)),
+            )
+        except Exception as error:  # rocksdict raises plain Exception
+            raise StoreNotReady(f"the log in {self._store} cannot be opened: {error}") from error
+        self._database = database
+        self._epoch = _read_epoch(database, self._store)
+        self._log = database.get_column_family("log")
+        self._catch_up(self._log)
+        return self._log
+
+    def _catch_up(self, log: Rdict) -> None:
+        assert self._database is not None
+        try:
+            self._database.try_catch_up_with_primary()
+            self._seen_end = _end_offset(log)
+        except Exception as error:  # rocksdict raises plain Exception
+            self._close()
+            raise StoreNotReady(f"the log in {self._store} cannot be followed: {error}") from error
+        self._caught_up_at = time.monotonic()
+
+
+def _read_epoch(database: Rdict, store: Path) -> str:
+    meta = database.get_column_family("meta")
+    version, epoch = meta.get(b"format"), meta.get(b"epoch")
+    if epoch is None or version is None:
+        raise StoreNotReady(f"the broker is just setting up {store}")
+    if version.decode() != FORMAT:
+        raise StoreFormatError(
+            f"the log in {store} has format {version.decode()!r}; this version reads {FORMAT!r}"
+        )
+    return str(epoch.decode("ascii"))
+
+
+def _first_offset(log: Rdict) -> int | None:
+    chunks = log.iter()
+    chunks.seek_to_first()
+    return decode_key(chunks.key()) if chunks.valid() else None
+
+
+def _end_offset(log: Rdict) -> int:
+    chunks = log.iter()
+    chunks.seek_to_last()
+    if not chunks.valid():
+        return 0
+    return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
+
+
+def _missing(start: int, position: int, found: int) -> StoreError:
+    if position == start:
+        return OffsetOutOfRange(
+            f"offset {start} is no longer in the log, which now begins at {found}:"
+            " retention has removed it"
+        )
+    return StoreFailed(f"the log has no rows for the offsets {position} to {found - 1}")

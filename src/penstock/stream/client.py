@@ -1,0 +1,241 @@
+"""Reading streams from elsewhere: Spark's planner and executors, and whoever else wants rows.
+
+The service is restarted now and then, with the broker or alone, and its readers should not notice.
+Every call therefore tries again, with growing pauses, until the service has been away for
+`connect_timeout_s`; a range continues after the last row that arrived. This is sound because a
+range of offsets always gives the same rows.
+
+    ok ──unavailable──▶ waiting ──answer──▶ ok
+                           └──connect_timeout_s over──▶ StreamUnavailable
+
+What the service refuses is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
+StoreFailed or ConfigError.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from penstock.errors import (
+    ConfigError,
+    EpochMismatch,
+    OffsetOutOfRange,
+    PenstockError,
+    StoreFailed,
+)
+from penstock.stream.requests import RangeRequest, Refusal
+
+CONNECT_TIMEOUT_S: Final = 60.0
+"""How long the service may be away before a reader gives up, unless told otherwise."""
+
+CALL_TIMEOUT_S: Final = 10.0
+"""Longest wait for the answer to one small call."""
+
+PAUSE_S_MIN: Final = 0.1
+PAUSE_S_MAX: Final = 2.0
+
+_CHANNEL: Final = [
+    ("grpc.enable_http_proxy", 0),  # a proxy for the web does not lead to the broker
+    ("grpc.use_local_subchannel_pool", 1),  # a new attempt really connects anew
+]
+_AWAY: Final = (
+    flight.FlightUnavailableError,
+    flight.FlightTimedOutError,
+    flight.FlightCancelledError,
+)
+_REFUSALS: Final[dict[str, type[PenstockError]]] = {
+    Refusal.BAD_REQUEST: ConfigError,
+    Refusal.UNKNOWN_STREAM: ConfigError,
+    Refusal.EPOCH_MISMATCH: EpochMismatch,
+    Refusal.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
+    Refusal.STORE_FAILED: StoreFailed,
+}
+
+Answer = TypeVar("Answer")
+
+
+class StreamUnavailable(PenstockError):
+    """The stream service did not answer for as long as the reader was ready to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """What a stream spans: offsets from `earliest` up to and without `latest`, of `epoch`."""
+
+    stream: str
+    epoch: str
+    earliest: int
+    latest: int
+
+
+class StreamClient:
+    """A connection to the stream service at `server`, HOST:PORT; `grpc://` in front is allowed.
+
+    Args:
+        server: where the service listens.
+        connect_timeout_s: how long it may be away before a call gives up; 0 tries once.
+    """
+
+    def __init__(self, server: str, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        self._server = server.removeprefix("grpc://")
+        self._connect_timeout_s = connect_timeout_s
+        self._connection: flight.FlightClient | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next call would open it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def streams(self) -> dict[str, list[str]]:
+        """The topic filters of each stream offered, by its name."""
+        found = self._persist(lambda: self._act("streams", {}))
+        return {entry["name"]: entry["topic_filters"] for entry in found}
+
+    def offsets(self, stream: str, connect_timeout_s: float | None = None) -> StreamOffsets:
+        """What `stream` spans now.
+
+        Args:
+            stream: its name.
+            connect_timeout_s: instead of the client's own.
+        """
+        found = self._persist(lambda: self._act("offsets", {"stream": stream}), connect_timeout_s)
+        return StreamOffsets(found["stream"], found["epoch"], found["earliest"], found["latest"])
+
+    def read(
+        self,
+        stream: str,
+        epoch: str,
+        start: int,
+        end: int,
+        *,
+        topic_filters: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of `stream` from offset `start` up to and without `end`, in order.
+
+        Args:
+            stream: its name.
+            epoch: the incarnation of the log that the offsets belong to.
+            start: first offset.
+            end: offset after the last.
+            topic_filters: only rows that match one of these; none: all rows of the stream.
+            columns: only these columns, in this order; None: all of `STREAM_SCHEMA`.
+        """
+        wanted = None if columns is None else tuple(columns)
+        hidden = wanted is not None and "offset" not in wanted
+        if hidden and wanted is not None:
+            wanted = (*wanted, "offset")  # needed to continue after a break
+        request = RangeRequest(stream, epoch, start, end, tuple(topic_filters), wanted)
+        deadline: float | None = None
+        pause = _Pause()
+        while True:
+            try:
+                for batch in self._fetch(request):
+                    if not batch.num_rows:
+                        continue
+                    offsets = batch.column(batch.schema.get_field_index("offset"))
+                    request = replace(request, start=offsets[-1].as_py() + 1)
+                    deadline, pause = None, _Pause()
+                    yield batch.select(list(columns)) if hidden and columns is not None else batch
+            except (flight.FlightError, pa.ArrowException, OSError) as error:
+                deadline = self._wait_or_give_up(error, deadline, pause, self._connect_timeout_s)
+            else:
+                return
+
+    def _fetch(self, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+        reader = self._connect().do_get(flight.Ticket(request.to_json()))
+        for part in reader:
+            yield part.data
+
+    def _act(self, action: str, body: dict[str, object]) -> Any:
+        answers = self._connect().do_action(
+            flight.Action(action, json.dumps(body).encode()),
+            flight.FlightCallOptions(timeout=CALL_TIMEOUT_S),
+        )
+        return json.loads(next(iter(answers)).body.to_pybytes())
+
+    def _connect(self) -> flight.FlightClient:
+        if self._connection is None:
+            self._connection = flight.FlightClient(
+                f"grpc://{self._server}", generic_options=_CHANNEL
+            )
+        return self._connection
+
+    def _persist(
+        self, call: Callable[[], Answer], connect_timeout_s: float | None = None
+    ) -> Answer:
+        patience_s = self._connect_timeout_s if connect_timeout_s is None else connect_timeout_s
+        deadline: float | None = None
+        pause = _Pause()
+        while True:
+            try:
+                return call()
+            except (flight.FlightError, pa.ArrowException, OSError) as error:
+                deadline = self._wait_or_give_up(error, deadline, pause, patience_s)
+
+    def _wait_or_give_up(
+        self, error: Exception, deadline: float | None, pause: _Pause, patience_s: float
+    ) -> float:
+        """Pause before the next attempt; returns when to give up, in monotonic seconds."""
+        _raise_refusal(error)
+        if not isinstance(error, _AWAY):
+            raise error
+        self.close()
+        now = time.monotonic()
+        if deadline is None:
+            deadline = now + patience_s
+        if now >= deadline:
+            raise StreamUnavailable(
+                f"no stream service answers at {self._server}; is the broker running?"
+                f" Waited {patience_s:g} s: {_first_sentence(error)}"
+            ) from error
+        time.sleep(min(pause.next_s(), deadline - now))
+        return deadline
+
+
+class _Pause:
+    """Pauses between attempts: each twice the last up to a limit, a little uneven."""
+
+    def __init__(self) -> None:
+        self._length_s = PAUSE_S_MIN
+
+    def next_s(self) -> float:
+        """The next pause, in seconds."""
+        length_s = self._length_s * random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
+        self._length_s = min(PAUSE_S_MAX, self._length_s * 2)
+        return length_s
+
+
+def _raise_refusal(error: Exception) -> None:
+    """Raise what the service refused as our own exception; return when it refused nothing."""
+    word = getattr(error, "extra_info", b"").decode("ascii", "replace")
+    kind = _REFUSALS.get(word)
+    if kind is not None:
+        raise kind(_first_sentence(error).removeprefix(f"{word}: ")) from error
+
+
+def _first_sentence(error: Exception) -> str:
+    """The message without what gRPC and Flight add to it."""
+    text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
+    return text.removeprefix("Flight returned unavailable error, with message: ")

@@ -1,0 +1,49 @@
+"""Which messages belong to a stream: those whose topic matches one of its filters.
+
+A block of rows has far fewer topics than rows, so the filters are tried once per topic, and the
+verdict is remembered for the blocks that follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.topics import topic_matches
+
+VERDICTS_MAX: Final = 100_000
+"""Topics whose verdict one selector remembers; when full it starts anew."""
+
+
+class TopicSelector:
+    """Chooses the rows that match every group of filters; a group matches by any of its filters.
+
+    The stream's own filters are one group, those of a reader another.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self._groups = [tuple(group) for group in groups if group]
+        self._verdicts: dict[str, bool] = {}
+
+    def matches(self, topic: str) -> bool:
+        """Whether a message with this topic is chosen."""
+        verdict = self._verdicts.get(topic)
+        if verdict is None:
+            if len(self._verdicts) >= VERDICTS_MAX:
+                self._verdicts.clear()
+            verdict = all(
+                any(topic_matches(wanted, topic) for wanted in group) for group in self._groups
+            )
+            self._verdicts[topic] = verdict
+        return verdict
+
+    def mask(self, topics: pa.ChunkedArray) -> pa.Array | None:
+        """True for each row that is chosen; None when all are."""
+        encoded = pc.dictionary_encode(topics.combine_chunks())
+        verdicts = [self.matches(topic) for topic in encoded.dictionary.to_pylist()]
+        if all(verdicts):
+            return None
+        return pa.array(verdicts, pa.bool_()).take(encoded.indices)

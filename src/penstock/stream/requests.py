@@ -1,0 +1,166 @@
+"""What readers may ask of the stream service, and how a refusal reaches them.
+
+Requests are small JSON objects::
+
+    list_flights                        a flight for each stream; its descriptor's path is [name]
+    action "streams"                    → [{"name", "topic_filters"}, ...]
+    action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest"}
+    do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
+
+`latest` is the offset after the last row. `filter` is one MQTT topic filter or a list of them;
+`columns` names the columns wanted.
+
+A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
+alone is also in `extra_info`, so that the other end need not take the message apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from penstock.engine.topics import is_topic_filter
+
+TOPIC_LEVELS_MAX: Final = 1000
+"""Levels of a topic filter a reader may use."""
+
+FILTERS_MAX: Final = 1000
+"""Topic filters of one request."""
+
+REQUEST_BYTES_MAX: Final = 1_048_576
+"""Length of one request."""
+
+
+class Refusal(StrEnum):
+    """Why a request was refused."""
+
+    BAD_REQUEST = "bad_request"
+    UNKNOWN_STREAM = "unknown_stream"
+    EPOCH_MISMATCH = "epoch_mismatch"
+    OFFSET_OUT_OF_RANGE = "offset_out_of_range"
+    STORE_FAILED = "store_failed"
+    NOT_READY = "not_ready"
+
+
+class RequestError(Exception):
+    """A request that cannot be served."""
+
+    def __init__(self, refusal: Refusal, sentence: str) -> None:
+        super().__init__(sentence)
+        self.refusal = refusal
+        self.sentence = sentence
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRequest:
+    """Rows of a stream from offset `start` up to and without `end`.
+
+    Attributes:
+        epoch: the incarnation of the log that the offsets belong to.
+        topic_filters: rows must match one of these; none: all of the stream's rows.
+        columns: names of the columns wanted, in order; None: all.
+    """
+
+    stream: str
+    epoch: str
+    start: int
+    end: int
+    topic_filters: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+
+    def to_json(self) -> bytes:
+        """The ticket for `do_get`."""
+        fields: dict[str, object] = {
+            "stream": self.stream,
+            "epoch": self.epoch,
+            "start": self.start,
+            "end": self.end,
+        }
+        if self.topic_filters:
+            fields["filter"] = list(self.topic_filters)
+        if self.columns is not None:
+            fields["columns"] = list(self.columns)
+        return json.dumps(fields).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> RangeRequest:
+        """Read a ticket; RequestError says what is wrong with it."""
+        fields = read_object(data)
+        unknown = set(fields) - {"stream", "epoch", "start", "end", "filter", "columns"}
+        if unknown:
+            raise _bad(f"a ticket has no field {min(unknown)!r}")
+        start, end = _offset(fields, "start"), _offset(fields, "end")
+        if start > end:
+            raise _bad(f"the range ends at {end}, before it starts at {start}")
+        columns = fields.get("columns")
+        if columns is not None and not _is_texts(columns):
+            raise _bad("columns must be a list of names")
+        return cls(
+            stream=read_text(fields, "stream"),
+            epoch=read_text(fields, "epoch"),
+            start=start,
+            end=end,
+            topic_filters=_topic_filters(fields.get("filter")),
+            columns=None if columns is None else tuple(columns),
+        )
+
+
+def read_object(data: bytes) -> dict[str, Any]:
+    """The JSON object in `data`; RequestError when it is something else."""
+    if len(data) > REQUEST_BYTES_MAX:
+        raise _bad(f"a request may have {REQUEST_BYTES_MAX} bytes, and this one has {len(data)}")
+    try:
+        fields = json.loads(data)
+    except ValueError as error:
+        raise _bad("a request must be a JSON object") from error
+    if not isinstance(fields, dict):
+        raise _bad("a request must be a JSON object")
+    return fields
+
+
+def read_text(fields: dict[str, Any], name: str) -> str:
+    """The text in field `name`; RequestError when it is missing or something else."""
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise _bad(f"{name} must be given, as text")
+    return value
+
+
+def bad_filter(topic_filters: Sequence[str]) -> str | None:
+    """The first of the filters that is not well formed, or None."""
+    for topic_filter in topic_filters:
+        if not is_topic_filter(topic_filter, TOPIC_LEVELS_MAX):
+            return topic_filter
+    return None
+
+
+def _offset(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise _bad(f"{name} must be given, as an offset of 0 or more")
+    return value
+
+
+def _topic_filters(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    filters = [value] if isinstance(value, str) else value
+    if not isinstance(filters, list) or not _is_texts(filters):
+        raise _bad("filter must be an MQTT topic filter, or a list of them")
+    if len(filters) > FILTERS_MAX:
+        raise _bad(f"filter may hold {FILTERS_MAX} topic filters, and this one has {len(filters)}")
+    wrong = bad_filter(filters)
+    if wrong is not None:
+        raise _bad(f"{wrong!r} is not an MQTT topic filter")
+    return tuple(filters)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _bad(sentence: str) -> RequestError:
+    return RequestError(Refusal.BAD_REQUEST, sentence)

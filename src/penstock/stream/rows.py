@@ -1,0 +1,124 @@
+"""What a reader of a stream gets: one row a message, in Arrow columns.
+
+The log stores what the broker has at hand (`penstock.store.chunk`): raw property bytes, µs as
+integers, no offsets. This module turns such rows into the public form. Columns that nobody asked
+for are not built; properties are parsed once per distinct value of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.protocol.properties import parse_properties
+
+PROPERTIES_TYPE: Final = pa.struct(
+    [
+        pa.field("payload_format_indicator", pa.int8()),
+        pa.field("message_expiry_interval", pa.int64()),  # seconds
+        pa.field("content_type", pa.string()),
+        pa.field("response_topic", pa.string()),
+        pa.field("correlation_data", pa.binary()),
+        pa.field(
+            "user_properties",
+            pa.list_(
+                pa.field(
+                    "element",
+                    pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())]),
+                )
+            ),
+        ),
+    ]
+)
+"""The MQTT 5 properties of a message [MQTT 5 §3.3.2.3] that travel with it to its readers."""
+
+STREAM_SCHEMA: Final = pa.schema(
+    [
+        pa.field("epoch", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("received_at", pa.timestamp("us", tz="UTC")),
+        pa.field("topic", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("qos", pa.int8()),
+        pa.field("retain", pa.bool_()),
+        pa.field("client_id", pa.string()),
+        pa.field("properties", PROPERTIES_TYPE),
+    ]
+)
+"""The columns of a stream. All are nullable by type, because Spark compares types exactly and
+makes its own nullable; only `properties` is ever null."""
+
+
+def select_schema(columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of the given columns, in their order (None: all).
+
+    Raises:
+        KeyError: a stream has no such column.
+    """
+    if columns is None:
+        return STREAM_SCHEMA
+    return pa.schema([STREAM_SCHEMA.field(name) for name in columns])
+
+
+def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Schema) -> pa.Table:
+    """The public form of rows of the log, with the columns that `schema` names.
+
+    Args:
+        log_rows: rows of `LOG_SCHEMA`.
+        offsets: their offsets, int64, of the same length.
+        epoch: the log's incarnation.
+        schema: from `select_schema`.
+    """
+    columns = [_BUILDERS[name](log_rows, offsets, epoch) for name in schema.names]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _same(name: str, log_rows: pa.Table, _offsets: pa.Array, _epoch: str) -> Any:
+    return log_rows.column(name)
+
+
+def _epochs(log_rows: pa.Table, _offsets: pa.Array, epoch: str) -> Any:
+    return pa.repeat(pa.scalar(epoch, pa.string()), log_rows.num_rows)
+
+
+def _offsets(_log_rows: pa.Table, offsets: pa.Array, _epoch: str) -> Any:
+    return offsets
+
+
+def _received_at(log_rows: pa.Table, _offsets: pa.Array, _epoch: str) -> Any:
+    return log_rows.column("received_at").cast(pa.timestamp("us", tz="UTC"))
+
+
+def _properties(log_rows: pa.Table, _offsets: pa.Array, _epoch: str) -> Any:
+    raw = log_rows.column("properties")
+    if raw.null_count == len(raw):
+        return pa.nulls(len(raw), PROPERTIES_TYPE)
+    encoded = pc.dictionary_encode(raw.combine_chunks())
+    parsed = pa.array([_parse(value) for value in encoded.dictionary.to_pylist()], PROPERTIES_TYPE)
+    return parsed.take(encoded.indices)
+
+
+def _parse(data: bytes) -> dict[str, object]:
+    found = parse_properties(data)
+    pairs = found.user_properties
+    return {
+        "payload_format_indicator": found.payload_format_indicator,
+        "message_expiry_interval": found.message_expiry_interval,
+        "content_type": found.content_type,
+        "response_topic": found.response_topic,
+        "correlation_data": found.correlation_data,
+        "user_properties": pairs and [{"key": key, "value": value} for key, value in pairs],
+    }
+
+
+_BUILDERS: Final[dict[str, Callable[[pa.Table, pa.Array, str], Any]]] = {
+    "epoch": _epochs,
+    "offset": _offsets,
+    "received_at": _received_at,
+    "properties": _properties,
+    **{name: partial(_same, name) for name in ("topic", "payload", "qos", "retain", "client_id")},
+}

@@ -1,0 +1,262 @@
+"""The stream service: the committed log over Arrow Flight, in a process of its own.
+
+    broker ──writes──▶ RocksDB ◀──reads as a secondary── stream service ──Flight──▶ Spark, others
+       └──moves──▶ committed watermark ◀──obeys──────────────┘
+
+It never slows the broker: it takes no lock the broker could wait for, runs at a lower priority, and
+when it dies the broker starts it again. It shows nothing that is not synced (`store.secondary`).
+
+A range is read block by block, and the next block only when the reader has taken the one before, so
+memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
+
+Life of the process: it prints `ready grpc://HOST:PORT` when it serves, and ends with exit code 0 on
+SIGTERM, on SIGINT, or when its standard input ends, which is when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as flight
+from pydantic import TypeAdapter, ValidationError
+
+from penstock.config import Address, StreamDefinition
+from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.store.secondary import Extent, LogFollower, StoreNotReady
+from penstock.stream.definitions import TopicSelector
+from penstock.stream.requests import (
+    RangeRequest,
+    Refusal,
+    RequestError,
+    read_object,
+    read_text,
+)
+from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
+
+BLOCK_ROWS_MAX: Final = 16_384
+"""Rows of one record batch sent to a reader. Small chunks are joined up to this many."""
+
+BLOCK_BYTES_MAX: Final = 8 * 1_048_576
+"""Bytes after which a block takes no further chunk."""
+
+NICENESS: Final = 10
+"""How far the process steps back behind the broker (0 to 19)."""
+
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""Time open requests have to end; readers resume after a restart."""
+
+_DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
+
+
+class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves the streams of one log. Listens as soon as it is made."""
+
+    def __init__(self, bind: Address, log: LogFollower, streams: Sequence[StreamDefinition]):
+        super().__init__(f"grpc://{bind}")
+        self._log = log
+        self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
+
+    def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
+        """A flight for each stream. Its records are the offsets it spans, filters aside."""
+        try:
+            extent = self._log.extent()
+            for name in self._streams:
+                request = RangeRequest(name, extent.epoch, extent.earliest, extent.end)
+                yield flight.FlightInfo(
+                    STREAM_SCHEMA,
+                    flight.FlightDescriptor.for_path(name),
+                    [flight.FlightEndpoint(request.to_json(), [])],
+                    extent.end - extent.earliest,
+                    -1,
+                )
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+
+    def list_actions(self, _context: object) -> list[tuple[str, str]]:
+        """The actions served, each with what it answers."""
+        return [
+            ("streams", "the streams offered, as JSON"),
+            ("offsets", "epoch, earliest and latest offset (excluded) of a stream, as JSON"),
+        ]
+
+    def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
+        """Answer `streams` or `offsets`."""
+        try:
+            if action.type == "streams":
+                return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
+            if action.type == "offsets":
+                return [self._offsets(read_object(action.body.to_pybytes()))]
+            raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+
+    def do_get(self, _context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
+        """The rows of a range, in order of offset."""
+        try:
+            request = RangeRequest.from_json(ticket.ticket)
+            stream = self._stream(request.stream)
+            try:
+                schema = select_schema(request.columns)
+            except KeyError as error:
+                raise RequestError(
+                    Refusal.BAD_REQUEST, f"a stream has no column {error.args[0]!r}"
+                ) from error
+            _check_range(request, self._log.extent())
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+        selector = TopicSelector([stream.topic_filters, request.topic_filters])
+        return flight.GeneratorStream(schema, self._blocks(request, selector, schema))
+
+    def _blocks(
+        self, request: RangeRequest, selector: TopicSelector, schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        position = request.start
+        try:
+            while position < request.end:
+                rows, end = self._read_block(position, request.end)
+                offsets = pa.arange(position, end)
+                mask = selector.mask(rows.column("topic"))
+                if mask is not None:
+                    rows, offsets = rows.filter(mask), offsets.filter(mask)
+                position = end
+                if rows.num_rows:
+                    block = make_rows(rows, offsets, request.epoch, schema).combine_chunks()
+                    yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
+        except PenstockError as error:
+            raise _refuse(error) from error
+
+    def _read_block(self, start: int, end: int) -> tuple[pa.Table, int]:
+        """Rows of the log from `start` on, and the offset after them."""
+        batches: list[pa.RecordBatch] = []
+        count = size_bytes = 0
+        for rows in self._log.rows(start, end):
+            batches.append(rows.batch)
+            count += rows.batch.num_rows
+            size_bytes += rows.batch.nbytes
+            if count >= BLOCK_ROWS_MAX or size_bytes >= BLOCK_BYTES_MAX:
+                break
+        return pa.Table.from_batches(batches), start + count
+
+    def _offsets(self, fields: dict[str, Any]) -> bytes:
+        stream = self._stream(read_text(fields, "stream"))
+        extent = self._log.extent()
+        answer = {
+            "stream": stream.name,
+            "epoch": extent.epoch,
+            "earliest": extent.earliest,
+            "latest": extent.end,
+        }
+        return json.dumps(answer).encode()
+
+    def _stream(self, name: str) -> StreamDefinition:
+        stream = self._streams.get(name)
+        if stream is None:
+            offered = ", ".join(sorted(self._streams))
+            raise RequestError(
+                Refusal.UNKNOWN_STREAM, f"there is no stream {name!r}; there is: {offered}"
+            )
+        return stream
+
+
+def _check_range(request: RangeRequest, extent: Extent) -> None:
+    if request.epoch != extent.epoch:
+        raise RequestError(
+            Refusal.EPOCH_MISMATCH,
+            f"the offsets belong to epoch {request.epoch}, and the log is now of epoch"
+            f" {extent.epoch}: it was restored or created anew",
+        )
+    if request.start == request.end:
+        return
+    if request.start < extent.earliest:
+        raise RequestError(
+            Refusal.OFFSET_OUT_OF_RANGE,
+            f"offset {request.start} is no longer in the log, which now begins at"
+            f" {extent.earliest}: retention has removed it",
+        )
+    if request.end > extent.end:
+        raise RequestError(
+            Refusal.OFFSET_OUT_OF_RANGE,
+            f"the range ends at {request.end}, and the log at {extent.end}",
+        )
+
+
+def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
+    """The Flight error that tells a reader about `error`."""
+    if isinstance(error, StoreNotReady):
+        return flight.FlightUnavailableError(
+            f"{Refusal.NOT_READY}: {error}", Refusal.NOT_READY.encode()
+        )
+    if isinstance(error, RequestError):
+        refusal, sentence = error.refusal, error.sentence
+    elif isinstance(error, OffsetOutOfRange):
+        refusal, sentence = Refusal.OFFSET_OUT_OF_RANGE, str(error)
+    else:
+        refusal, sentence = Refusal.STORE_FAILED, str(error)
+    return flight.FlightServerError(f"{refusal}: {sentence}", refusal.encode())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the service until it is told to stop; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="penstock.stream.service", description="Stream service")
+    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    parser.add_argument("--bind", default="127.0.0.1:8815", help="HOST:PORT, port 0 for any")
+    parser.add_argument("--port-file", type=Path, help="file to write the port to")
+    parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
+        bind = Address.parse(options.bind)
+    except (ValidationError, ValueError) as error:
+        print(f"penstock: stream service: {error}", file=sys.stderr)
+        return 2
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    os.nice(NICENESS)
+    log = LogFollower(options.data_dir)
+    try:
+        server = StreamServer(bind, log, streams)
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
+        print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
+        return 2
+    if options.port_file is not None:
+        _write_whole(options.port_file, str(server.port))
+    print(f"ready grpc://{Address(bind.host, server.port)}", flush=True)
+    threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
+    stop.wait()
+    _shut_down(server)
+    return 0
+
+
+def _stop_at_end_of_input(stop: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    stop.set()
+
+
+def _shut_down(server: StreamServer) -> None:
+    closing = threading.Thread(target=server.shutdown, daemon=True)
+    closing.start()
+    closing.join(SHUTDOWN_TIMEOUT_S)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write so that whoever sees the file sees all of it."""
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(text)
+    unfinished.replace(path)
+
+
+if __name__ == "__main__":
+    exit_code = main()
+    sys.stdout.flush()
+    os._exit(exit_code)  # a reader that does not take its rows must not hold up the end

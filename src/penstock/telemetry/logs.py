@@ -1,0 +1,121 @@
+"""Log lines on standard error, and a brake for warnings that would repeat for every message.
+
+One line per event, time first in UTC, level, part of Penstock, text:
+
+    2026-11-21T07:52:06.120Z WARNING broker.driver: dropped a message for meter-7: queue full
+
+A cause that strikes ten thousand times a second must not write ten thousand lines: a
+`RepeatLimiter` lets the first of each kind through, then one per interval, and says how many it
+held back. It is pure: the caller passes the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import OrderedDict
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+ROOT: Final = "penstock"
+REPEAT_INTERVAL_S: Final = 10.0
+REPEAT_KEYS_MAX: Final = 1000
+
+_LEVELS: Final = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+class OneLine(logging.Formatter):
+    """Time, level, logger and message on one line; a traceback follows only where one is given."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line for `record`. Line breaks in the message are escaped, so none can be forged."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        time_text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+        name = record.name.removeprefix(f"{ROOT}.")
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        line = f"{time_text} {record.levelname} {name}: {message}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def configure_logs(level: str, stream: TextIO | None = None) -> None:
+    """Send Penstock's log lines of `level` and above to `stream`; repeating replaces the set-up.
+
+    Args:
+        level: "debug", "info", "warning" or "error".
+        stream: standard error if None.
+
+    Raises:
+        KeyError: the level is none of these; `config` does not let another through.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(OneLine())
+    logger = logging.getLogger(ROOT)
+    for old in list(logger.handlers):
+        logger.removeHandler(old)
+    logger.addHandler(handler)
+    logger.setLevel(_LEVELS[level])
+    logger.propagate = False
+
+
+class RepeatLimiter:
+    """At most one line per kind and interval, counting those held back.
+
+    It remembers `keys_max` kinds; beyond that the one not seen for longest is forgotten, which
+    may let one line too many through and never holds back a new kind.
+
+    Args:
+        interval_s: seconds between two lines of one kind, above 0.
+        keys_max: kinds remembered, at least 1.
+    """
+
+    def __init__(
+        self, interval_s: float = REPEAT_INTERVAL_S, keys_max: int = REPEAT_KEYS_MAX
+    ) -> None:
+        self.interval_s = interval_s
+        self.keys_max = keys_max
+        self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()  # (last line, held back)
+
+    def admit(self, key: str, now_s: float) -> int | None:
+        """Ask to write a line of kind `key` at `now_s`, in seconds of any steady clock.
+
+        Returns:
+            None to stay silent, else how many lines of this kind were held back before this one.
+        """
+        seen = self._seen.get(key)
+        if seen is None:
+            if len(self._seen) >= self.keys_max:
+                self._seen.popitem(last=False)
+            self._seen[key] = (now_s, 0)
+            return 0
+        self._seen.move_to_end(key)
+        last_s, held_back = seen
+        if now_s - last_s < self.interval_s:
+            self._seen[key] = (last_s, held_back + 1)
+            return None
+        self._seen[key] = (now_s, 0)
+        return held_back
+
+
+def warn_limited(
+    logger: logging.Logger,
+    limiter: RepeatLimiter,
+    now_s: float,
+    key: str,
+    message: str,
+    *args: object,
+) -> None:
+    """Log a warning of kind `key` unless `limiter` holds it back; says how many it held back."""
+    held_back = limiter.admit(key, now_s)
+    if held_back is None:
+        return
+    if held_back:
+        message += " (and %d more like this since the last line)"
+        args = (*args, held_back)
+    logger.warning(message, *args)

@@ -1,0 +1,1 @@
+"""Bytes between this process and its peers: one module for each kind of socket."""

@@ -1,0 +1,45 @@
+"""The transport port: what a kind of socket does, and what it tells the one who uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Wire(Protocol):
+    """One connection's socket, as its user sees it."""
+
+    peer: str
+    """The other side's address, for logs."""
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``, or buffer it; nothing happens once the wire is closed."""
+
+    def close(self) -> None:
+        """Close after what was written has left, or the peer has had its time to read it."""
+
+    def pause_reading(self) -> None:
+        """Read nothing until ``resume_reading``: the peer's sending stalls."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+
+class Endpoint(Protocol):
+    """The user of a wire."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes arrived."""
+
+    def congested(self) -> None:
+        """The write buffer is full: write less until ``writable``."""
+
+    def writable(self) -> None:
+        """The write buffer has room again."""
+
+    def lost(self, because: str) -> None:
+        """The wire is gone; called once, also after ``close``."""
+
+
+Accept = Callable[[Wire], Endpoint]
+"""Called for every new connection; returns its user."""

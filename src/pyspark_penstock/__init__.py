@@ -1,0 +1,9 @@
+"""Where Spark finds the `penstock` format by itself, with nothing to register.
+
+Spark looks through top-level packages named `pyspark_…` for a `DefaultSource`. Importing this is
+all it does; the source lives in `penstock.spark.source`.
+"""
+
+from penstock.spark.source import PenstockDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,40 @@
+"""Which Penstock is tested: the header of every run says it, and a wrong one ends the run.
+
+`make test` sets PENSTOCK_EXPECT=interpreted for the run that is meant to test the source, and
+leaves it unset for the run against the installed package, which must be compiled wherever this
+machine can compile.
+"""
+
+import os
+import shutil
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.cli.version import build_kind
+from tests.support.fixtures import clients, name, own_broker, shared_broker
+
+__all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all tests
+
+
+def expected_kind() -> str | None:
+    """What must be tested in this run; None where either will do."""
+    named = os.environ.get("PENSTOCK_EXPECT")
+    installed = "site-packages" in penstock.__file__
+    can_compile = shutil.which("cc") and (Path(sysconfig.get_path("include")) / "Python.h").exists()
+    wants_compiled = os.environ.get("PENSTOCK_COMPILE", "auto") != "0"
+    return named or ("compiled" if installed and can_compile and wants_compiled else None)
+
+
+def pytest_configure() -> None:
+    """Refuse to test another build than the one meant."""
+    kind, expected = build_kind(), expected_kind()
+    if expected is not None and kind != expected:
+        pytest.exit(f"this run is meant for the {expected} Penstock, but {kind} was loaded", 3)
+
+
+def pytest_report_header() -> str:
+    """One line on top of the run."""
+    return f"penstock: {penstock.__version__}, {build_kind()}, {Path(penstock.__file__).parent}"

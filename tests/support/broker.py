@@ -1,0 +1,197 @@
+"""A real broker process for a test: started on a free port, killed, started again there.
+
+::
+
+      Broker(dir) ── start ─▶ running ── kill | stop ─▶ ended ── start ─▶ running ...
+                                 ╰────────── close ─▶ nothing left ◀────────╯
+
+The port chosen by the first start is kept, as is the data directory, so a client finds the broker
+again. Every start is the leader of its own process group; ``close`` ends all that is in it, and a
+traceback in the broker's log fails the test, whatever else it checked.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, final
+
+from tests.support.deadline import DEADLINE_S, wait_for
+
+READY_WORD: Final = "penstock ready"
+SERVE: Final = (sys.executable, "-m", "penstock", "serve")
+
+Address = tuple[str, int]
+
+
+def environment(settings: Mapping[str, object] | None = None) -> dict[str, str]:
+    """The environment of a Penstock under test: ``settings`` ("group.name") and no others."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    if "PYTHONPATH" in clean:
+        paths = clean["PYTHONPATH"].split(os.pathsep)
+        clean["PYTHONPATH"] = os.pathsep.join(str(Path(path).resolve()) for path in paths)
+    for setting, value in (settings or {}).items():
+        clean[f"PENSTOCK_{setting.replace('.', '__')}".upper()] = str(value)
+    return clean
+
+
+@final
+class Broker:
+    """One broker and what belongs to it.
+
+    Args:
+        directory: an empty directory for its data and its log.
+        settings: "group.name" to value; the defaults otherwise.
+        persistence: "file" or "memory".
+        command: what is started instead of ``python -m penstock serve``, before its options.
+        stream: whether the stream service runs too.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        persistence: str = "file",
+        command: Sequence[str] = SERVE,
+        stream: bool = False,
+    ) -> None:
+        self.data_dir = directory / "data"
+        self.address: Address = ("127.0.0.1", 0)
+        self.stream_address: Address = ("127.0.0.1", 0)
+        self.log_path = directory / "broker.log"
+        self._persistence = persistence
+        self._command = tuple(command)
+        chosen: dict[str, object] = {"stream.enabled": str(stream).lower(), "log.level": "debug"}
+        self._environment = environment(chosen | dict(settings or {}))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []
+
+    @property
+    def host(self) -> str:
+        """Where it listens."""
+        return self.address[0]
+
+    @property
+    def port(self) -> int:
+        """Where it listens; the same after a restart."""
+        return self.address[1]
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the present start."""
+        assert self._process is not None, "the broker was not started"
+        return self._process
+
+    def start(self) -> None:
+        """Start it and wait until it accepts connections."""
+        command = [
+            *self._command,
+            "--bind",
+            _text(self.address),
+            "--data-dir",
+            str(self.data_dir),
+            "--persistence",
+            self._persistence,
+            "--stream-bind",
+            _text(self.stream_address),
+        ]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._groups.append(self._process.pid)
+        words = self._ready_line().split()
+        self.address = _address(words[words.index("ready") + 1])
+        if "stream" in words:
+            self.stream_address = _address(words[words.index("stream") + 1])
+
+    def kill(self) -> None:
+        """End it as a crash would: SIGKILL, to the broker alone."""
+        self.process.send_signal(signal.SIGKILL)
+        self._ended()
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(number)
+        return self._ended()
+
+    def restart(self) -> None:
+        """Kill it and start it again, on the same port and data directory."""
+        self.kill()
+        self.start()
+
+    def family(self) -> list[int]:
+        """The processes of all its starts that still exist (a zombie does not)."""
+        return [pid for pid, group in _process_groups() if group in self._groups]
+
+    def log(self) -> str:
+        """What it wrote to standard error, over all starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def close(self) -> None:
+        """End everything that is left, for certain, and look for defects in the log."""
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        if self._process is not None:
+            self._ended()
+            wait_for("all processes of the broker to end", lambda: not self.family())
+        log = self.log()
+        print(f"--- log of the broker at {_text(self.address)}\n{log[-20_000:]}")
+        assert "Traceback" not in log, "the broker logged a traceback"
+
+    def _ended(self) -> int:
+        code = self.process.wait(DEADLINE_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+    def _ready_line(self) -> str:
+        output = self.process.stdout
+        assert output is not None
+        said = b""
+        ends_s = time.monotonic() + DEADLINE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ)
+            while not said.endswith(b"\n"):
+                left_s = ends_s - time.monotonic()
+                readable = selector.select(max(0.0, left_s))
+                assert readable, f"not ready after {DEADLINE_S:g} s:\n{self.log()}"
+                piece = os.read(output.fileno(), 4096)
+                assert piece, f"the broker ended before it was ready:\n{self.log()}"
+                said += piece
+        line = said.decode()
+        assert line.startswith(READY_WORD), line
+        return line
+
+
+def _text(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def _address(url: str) -> Address:
+    host, _, port = url.rpartition("//")[2].rpartition(":")
+    return host, int(port)
+
+
+def _process_groups() -> list[tuple[int, int]]:
+    """(process, its group) of every process that is not a zombie, from /proc."""
+    found: list[tuple[int, int]] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[0] not in "ZX":
+            found.append((int(path.parent.name), int(fields[2])))
+    return found

@@ -1,0 +1,30 @@
+"""Waiting for a condition: asked again and again until it holds or the time is up.
+
+No test sleeps for a condition. Where time itself is the condition (an expiry interval that must
+have passed), ``let_pass`` says so.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+DEADLINE_S: Final = 15.0  # long: a slow machine must not fail a test, only a wrong broker
+_PAUSE_S: Final = 0.01
+
+Found = TypeVar("Found")
+
+
+def wait_for(what: str, probe: Callable[[], Found | None], within_s: float = DEADLINE_S) -> Found:
+    """The first true value of ``probe``; AssertionError with ``what`` after ``within_s``."""
+    ends_s = time.monotonic() + within_s
+    while True:
+        found = probe()
+        if found:
+            return found
+        assert time.monotonic() < ends_s, f"waited {within_s:g} s for {what}"
+        time.sleep(_PAUSE_S)
+
+
+def let_pass(duration_s: float) -> None:
+    """Let time pass that a message or session is given to expire."""
+    time.sleep(duration_s)

@@ -1,0 +1,96 @@
+"""Each check of the doctor, on something that is there and something that is not."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import doctor
+from penstock.cli.doctor import Finding, Verdict
+from penstock.config import Address
+from penstock.spark.java import Java, JavaNotFound
+
+
+def test_a_free_port_is_ok_and_a_taken_one_blocks() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        bind = Address("127.0.0.1", listener.getsockname()[1])
+        taken = doctor.port("MQTT port", "listener.bind", bind)
+    assert taken.is_blocking
+    assert "listener.bind" in taken.remedy
+    assert doctor.port("MQTT port", "listener.bind", bind).verdict is Verdict.OK
+
+
+def test_a_data_directory_is_probed_without_being_made(tmp_path: Path) -> None:
+    wanted = tmp_path / "a" / "b"
+    assert doctor.data_directory(wanted).verdict is Verdict.OK
+    assert not wanted.exists()
+    file = tmp_path / "file"
+    file.touch()
+    assert doctor.data_directory(file / "below").is_blocking
+
+
+def test_a_required_package_blocks_and_an_optional_one_does_not() -> None:
+    assert doctor.package("pyarrow", "the log", required=True).verdict is Verdict.OK
+    assert doctor.package("no-such-package", "the log", required=True).is_blocking
+    optional = doctor.package("no-such-package", "Spark", required=False)
+    assert optional.verdict is Verdict.ABSENT
+    assert "penstock[spark]" in optional.remedy
+
+
+def test_a_package_that_does_not_load_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken_package.py").write_text("raise OSError('wrong C library')")
+    information = tmp_path / "broken_package-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Name: broken_package\nVersion: 1.0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    finding = doctor.package("broken_package", "the log", required=True)
+    assert finding.is_blocking
+    assert "wrong C library" in finding.detail
+
+
+def test_a_missing_tool_names_its_package() -> None:
+    assert doctor.tool("sh", "dash").verdict is Verdict.OK
+    finding = doctor.tool("no-such-tool", "the-package")
+    assert not finding.is_blocking
+    assert "the-package" in finding.remedy
+
+
+def test_java_is_named_with_its_version_and_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_java", lambda: Java("/java", 21, "PATH"))
+    assert doctor.java() == Finding("Java", Verdict.OK, "21 from PATH, /java")
+
+
+def test_without_java_the_sentence_is_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing() -> Java:
+        raise JavaNotFound("install one")
+
+    monkeypatch.setattr(doctor, "find_java", nothing)
+    assert doctor.java() == Finding("Java", Verdict.ABSENT, "none", "install one")
+
+
+def test_without_a_compiler_penstock_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert doctor.compiler().verdict is Verdict.ABSENT
+
+
+def test_an_interpreted_build_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "build_kind", lambda: "interpreted")
+    assert doctor.build().verdict is Verdict.ABSENT
+
+
+def test_the_report_has_a_line_for_each_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.print_report(
+        [
+            Finding("Python", Verdict.OK, "3.11"),
+            Finding("gadget", Verdict.MISSING, "none [at all]", "do [this]."),
+        ]
+    )
+    text = capsys.readouterr().out
+    assert "Python" in text
+    assert "gadget: do [this]." in text
+    assert "none [at all]" in text

@@ -1,0 +1,48 @@
+"""Settings in words: complete, and true when read back."""
+
+import tomllib
+from pathlib import Path
+
+from penstock.config import Settings, load_settings
+from penstock.config.describe import as_markdown, as_toml
+from penstock.config.mistakes import settings_of
+from penstock.engine.limits import EngineLimits
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_printed_file_read_back_gives_the_same_settings(tmp_path: Path) -> None:
+    environ = {
+        "PENSTOCK_LISTENER__BIND": "[::1]:2883",
+        "PENSTOCK_DURABILITY__DATA_DIR": 'a "quoted" \\ place',
+        "PENSTOCK_STREAM__STREAMS": '[{"name": "a", "topic_filters": ["ü/#"]},'
+        ' {"name": "b", "topic_filters": ["x", "y"]}]',
+    }
+    settings = load_settings(environ=environ)
+    path = tmp_path / "printed.toml"
+    path.write_text(as_toml(settings), encoding="utf-8")
+    assert load_settings(path, environ={}) == settings
+
+
+def test_the_printed_file_has_every_setting() -> None:
+    printed = tomllib.loads(as_toml(Settings()))
+    for group in Settings.model_fields:
+        assert set(printed[group]) == set(settings_of(group))
+
+
+def test_every_setting_is_explained() -> None:
+    for group in Settings.model_fields:
+        for name, field in settings_of(group).items():
+            assert field.description, f"{group}.{name}"
+
+
+def test_the_reference_is_what_the_settings_say() -> None:
+    reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert reference == as_markdown(), "run `make docs`"
+
+
+def test_the_engine_has_the_same_defaults() -> None:
+    engine, limits = EngineLimits(), Settings().limits
+    for name in type(limits).model_fields:
+        assert getattr(engine, name) == getattr(limits, name), name
+    assert engine.connect_timeout_s == Settings().listener.connect_timeout_s

@@ -1,0 +1,199 @@
+"""Where settings come from, and the one sentence for each mistake."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from penstock.config import Address, Settings, StreamDefinition, load_settings
+from penstock.errors import ConfigError
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "penstock.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistake(
+    config_file: Path | None = None,
+    overrides: Mapping[str, object] | None = None,
+    environ: dict[str, str] | None = None,
+) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(config_file, overrides, environ or {})
+    return str(caught.value)
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    settings = load_settings(environ={})
+    assert settings == Settings()
+    assert settings.listener.bind == Address("127.0.0.1", 1883)
+    assert settings.durability.persistence == "file"
+    assert settings.stream.streams == (StreamDefinition(name="messages", topic_filters=("#",)),)
+
+
+def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "[limits]\nmax_inflight = 1\nreceive_maximum = 1\nmax_mqueue_len = 1\n",
+    )
+    environ = {"PENSTOCK_LIMITS__MAX_INFLIGHT": "2", "PENSTOCK_LIMITS__RECEIVE_MAXIMUM": "2"}
+    limits = load_settings(path, {"limits.max_inflight": 3}, environ).limits
+    assert (limits.max_inflight, limits.receive_maximum, limits.max_mqueue_len) == (3, 2, 1)
+    assert limits.sessions_max == Settings().limits.sessions_max
+
+
+def test_an_override_of_none_was_not_given() -> None:
+    assert load_settings(None, {"log.level": None}, {}) == Settings()
+
+
+def test_lists_are_json_in_the_environment() -> None:
+    environ = {"PENSTOCK_STREAM__STREAMS": '[{"name": "t", "topic_filters": ["a/+", "b/#"]}]'}
+    (stream,) = load_settings(environ=environ).stream.streams
+    assert stream == StreamDefinition(name="t", topic_filters=("a/+", "b/#"))
+
+
+def test_an_ipv6_address_in_the_environment_is_no_list() -> None:
+    settings = load_settings(environ={"PENSTOCK_LISTENER__BIND": "[::1]:1883"})
+    assert settings.listener.bind == Address("::1", 1883)
+
+
+def test_variables_without_a_double_underscore_are_not_settings() -> None:
+    environ = {"PENSTOCK_COMPILE": "0", "OTHER__LIMITS": "1"}
+    assert load_settings(environ=environ) == Settings()
+
+
+def test_settings_do_not_change_after_loading() -> None:
+    settings = load_settings(environ={})
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.limits.max_inflight = 1
+
+
+def test_a_bad_value_is_named_with_its_place_and_what_is_allowed(tmp_path: Path) -> None:
+    path = written(tmp_path, "[limits]\nmax_inflight = 70000\n")
+    assert mistake(path) == (
+        f"limits.max_inflight is 70000 (from {path}), but must be a whole number from 0 to 65535."
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("LISTENER__BIND", "1883", "HOST:PORT with a port from 0 to 65535"),
+        ("LISTENER__ALLOW_ANONYMOUS", "maybe", "true or false"),
+        ("LISTENER__CONNECT_TIMEOUT_S", "0", "a number above 0 up to 3600"),
+        ("LIMITS__RECEIVE_MAXIMUM", "0", "a whole number from 1 to 65535"),
+        ("LIMITS__MAX_INFLIGHT", "many", "a whole number from 0 to 65535"),
+        ("DURABILITY__PERSISTENCE", "disk", '"file" or "memory"'),
+        ("STREAM__STREAMS", "[]", "a list of 1 to 100"),
+        ("LOG__LEVEL", "loud", '"debug" or "info" or "warning" or "error"'),
+    ],
+)
+def test_each_kind_of_value_says_what_it_may_be(variable: str, value: str, allowed: str) -> None:
+    text = mistake(environ={f"PENSTOCK_{variable}": value})
+    setting = variable.lower().replace("__", ".")
+    assert text.startswith(f"{setting} is ")
+    assert f"(from PENSTOCK_{variable}), but must be {allowed}" in text
+    assert "\n" not in text
+
+
+def test_a_mistake_inside_a_list_is_named_by_its_place() -> None:
+    streams = '[{"name": "t", "topic_filters": ["a", "a/#/b"]}]'
+    assert mistake(environ={"PENSTOCK_STREAM__STREAMS": streams}) == (
+        "stream.streams[0].topic_filters[1] is 'a/#/b' (from PENSTOCK_STREAM__STREAMS),"
+        " but must be an MQTT topic filter, such as # or plant/+/temperature."
+    )
+
+
+def test_a_missing_part_of_a_stream_is_named() -> None:
+    text = mistake(environ={"PENSTOCK_STREAM__STREAMS": '[{"topic_filters": ["a"]}]'})
+    assert text == "stream.streams[0].name is missing (from PENSTOCK_STREAM__STREAMS)."
+
+
+def test_two_streams_of_one_name_are_refused() -> None:
+    stream = '{"name": "t", "topic_filters": ["a"]}'
+    text = mistake(environ={"PENSTOCK_STREAM__STREAMS": f"[{stream}, {stream}]"})
+    assert text == "stream.streams names 't' twice; give each its own name."
+
+
+def test_further_mistakes_are_counted() -> None:
+    text = mistake(overrides={"log.level": "loud", "durability.persistence": "disk"})
+    assert text == (
+        "durability.persistence is 'disk' (from the command line), but must be"
+        ' "file" or "memory". (There is 1 more.)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("LIMITS__MAX_INFLIHGT", "limits.max_inflight"),
+        ("LIMIT__MAX_INFLIGHT", "limits.max_inflight"),
+        ("LISTENER__MAX_INFLIGHT", "limits.max_inflight"),
+        ("DURABILITY__DATADIR", "durability.data_dir"),
+    ],
+)
+def test_an_unknown_setting_is_answered_with_the_one_meant(variable: str, meant: str) -> None:
+    text = mistake(environ={f"PENSTOCK_{variable}": "1"})
+    assert text.endswith(f"(from PENSTOCK_{variable}) is not a setting; did you mean {meant}?")
+
+
+def test_an_unknown_setting_like_no_other_is_answered_with_those_there_are() -> None:
+    assert mistake(environ={"PENSTOCK_LOG__XYZZY": "1"}).endswith("settings of log are level.")
+    assert "the groups of settings are listener," in mistake(environ={"PENSTOCK_QQ__XYZZY": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits", "is not valid TOML"),
+        ("limits = 3", "write [limits] and its settings below it"),
+        ("max_inflight = 3", "did you mean limits.max_inflight?"),
+        ("[limit]\nmax_inflight = 3", "did you mean limits.max_inflight?"),
+        ("[log]\nlevels = 'info'", "did you mean log.level?"),
+    ],
+)
+def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    sentence = mistake(path)
+    assert said in sentence
+    assert str(path) in sentence
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "absent.toml"
+    assert mistake(path) == (
+        f"The configuration file {path} cannot be read: No such file or directory."
+    )
+
+
+def test_bad_json_in_the_environment_is_one_sentence() -> None:
+    text = mistake(environ={"PENSTOCK_STREAM__STREAMS": "[messages]"})
+    assert text.startswith("PENSTOCK_STREAM__STREAMS is not valid JSON")
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:1883", "[::]:1883", "192.0.2.7:1883", "host.example:1"])
+@pytest.mark.parametrize("setting", ["listener.bind", "stream.bind"])
+def test_an_open_address_without_authentication_is_refused(setting: str, bind: str) -> None:
+    text = mistake(overrides={setting: bind})
+    assert text.startswith(f"{setting} is {bind}, which other machines can reach")
+    assert "--allow-anonymous" in text
+
+
+def test_an_open_address_is_taken_when_everyone_is_let_in() -> None:
+    overrides = {"listener.bind": "0.0.0.0:1883", "listener.allow_anonymous": True}
+    assert load_settings(None, overrides, {}).listener.bind.host == "0.0.0.0"
+
+
+def test_a_stream_service_that_is_off_needs_no_address_of_its_own() -> None:
+    overrides = {"stream.bind": "0.0.0.0:1883", "stream.enabled": False}
+    assert not load_settings(None, overrides, {}).stream.enabled
+
+
+def test_two_services_do_not_share_a_port() -> None:
+    overrides = {"listener.bind": "127.0.0.1:8815"}
+    assert mistake(overrides=overrides).startswith("listener.bind and stream.bind are both")
+    free = {"listener.bind": "127.0.0.1:0", "stream.bind": "127.0.0.1:0"}
+    assert load_settings(None, free, {}).listener.bind.port == 0

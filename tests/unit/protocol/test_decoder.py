@@ -1,0 +1,137 @@
+"""The decoder's own promises: version, limits, memory, and staying dead."""
+
+import pytest
+
+from penstock.errors import LocalProtocolError, RemoteProtocolError, UnsupportedProtocolVersion
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5, V31, V311
+from penstock.protocol.packets import Connect, Pingreq, Puback, Publish
+
+KIB = 1024
+
+
+@pytest.mark.parametrize("version", [V31, V311, V5])
+def test_connect_sets_the_version(version: int) -> None:
+    decoder = Decoder(KIB)
+    assert decoder.version == 0
+    decoder.feed(encode(Connect("a", version), version) + encode(Pingreq(), version))
+    decoder.next_packet()
+    assert decoder.version == version
+    assert decoder.next_packet() == Pingreq()
+
+
+@pytest.mark.parametrize(
+    ("head", "level"),
+    [
+        (b"\x00\x04MQTT\x06", 6),
+        (b"\x00\x04MQTT\x03", 3),
+        (b"\x00\x04MQTT\x84", 0x84),
+        (b"\x00\x06MQIsdp\x04", 4),
+    ],
+)
+def test_unsupported_level_is_told(head: bytes, level: int) -> None:
+    decoder = Decoder(KIB)
+    decoder.feed(bytes((0x10, len(head))) + head)
+    with pytest.raises(UnsupportedProtocolVersion) as caught:
+        decoder.next_packet()
+    assert (caught.value.reason, caught.value.level) == (0x84, level)
+    assert decoder.version == 0
+
+
+def test_another_protocol_name_is_not_an_unsupported_version() -> None:
+    decoder = Decoder(KIB)
+    decoder.feed(b"\x10\x07\x00\x04HTTP\x04")
+    with pytest.raises(RemoteProtocolError) as caught:
+        decoder.next_packet()
+    assert not isinstance(caught.value, UnsupportedProtocolVersion)
+
+
+def test_version_is_known_for_the_answer_to_a_malformed_connect() -> None:
+    decoder = Decoder(KIB)
+    decoder.feed(b"\x10\x0e\x00\x04MQTT\x05\x03\x00\x3c\x00\x00\x01a")
+    with pytest.raises(RemoteProtocolError):
+        decoder.next_packet()
+    assert decoder.version == V5
+
+
+def test_a_client_says_its_version() -> None:
+    with pytest.raises(LocalProtocolError):
+        Decoder(KIB, 0, False)
+
+
+@pytest.mark.parametrize("size", [127 + 2, 128 + 3, 4000])
+def test_a_packet_of_exactly_the_maximum_size(size: int) -> None:
+    header = 2 if size <= 129 else 3
+    packet = Publish("a", bytes(size - header - 3))
+    data = encode(packet, V311)
+    assert len(data) == size
+    decoder = Decoder(size, V311)
+    decoder.feed(data)
+    assert decoder.next_packet() == packet
+    smaller = Decoder(size - 1, V311)
+    smaller.feed(data[:header])
+    with pytest.raises(RemoteProtocolError) as caught:
+        smaller.next_packet()
+    assert caught.value.reason == 0x95
+
+
+def test_the_maximum_holds_for_connect() -> None:
+    decoder = Decoder(20)
+    decoder.feed(b"\x10\x14")
+    with pytest.raises(RemoteProtocolError) as caught:
+        decoder.next_packet()
+    assert caught.value.reason == 0x95
+
+
+def test_a_dead_decoder_repeats_its_error() -> None:
+    decoder = Decoder(KIB, V5)
+    decoder.feed(b"\x00\x00" + encode(Pingreq(), V5))
+    for _ in range(3):
+        with pytest.raises(RemoteProtocolError) as caught:
+            decoder.next_packet()
+        assert caught.value.reason == 0x81
+    with pytest.raises(RemoteProtocolError):
+        decoder.feed(b"")
+
+
+def test_empty_reads_change_nothing() -> None:
+    decoder = Decoder(KIB, V5)
+    decoder.feed(b"")
+    assert decoder.next_packet() is None
+    decoder.feed(b"\xc0")
+    decoder.feed(b"")
+    assert decoder.next_packet() is None
+    decoder.feed(b"\x00")
+    assert decoder.next_packet() == Pingreq()
+
+
+def test_reads_gather_when_nobody_takes_packets() -> None:
+    decoder = Decoder(KIB, V5)
+    for packet_id in range(1, 101):
+        decoder.feed(encode(Puback(packet_id), V5))
+    read = [decoder.next_packet() for _ in range(100)]
+    assert read == [Puback(packet_id) for packet_id in range(1, 101)]
+    assert decoder.next_packet() is None
+
+
+def test_a_large_packet_in_small_reads() -> None:
+    """Joining at each read would copy tens of gigabytes here."""
+    size = 8 * KIB * KIB
+    packet = Publish("a", bytes(size), 1, packet_id=1)
+    data = encode(packet, V5) * 2
+    decoder = Decoder(2 * size, V5)
+    read = []
+    for position in range(0, len(data), KIB):
+        decoder.feed(data[position : position + KIB])
+        while (one := decoder.next_packet()) is not None:
+            read.append(one)
+    assert read == [packet, packet]
+
+
+def test_remembered_topic_does_not_leak_into_the_next_message() -> None:
+    decoder = Decoder(KIB, V5)
+    topics = ["a", "a", "b", "a", "x" * 300, "x" * 300, "a"]
+    decoder.feed(b"".join([encode(Publish(topic, b""), V5) for topic in topics]))
+    read = [decoder.next_packet() for _ in topics]
+    assert read == [Publish(topic, b"") for topic in topics]

@@ -1,0 +1,120 @@
+"""The set-up on machines where something is missing: one sentence, and no half-made .venv."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import bootstrap, check_documents
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def tools(directory: Path, *names: str) -> str:
+    """A search path with these tools alone."""
+    directory.mkdir()
+    for name in names:
+        found = shutil.which(name)
+        assert found is not None, name
+        (directory / name).symlink_to(found)
+    return str(directory)
+
+
+def test_without_python_the_sentence_says_which_to_install(tmp_path: Path) -> None:
+    path = tools(tmp_path / "bin", "sh", "dirname")
+    answer = subprocess.run(
+        ["sh", str(ROOT / "scripts" / "bootstrap.sh")],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("Penstock needs Python 3.11 or newer, and none was found")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_without_pythons_venv_module_the_sentence_names_debians_package(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    script = (
+        "import runpy, sys; sys.modules['ensurepip'] = None;"
+        " runpy.run_path('scripts/bootstrap.py', run_name='__main__')"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert answer.returncode == 1
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"`apt-get install {version}-venv`" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_a_step_is_done_only_for_what_it_was_made_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bootstrap, "STAMPS", tmp_path / "stamps")
+    assert not bootstrap.is_done("package", "sources of today")
+    bootstrap.done("package", "sources of today")
+    assert bootstrap.is_done("package", "sources of today")
+    assert not bootstrap.is_done("package", "sources of tomorrow")
+
+
+def test_the_build_directory_follows_the_source_tree(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    root, build = tmp_path / "root", tmp_path / "build"
+    engine = root / "src" / "penstock" / "engine"
+    engine.mkdir(parents=True)
+    build.mkdir()
+    monkeypatch.setattr(bootstrap, "ROOT", root)
+    monkeypatch.setattr(bootstrap, "BUILD", build)
+
+    def copy(*names: str) -> None:
+        for name in names:
+            (engine / name).touch()
+        bootstrap.copy_sources([], [engine / name for name in names])
+
+    copy("a.py", "b.py")
+    library = build / "build" / "lib.linux" / "penstock" / "a.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    copy("a.py", "b.py")
+    assert library.exists(), "compiled modules are kept while the list of them is the same"
+    copy("a.py", "c.py")
+    assert not library.exists()
+    copied = {path.name for path in (build / "src" / "penstock" / "engine").iterdir()}
+    assert copied == {"a.py", "c.py"}
+
+
+def test_an_unreadable_package_registry_is_reported_with_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bootstrap, "LOGS", tmp_path)
+    monkeypatch.setattr(bootstrap, "INSTALLING", tmp_path / "installing")
+    with pytest.raises(SystemExit, match=r"failed at: dependencies\. The whole log is"):
+        bootstrap.run("dependencies", ["sh", "-c", "echo no route to host; exit 3"])
+    assert "no route to host" in (tmp_path / "dependencies").read_text()
+
+
+def test_a_link_that_leads_nowhere_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check_documents, "ROOT", tmp_path)
+    (tmp_path / "a.md").write_text(
+        "# A heading, here\n[b](b.md) [c](c.md) [a](#a-heading-here) [d](#d)"
+        " [site](https://example.org) `[code](e.md)`\n"
+    )
+    (tmp_path / "b.md").touch()
+    complaints = list(check_documents.check_links())
+    assert complaints == [
+        "a.md: the link c.md leads nowhere.",
+        "a.md: the link #d names no heading of a.md.",
+    ]
+
+
+def test_the_set_up_ignores_a_python_path() -> None:
+    assert "PYTHONPATH" not in bootstrap.environment()
+    assert bootstrap.environment().get("PATH") == os.environ.get("PATH")
