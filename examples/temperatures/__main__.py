@@ -23,7 +23,7 @@ from rich.console import Console
 from examples.temperatures import table
 from examples.temperatures.display import Display, print_report
 from examples.temperatures.ledger import Ledger
-from examples.temperatures.programs import DemoFailed
+from examples.temperatures.programs import DemoFailed, end_leftovers, mark_this_process
 from examples.temperatures.query import Answers, ask
 from examples.temperatures.replay import Plan, Replay
 from examples.temperatures.verdict import Verdict, judge
@@ -49,10 +49,10 @@ def main(
     devices: Annotated[int, typer.Option(min=2, max=64, help="How many devices.")] = 8,
     readings: Annotated[
         int, typer.Option(min=1, max=60_000, help="Readings of each device, at least.")
-    ] = 3000,
+    ] = 2500,
     rate: Annotated[
         float, typer.Option(min=1, max=2000, help="Readings of one device in a second.")
-    ] = 100.0,
+    ] = 80.0,
     broker_kills: Annotated[int, typer.Option(min=0, help="Times the broker is killed.")] = 2,
     spark_kills: Annotated[int, typer.Option(min=0, help="Times the Spark job is killed.")] = 1,
     seed: Annotated[int | None, typer.Option(help="Decides when; drawn by lot if absent.")] = None,
@@ -94,20 +94,21 @@ def run(console: Console, plan: Plan, directory: Path) -> list[str]:
         f"2010; seed {plan.seed}).",
         highlight=False,
     )
-    with Display(console, plan) as display:
-        with Replay(plan, directory, display.show, display.tell) as replay:
-            replay.run()
-        verdict = _judge(replay)
-        display.tell("ledgers and table are compared; Spark is asked")
-        with replay:  # Spark leaves nothing behind either
+    mark = mark_this_process()
+    leftovers: list[int] = []
+    try:
+        with Display(console, plan) as display:
+            with Replay(plan, directory, display.show, display.tell) as replay:
+                replay.run()
+            verdict = _judge(replay)
+            display.tell("ledgers and table are compared; Spark is asked")
             answers = ask(replay.table, directory / "query.log")
+    finally:
+        leftovers += end_leftovers(mark)
     print_report(console, verdict, replay.kills, answers, replay.table)
     complaints = [*verdict.complaints(), *_disagreements(verdict, answers)]
     complaints += [f"Lost: {reading}" for reading in verdict.lost[:LISTED_MAX]]
-    complaints += [
-        f"Process {process_id} was still there and had to be killed."
-        for process_id in replay.leftovers
-    ]
+    complaints += [f"Process {process_id} had to be killed at the end." for process_id in leftovers]
     console.print(
         f"\n{len(replay.kills)} kills, {time.monotonic() - start_s:.0f} s. "
         + ("The promise was broken." if complaints else "Nothing lost; at QoS 2 nothing twice."),

@@ -6,6 +6,7 @@ input ends, whoever started it is gone, and it ends too. It writes one JSON obje
     {"sent": 120, "acknowledged": 100}        now and then
     {"broken": true, "in_flight": 20}         the connection was lost with so many unacknowledged
     {"session_forgotten": true}               a reconnect found the broker without its session
+    {"cut_off": true}                         a reconnect was lost before the broker answered it
     {"done": true, "sent": 4000, "acknowledged": 4000}
 
 ::
@@ -26,7 +27,8 @@ What paho 2 does, and what follows from it:
   prepares it from there: what was to be resent as PUBREL is then sent as a new PUBLISH
   (`_messages_reconnect_reset_out`, seen in 2.1 and 2.2). The receiver has released that packet
   identifier and must take the message for another one [MQTT-4.3.3-4]. So paho's own reconnecting is
-  off, and the device reconnects, once, when the broker's port accepts connections again.
+  off, and the device reconnects, once, when the broker answers a CONNECT of its own again. (That
+  the port accepts connections is not enough: so does that of a process that is being killed.)
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ from examples.temperatures.readings import Reading
 
 REPORT_INTERVAL_S: Final = 0.25
 PROBE_INTERVAL_S: Final = 0.1
-PROBE_S_MAX: Final = 1.0
+PROBE_S_MAX: Final = 5.0
+_PROBE_CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"  # 3.1.1, no name, clean
+_PROBE_CONNACK: Final = b"\x20\x02\x00\x00"
 KEEP_ALIVE_S: Final = 30
 SESSION_EXPIRY_S: Final = 3600
 
@@ -73,8 +77,12 @@ def _listen(finish: threading.Event) -> None:
     os._exit(1)  # a thread cannot end its process in a gentler way
 
 
+_reporting = threading.Lock()
+
+
 def _report(**facts: bool | int) -> None:
-    print(json.dumps(facts), flush=True)
+    with _reporting:
+        print(json.dumps(facts), flush=True)
 
 
 class Sensor:
@@ -95,6 +103,7 @@ class Sensor:
         self._was_connected = False
         self._leaving = False
         self._broken = threading.Event()
+        self._answered = False
         self._reported_at_s = 0.0
         with order.readings.open() as file:
             self._readings = [Reading(**reading) for reading in json.load(file)]
@@ -166,8 +175,9 @@ class Sensor:
         client = self._client
         self._join_network_thread()
         self._broken.clear()
-        while not self._accepts():
+        while not self._answers():
             time.sleep(PROBE_INTERVAL_S)
+        self._answered = False
         client.reconnect()
         client.loop_start()
 
@@ -175,11 +185,13 @@ class Sensor:
         with contextlib.suppress(AttributeError):  # it ended by itself while paho looked at it
             self._client.loop_stop()
 
-    def _accepts(self) -> bool:
+    def _answers(self) -> bool:
+        """Whether the broker accepts a client, for which there is no session before or after."""
         address = (self._order.host, self._order.port)
         try:
-            with socket.create_connection(address, PROBE_S_MAX):
-                return True
+            with socket.create_connection(address, PROBE_S_MAX) as probe:
+                probe.sendall(_PROBE_CONNECT)
+                return probe.recv(len(_PROBE_CONNACK), socket.MSG_WAITALL) == _PROBE_CONNACK
         except OSError:
             return False
 
@@ -219,12 +231,15 @@ class Sensor:
     ) -> None:
         if reason_code.is_failure:
             return
+        self._answered = True
         if self._was_connected and not flags.session_present:
             _report(session_forgotten=True)
         self._was_connected = True
 
     def _on_disconnect(self, *_arguments: Any) -> None:
         if not self._leaving:
+            if not self._answered:
+                _report(cut_off=True)
             _report(broken=True, in_flight=len(self._ledger.entries) - self._acknowledged)
             self._broken.set()
             self._news.set()

@@ -17,7 +17,7 @@ WINDOW: Final = 100
 """Readings a device has unacknowledged at most. After a reconnect paho sends all of them at once,
 whatever its own limit and the broker's Receive Maximum say [MQTT-3.3.4-9]: this must be below."""
 
-TICK_S: Final = 0.25
+TICK_S: Final = 0.5
 """All devices publish when the clock reaches a multiple of this, as sensors on a timetable do."""
 
 MQTT_VERSIONS: Final = (4, 5)  # 3.1.1 and 5.0

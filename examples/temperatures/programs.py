@@ -139,28 +139,40 @@ class Program:
             raise DemoFailed(f"{self.name} ended with code {self._process.returncode}:\n{tail}")
 
     def kill(self) -> None:
-        """SIGKILL to it and to its process group, and wait for its death."""
+        """SIGKILL to it and to its process group while it runs; wait for its death.
+
+        Raises:
+            DemoFailed: it had ended by itself.
+        """
+        self.check()
+        self.end()
+
+    def end(self) -> None:
+        """SIGKILL to whatever is left of it."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code.
+
+        Raises:
+            DemoFailed: it had ended by itself, or does not end.
+        """
+        self.check()
         process = self._process
         assert process is not None
-        self.check()
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def stop(self) -> int | None:
-        """SIGTERM, then SIGKILL if it takes too long; the exit code, None if it did not run."""
-        process = self._process
         self._process = None
-        if process is None:
-            return None
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(STOP_S_MAX)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        return process.returncode
+        process.terminate()
+        try:
+            return process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            self._process = process
+            raise DemoFailed(
+                f"{self.name} did not end within {STOP_S_MAX:.0f} s of SIGTERM"
+            ) from None
 
     def _printed(self) -> str:
         with self.log.open("rb") as file:
@@ -177,6 +189,7 @@ class DeviceProcess:
         self.acknowledged = 0
         self.in_flight_when_broken: list[int] = []  # one for each time the connection broke
         self.sessions_forgotten = 0
+        self.reconnects_cut_off = 0
         self.done = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -209,10 +222,10 @@ class DeviceProcess:
 
     def stop(self) -> None:
         """End it in any case."""
-        for pipe in (self._process.stdin,):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        pipe = self._process.stdin
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
         try:
             self._process.wait(VANISH_S_MAX)
         except subprocess.TimeoutExpired:
@@ -235,6 +248,8 @@ class DeviceProcess:
                     self.in_flight_when_broken.append(facts["in_flight"])
                 elif facts.get("session_forgotten"):
                     self.sessions_forgotten += 1
+                elif facts.get("cut_off"):
+                    self.reconnects_cut_off += 1
                 else:
                     self.sent = facts["sent"]
                     self.acknowledged = facts["acknowledged"]

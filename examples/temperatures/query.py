@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 
+from examples.temperatures.programs import DemoFailed
 from penstock.spark.session import local_spark
 
 READINGS: Final = """\
@@ -69,7 +71,11 @@ class Answers:
 
 
 def ask(path: Path, log: Path) -> Answers:
-    """Start a Spark session and put the questions."""
+    """Start a Spark session and put the questions.
+
+    Raises:
+        DemoFailed: Spark cannot answer.
+    """
     files = DeltaTable(path).file_uris()
     with local_spark("penstock demo", log=log) as spark:
 
@@ -77,13 +83,16 @@ def ask(path: Path, log: Path) -> Answers:
             answer = spark.sql(sql)
             return Listing(answer.columns, [tuple(row) for row in answer.collect()])
 
-        messages = spark.read.option("basePath", str(path)).parquet(*files)
-        messages.createOrReplaceTempView("messages")
-        spark.sql(READINGS).createOrReplaceTempView("readings")
-        spark.sql(ONCE_EACH).createOrReplaceTempView("once_each")
-        return Answers(
-            rows=dict(listing(_COUNT.format(view="readings")).rows),
-            once_each=dict(listing(_COUNT.format(view="once_each")).rows),
-            newest=listing(NEWEST),
-            cities=listing(CITIES),
-        )
+        try:
+            messages = spark.read.option("basePath", str(path)).parquet(*files)
+            messages.createOrReplaceTempView("messages")
+            spark.sql(READINGS).createOrReplaceTempView("readings")
+            spark.sql(ONCE_EACH).createOrReplaceTempView("once_each")
+            return Answers(
+                rows=dict(listing(_COUNT.format(view="readings")).rows),
+                once_each=dict(listing(_COUNT.format(view="once_each")).rows),
+                newest=listing(NEWEST),
+                cities=listing(CITIES),
+            )
+        except PySparkException as error:
+            raise DemoFailed(f"Spark could not query the table: {error}") from error

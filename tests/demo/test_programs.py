@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,13 @@ from examples.temperatures.programs import DemoFailed, Program, end_leftovers, m
 from examples.temperatures.replay import BROKER, SPARK, Plan
 
 STAY = "import time; print('ready', flush=True); time.sleep(600)"
-LEAVE_A_CHILD = (
-    "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time;"
-    " time.sleep(600)'], start_new_session=True).pid, flush=True)"
+LEAVE_A_CHILD = f"""
+import subprocess, sys
+child = subprocess.Popen(
+    [sys.executable, "-c", {STAY!r}], stdout=subprocess.DEVNULL, start_new_session=True
 )
+print(child.pid)
+"""
 
 
 @pytest.fixture
@@ -41,7 +45,8 @@ def test_a_killed_program_starts_again_and_only_its_new_life_is_ready(tmp_path: 
     program.start()
     program.wait_for_line("ready")
     assert (tmp_path / "log").read_text() == "ready\nready\n"
-    assert program.stop() == -15
+    assert program.stop() == -signal.SIGTERM
+    assert not program.running
 
 
 def test_a_program_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -56,7 +61,7 @@ def test_a_descendant_that_was_left_behind_is_found_and_killed(
 ) -> None:
     monkeypatch.setattr(programs, "VANISH_S_MAX", 0.1)
     command = [sys.executable, "-c", LEAVE_A_CHILD]
-    orphan = int(subprocess.run(command, check=True, capture_output=True).stdout)
+    orphan = int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     assert end_leftovers(mark) == [orphan]
     programs.wait_until(lambda: not _alive(orphan), 5.0, "the orphan to die")
     assert end_leftovers(mark) == []

@@ -2,12 +2,24 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
-from penstock.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish, Will
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+    Will,
+)
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
@@ -33,6 +45,28 @@ def test_a_first_packet_other_than_connect_closes(
     client = clients.open(shared_broker, version)
     client.send_bytes(encode(Pingreq(), version))
     client.expect_end()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_packets_may_follow_connect_without_waiting_for_connack(
+    shared_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    """v5 §3.1.4: CONNACK is the first packet sent back all the same [MQTT-3.2.0-1]."""
+    client = clients.open(shared_broker, version)
+    client.send(
+        Connect(name, version),
+        Subscribe(1, [Subscription(f"{name}/t", 0)]),
+        Publish(f"{name}/t", b"first", 0),
+        Publish(f"{name}/t", b"second", 1, packet_id=2),
+        Pingreq(),
+    )
+    assert client.expect(Connack).reason_code == 0
+    packets = client.settle()
+    assert Suback(1, [0]) in packets
+    assert Puback(2) in packets
+    assert Pingresp() in packets
+    messages = [packet.payload for packet in packets if isinstance(packet, Publish)]
+    assert messages == [b"first", b"second"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -204,6 +238,15 @@ def test_keep_alive_zero_is_never_given_up(
     patient = clients.join(shared_broker, f"{name}0", keep_alive_s=0)
     clients.join(shared_broker, f"{name}1", V311, keep_alive_s=1).expect_end()
     assert patient.settle() == []
+
+
+def test_no_more_connections_than_allowed(tmp_path: Path, clients: Clients) -> None:
+    with running_broker(tmp_path, {"listener.max_connections": 2}, "memory") as broker:
+        first = clients.join(broker, "1")
+        clients.join(broker, "2")
+        clients.open(broker).expect_end()
+        first.disconnect()
+        clients.join(broker, "3").publish("t", b"x")
 
 
 def test_longest_keep_alive_and_session_expiry_are_told(

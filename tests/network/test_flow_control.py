@@ -16,19 +16,25 @@ QUEUE = 6
 RECEIVE_MAXIMUM = 3
 
 
-@pytest.fixture(scope="module", params=["file", "memory"])
+@pytest.fixture(
+    scope="module",
+    params=[("file", True), ("file", False), ("memory", False)],
+    ids=["file with streams", "file", "memory"],
+)
 def tight(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Broker]:
-    """A broker with a small window, queue, receive maximum and write buffer."""
+    """A broker with a small window, queue, receive maximum and buffers."""
     settings = {
         "limits.max_inflight": WINDOW,
         "limits.max_mqueue_len": QUEUE,
         "limits.receive_maximum": RECEIVE_MAXIMUM,
         "listener.write_buffer_bytes_max": 4096,
+        "durability.commit_bytes_max": 65_536,
     }
+    persistence, stream = request.param
     directory = tmp_path_factory.mktemp("tight")
-    with running_broker(directory, settings, request.param) as broker:
+    with running_broker(directory, settings, persistence, stream) as broker:
         yield broker
 
 
@@ -261,6 +267,16 @@ def test_older_clients_are_slowed_down_instead(
     answer = Puback if qos == 1 else Pubrec
     for packet_id in range(1, count + 1):
         assert client.expect(answer).packet_id == packet_id
+
+
+def test_large_messages_wait_for_the_commits(tight: Broker, clients: Clients, name: str) -> None:
+    """Reading pauses while more than ``commit_bytes_max`` waits; nothing is lost by it."""
+    client = clients.join(tight, name, 4)
+    count = 100
+    body = bytes(50_000)
+    client.send(*(Publish(f"{name}/t", body, 1, packet_id=i) for i in range(1, count + 1)))
+    for packet_id in range(1, count + 1):
+        assert client.expect(Puback).packet_id == packet_id
 
 
 # -- slow readers ----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Puback, Publish, Will
+from penstock.protocol.packets import Connect, Puback, Publish, Will
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker
 from tests.support.fixtures import VERSIONS, Clients
@@ -41,6 +41,31 @@ def test_a_kept_session_moves_with_what_is_unacknowledged(
     new.send(Puback(again.packet_id))
     publisher.publish(f"{name}/t", b"two", qos=1)
     assert new.take_payloads(1) == [b"two"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_of_many_at_once_the_last_one_stays(
+    shared_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    """While each waits for its commit, the next takes over; no message is lost by it."""
+    expiry_s = 60 if version == V5 else None
+    first = clients.join(shared_broker, name, version, clean_start=False, expiry_s=expiry_s)
+    first.subscribe(f"{name}/t")
+    publisher = clients.join(shared_broker, f"{name}p")
+    publisher.publish(f"{name}/t", b"kept", qos=2)
+    expiry = None if expiry_s is None else Properties(session_expiry_interval=expiry_s)
+    connect = Connect(name, version, clean_start=False, keep_alive_s=0, properties=expiry)
+    storm = [clients.open(shared_broker, version) for _ in range(20)]
+    for client in storm:
+        client.send(connect)
+    connected = [client for client in storm if not client.has_ended(0.2)]
+    assert len(connected) == 1
+    again = clients.join(
+        shared_broker, name, version, clean_start=False, expiry_s=expiry_s, present=True
+    )
+    message = again.take()
+    assert (message.payload, message.dup) == (b"kept", True)
+    assert again.settle() == []
 
 
 def test_a_takeover_counts_as_a_lost_connection_for_the_will(

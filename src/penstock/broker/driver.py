@@ -19,7 +19,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, final
 
@@ -29,6 +29,7 @@ from penstock.engine.connection import CONNECTED
 from penstock.engine.drops import REASONS
 from penstock.engine.effects import Commit, Link
 from penstock.engine.keepalive import NO_DEADLINE
+from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
@@ -230,9 +231,9 @@ class Driver:
             if peer is not None and not release.link.closed:
                 peer.wire.write(release.data)
             release.done()
-        for stored in commit.wanting:
+        for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)
-            self._fetch(stored)
+            self._fetch(stored, offsets)
         if self._paused:
             paused = self._paused
             self._paused = []
@@ -255,9 +256,8 @@ class Driver:
 
     # -- bodies from the log -----------------------------------------------------------
 
-    def _fetch(self, session: Session) -> None:
-        offsets = session.wanted
-        if not offsets:
+    def _fetch(self, session: Session, offsets: list[int]) -> None:
+        if offsets is not session.wanted:
             return
         reading = self._loop.run_in_executor(None, self._store.read, offsets)
         reading.add_done_callback(lambda done: self._fetched(session, offsets, done))
@@ -282,6 +282,13 @@ class Driver:
             return
         peer.deadline_s = deadline_s
         heappush(self._deadlines, (deadline_s, next(self._entries), peer))
+        if len(self._deadlines) > 2 * len(self._peers) + OUT_OF_DATE_MAX:
+            self._deadlines = [
+                entry
+                for entry in self._deadlines
+                if entry[0] == entry[2].deadline_s and entry[2].connection.link in self._peers
+            ]
+            heapify(self._deadlines)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK_S, self._tick)

@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from penstock.engine.server import Server
+from penstock.errors import StoreError
 from penstock.store.api import Store
 
 logger = logging.getLogger(__name__)
@@ -31,13 +32,18 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
     loop = asyncio.get_running_loop()
     earliest = 0
     while True:
+        # What is needed now: by the time of trimming it is durable that the rest is not.
+        keep_from = server.needed_from(server.effects.next_offset)
         await asyncio.sleep(INTERVAL_S)
         now_us = time.time_ns() // 1000
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
-        keep_from = server.needed_from(server.effects.next_offset)
-        starts_at = await loop.run_in_executor(
-            None, store.retain, older_than_us, bytes_max or 2**63, keep_from
-        )
+        try:
+            starts_at = await loop.run_in_executor(
+                None, store.retain, older_than_us, bytes_max or 2**63, keep_from
+            )
+        except StoreError as error:
+            logger.error("the log could not be trimmed: %s", error)
+            continue
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at

@@ -67,6 +67,13 @@ def run(
     max_offsets: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Most offsets of one commit.")
     ] = None,
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss",
+            help="Go on without messages that retention removed before they landed.",
+        ),
+    ] = False,
     connect_timeout: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
@@ -97,6 +104,7 @@ def run(
         trigger_s=trigger,
         starting=starting_offsets,
         offsets_per_batch_max=max_offsets,
+        fail_on_data_loss=not accept_data_loss,
         connect_timeout_s=connect_timeout,
         master=master or LOCAL_MASTER,
     )

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from penstock.spark.jobs.progress import Progress
@@ -70,12 +71,10 @@ def _line(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def _panel(title: str, progress: Progress, spinner: Spinner) -> Table:
+def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column()
-    grid.title = title
-    grid.title_justify = "left"
     spinner.update(text=_STATES[progress.state])
     grid.add_row("state", _STATES["ended"] if progress.state == "ended" else spinner)
     grid.add_row("rows landed", f"{progress.rows_landed:,} in this run")
@@ -86,7 +85,7 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Table:
     grid.add_row("batch", _number(progress.batch_id))
     if progress.replayed:
         grid.add_row("replayed", f"{progress.replayed} batches were in the table already")
-    return grid
+    return Group(Text(title, style="bold", overflow="fold"), grid)
 
 
 def _number(value: int | None) -> str:

@@ -130,7 +130,8 @@ class Commit:
         self.retained: list[tuple[str, Message | None]] = []
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.releases: list[Release] = []
-        self.wanting: list[Stored] = []  # whose bodies may be read from the log afterwards
+        # who asks for which log offsets: bodies that may be read once this is durable
+        self.wanting: list[tuple[Stored, list[int]]] = []
 
     @property
     def next_offset(self) -> int:
@@ -166,7 +167,7 @@ class Effects:
         self.holding: list[Link] = []
         self.closing: list[Link] = []
         self.changed: list[Stored] = []
-        self.wanting: list[Stored] = []
+        self.wanting: list[tuple[Stored, list[int]]] = []
         self._base_offset = next_offset
         self._messages: list[Message] = []
         self._sessions: dict[str, SessionRecord] = {}

@@ -78,6 +78,10 @@ class InFlightWindow:
         """All entries, oldest first."""
         return list(self._entries.values())
 
+    def undelivered(self) -> int:
+        """How many messages the receiver has not taken over yet."""
+        return sum([entry.state != AWAIT_PUBCOMP for entry in self._entries.values()])
+
     def has_room(self) -> bool:
         """Whether one more message may be sent: nothing older waits and a place is free."""
         return not self._unsent and len(self._entries) < self.capacity

@@ -6,6 +6,7 @@ from typing import Final, final
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 PACKET_IDENTIFIERS: Final = 65535
+OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
 
 
 @final

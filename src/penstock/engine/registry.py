@@ -13,13 +13,13 @@ expiry interval of 0 ends with its connection and is never stored.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import final
 
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drops import Drops
 from penstock.engine.effects import Effects
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.records import Progress, Recovered, SessionRecord
 from penstock.engine.router import Router
 from penstock.engine.session import Session, SessionSubscription
@@ -40,7 +40,8 @@ class Registry:
         self._limits = limits
         self._drops = drops
         self._next_number = 1
-        self._expiring: list[tuple[int, int, str]] = []  # heap: (when, number, client id)
+        self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
+        self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
 
     def has_room(self, client_id: str) -> bool:
         """Whether a session for ``client_id`` exists or may be made."""
@@ -94,7 +95,10 @@ class Registry:
     def expire(self, now: Now) -> None:
         """End the sessions whose expiry interval has passed [MQTT-3.1.2-23]."""
         while self._expiring and self._expiring[0][0] <= now.wall_us:
-            _, number, client_id = heappop(self._expiring)
+            when_us, number, client_id = heappop(self._expiring)
+            if self._scheduled.get(number) != when_us:
+                continue
+            del self._scheduled[number]
             session = self.sessions.get(client_id)
             if session is None or session.number != number or session.link is not None:
                 continue
@@ -158,13 +162,22 @@ class Registry:
             )
 
     def _schedule(self, session: Session) -> None:
-        if session.expiry_interval_s != NEVER_EXPIRES_S:
-            heappush(self._expiring, (_expires_at_us(session), session.number, session.client_id))
+        if session.expiry_interval_s == NEVER_EXPIRES_S:
+            return
+        when_us = _expires_at_us(session)
+        self._scheduled[session.number] = when_us
+        heappush(self._expiring, (when_us, session.number, session.client_id))
+        if len(self._expiring) > 2 * len(self._scheduled) + OUT_OF_DATE_MAX:
+            self._expiring = [
+                entry for entry in self._expiring if self._scheduled.get(entry[1]) == entry[0]
+            ]
+            heapify(self._expiring)
 
     def _remove(self, session: Session) -> None:
         for topic_filter in list(session.subscriptions):
             self._router.unsubscribe(session, topic_filter)
         del self.sessions[session.client_id]
+        self._scheduled.pop(session.number, None)
         session.end()
         if session.stored:
             self._effects.end_session(session.client_id, session.number)

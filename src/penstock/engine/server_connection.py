@@ -135,6 +135,7 @@ class ServerConnection(Connection):
         limits = server.limits
         self.version = connect.version
         self.link.version = connect.version
+        server.registry.expire(now)
         code = refusal(connect, limits, server.registry.has_room(connect.client_id))
         if code != reasons.SUCCESS:
             self._refuse(code, now)
@@ -146,6 +147,7 @@ class ServerConnection(Connection):
         earlier = server.connections.get(self.client_id)
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
+        server.tick(now)  # a session whose time has passed must not be taken up
         expiry_s = granted_session_expiry_s(connect, limits)
         present = not connect.clean_start and self.client_id in server.registry.sessions
         if present:
@@ -201,7 +203,7 @@ class ServerConnection(Connection):
                     reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
                 )
             session.expiry_interval_s = min(wanted_s, self._server.limits.session_expiry_s_max)
-        with_will = packet.reason_code == reasons.DISCONNECT_WITH_WILL  # [MQTT-3.14.4-3]
+        with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
         self._end(with_will, "client disconnected", now)
 
     def ended(self, with_will: bool, now: Now) -> None:

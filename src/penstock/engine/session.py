@@ -142,7 +142,8 @@ class Session(Stored):
         """The session is over; what it still held is dropped and counted."""
         self.ended = True
         self.link = None
-        unfinished = len(self._window) + len(self._queue)
+        self.wanted = []
+        unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
 
     # -- outbound ----------------------------------------------------------------------
@@ -245,8 +246,11 @@ class Session(Stored):
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset, for what ``wanted`` asked for.
 
-        One that was asked for and is missing is gone (retention), and counted.
+        One that was asked for and is missing is gone (retention), and counted. What an
+        earlier connection asked for is not taken: ``wanted`` is another list by now.
         """
+        if asked is not self.wanted:
+            return
         self._fetching = False
         missing = {offset for offset in asked if offset not in bodies}
         for entry in self._window.entries():
@@ -375,7 +379,7 @@ class Session(Stored):
             self._inbound[packet_id] = False
         for sequence, offset, qos, retain, ids in queue:
             if sequence >= progress.queue_head:
-                self._queue.push(Delivery(None, offset, qos, retain, ids, sequence))
+                self._push(Delivery(None, offset, qos, retain, ids, sequence))
 
     # -- inside ------------------------------------------------------------------------
 
@@ -387,6 +391,9 @@ class Session(Stored):
     def _enqueue(self, delivery: Delivery) -> None:
         if delivery.sequence > 0:
             self._joined.append(delivery)
+        self._push(delivery)
+
+    def _push(self, delivery: Delivery) -> None:
         dropped = self._queue.push(delivery)
         if dropped is not None:
             self._passed(dropped)
@@ -407,7 +414,7 @@ class Session(Stored):
         """Ask for bodies; the shell reads them once the open batch is committed."""
         self._fetching = True
         self.wanted = offsets
-        self._effects.wanting.append(self)
+        self._effects.wanting.append((self, offsets))
 
     def _send_qos0(
         self,

@@ -21,6 +21,7 @@ from typing import Final, final
 from penstock.engine.session import Session, SessionSubscription
 
 _CACHED_TOPICS_MAX: Final = 10_000
+_CACHED_MATCHES_MAX: Final = 200_000
 
 
 @final
@@ -78,6 +79,7 @@ class SubscriptionTrie:
     def __init__(self) -> None:
         self._root = _Node()
         self._cache: dict[str, list[Match]] = {}
+        self._cached_matches = 0  # in all of it
 
     def add(self, session: Session, topic_filter: str, entry: SessionSubscription) -> None:
         """Subscribe ``session``, replacing its subscription with the same filter."""
@@ -90,6 +92,7 @@ class SubscriptionTrie:
             node = child
         node.entries[session] = entry
         self._cache.clear()
+        self._cached_matches = 0
 
     def remove(self, session: Session, topic_filter: str) -> None:
         """Unsubscribe ``session``; branches that nobody uses go with it."""
@@ -106,6 +109,7 @@ class SubscriptionTrie:
             node, level = path.pop()
             del node.children[level]
         self._cache.clear()
+        self._cached_matches = 0
 
     def match(self, topic: str) -> list[Match]:
         """The sessions a message with this topic is for. The list must not be changed."""
@@ -116,8 +120,10 @@ class SubscriptionTrie:
         levels = topic.split("/")
         self._walk(self._root, levels, 0, topic.startswith("$"), found)
         matches = list(found.values())
-        if len(self._cache) >= _CACHED_TOPICS_MAX:
+        self._cached_matches += len(matches)
+        if len(self._cache) >= _CACHED_TOPICS_MAX or self._cached_matches > _CACHED_MATCHES_MAX:
             self._cache.clear()
+            self._cached_matches = len(matches)
         self._cache[topic] = matches
         return matches
 

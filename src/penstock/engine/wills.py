@@ -19,11 +19,12 @@ forgetting are one commit.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import final
 
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.effects import Effects
+from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
 from penstock.engine.records import WillRecord
 from penstock.engine.router import Router
@@ -65,7 +66,7 @@ class Wills:
         record = WillRecord(record.message, record.delay_s, now.wall_us + delay_s * MICROSECONDS)
         self._wills[client_id] = record
         self._effects.put_will(client_id, record)
-        heappush(self._due, (record.due_at_us, client_id))
+        self._wait(client_id, record)
 
     def publish(self, client_id: str, now: Now) -> None:
         """Publish and forget the will of ``client_id``, if there is one."""
@@ -80,10 +81,9 @@ class Wills:
     def publish_due(self, now: Now) -> None:
         """Publish the wills whose delay has passed."""
         while self._due and self._due[0][0] <= now.wall_us:
-            due_at_us, client_id = heappop(self._due)
-            record = self._wills.get(client_id)
-            if record is not None and record.due_at_us == due_at_us:
-                self.publish(client_id, now)
+            entry = heappop(self._due)
+            if self._is_due(entry):
+                self.publish(entry[1], now)
 
     def recover(self, client_id: str, record: WillRecord, session_expiry_s: int, now: Now) -> None:
         """A will found in the store at start: its client was lost with the broker."""
@@ -91,4 +91,14 @@ class Wills:
         if record.due_at_us == 0:
             self.lost(client_id, session_expiry_s, now)
         else:
-            heappush(self._due, (record.due_at_us, client_id))
+            self._wait(client_id, record)
+
+    def _wait(self, client_id: str, record: WillRecord) -> None:
+        heappush(self._due, (record.due_at_us, client_id))
+        if len(self._due) > 2 * len(self._wills) + OUT_OF_DATE_MAX:
+            self._due = [entry for entry in self._due if self._is_due(entry)]
+            heapify(self._due)
+
+    def _is_due(self, entry: tuple[int, str]) -> bool:
+        record = self._wills.get(entry[1])
+        return record is not None and record.due_at_us == entry[0]

@@ -252,6 +252,7 @@ def _after_retention(offset: int, log: StreamOffsets, options: SourceOptions) ->
     if options.fail_on_data_loss:
         raise OffsetOutOfRange(
             f"the offsets {offset} to {log.earliest - 1} were not read before retention removed"
-            " them from the log; set failOnDataLoss to false to go on without them"
+            " them from the log; to go on without them set failOnDataLoss to false"
+            " (penstock table run: --accept-data-loss)"
         )
     return log.earliest

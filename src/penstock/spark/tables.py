@@ -179,6 +179,9 @@ class MessageTable:
         selection = batch.selection
         end = max(file.last_offset for file in files) + 1
         properties = CommitProperties(
+            # No retries below us: deltalake would repeat the commit that creates a table on top
+            # of another writer's without looking at transactions.
+            max_commit_retries=0,
             app_transactions=[
                 Transaction(batch.transaction_id, batch.batch_id),
                 Transaction(selection.transaction_id, end),

@@ -7,7 +7,8 @@ that the broker accepted the message; CONNACK and the documentation say so.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import final
+from threading import Lock
+from typing import Final, final
 
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
@@ -19,6 +20,8 @@ from penstock.engine.records import (
     SubscriptionRecord,
     WillRecord,
 )
+
+_RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
 
 
 @final
@@ -35,6 +38,7 @@ class MemoryStore:
         self._epoch = epoch
         self._log: dict[int, Message] = {}  # by offset, ascending
         self._log_bytes = 0
+        self._counting = Lock()  # of the log's bytes: commit and retain run in two threads
         self._earliest = 0
         self._end = 0
         self._sessions: dict[str, SessionRecord] = {}
@@ -63,10 +67,11 @@ class MemoryStore:
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
-        for message in commit.messages:
-            self._log[message.offset] = message
-            self._log_bytes += message.size_bytes()
-        self._end = max(self._end, commit.next_offset)
+        with self._counting:
+            for message in commit.messages:
+                self._log[message.offset] = message
+                self._log_bytes += message.size_bytes()
+            self._end = max(self._end, commit.next_offset)
         for client_id, number in commit.ended:
             known = self._sessions.get(client_id)
             if known is not None and known.number == number:
@@ -102,17 +107,25 @@ class MemoryStore:
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Messages by offset; see ``Store.read``."""
-        return {offset: self._log[offset] for offset in offsets if offset in self._log}
+        found: dict[int, Message] = {}
+        for offset in offsets:
+            message = self._log.get(offset)  # retain may run beside this
+            if message is not None:
+                found[offset] = message
+        return found
 
     def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         """Remove old chunks; see ``Store.retain``."""
-        while self._earliest < min(keep_from, self._end):
-            message = self._log[self._earliest]
-            if message.received_at_us >= older_than_us and self._log_bytes <= bytes_max:
-                break
-            del self._log[self._earliest]
-            self._log_bytes -= message.size_bytes()
-            self._earliest += 1
+        for _ in range(_RETAIN_MESSAGES_MAX):
+            with self._counting:
+                if self._earliest >= min(keep_from, self._end):
+                    break
+                message = self._log[self._earliest]
+                if message.received_at_us >= older_than_us and self._log_bytes <= bytes_max:
+                    break
+                del self._log[self._earliest]
+                self._log_bytes -= message.size_bytes()
+                self._earliest += 1
         return self._earliest
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 Column families and their keys (numbers are 8 bytes, big-endian, so that they sort):
 
 ============= ============================== ===================================
-meta          format, epoch, created_at_us
+meta          format, epoch, created_at_us, and of the chunks in the log
+              log_bytes_appended (by commit), log_bytes_removed (by retain)
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
@@ -19,6 +20,7 @@ returns. A batch is one record of that log: after a crash it is there whole or n
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import secrets
@@ -33,6 +35,7 @@ from rocksdict import (
     DBRecoveryMode,
     Options,
     Rdict,
+    RdictIter,
     WriteBatch,
     WriteOptions,
 )
@@ -44,6 +47,8 @@ from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLock
 from penstock.store import records
 from penstock.store.chunk import decode_chunk, decode_key, encode_key, encode_watermark
 from penstock.store.log import chunk_of, messages_of
+
+logger = logging.getLogger(__name__)
 
 FORMAT: Final = b"1"
 COLUMN_FAMILIES: Final = (
@@ -58,6 +63,8 @@ COLUMN_FAMILIES: Final = (
 )
 STORE_DIRECTORY: Final = "store"
 WATERMARK_FILE: Final = "committed"
+_APPENDED: Final = b"log_bytes_appended"
+_REMOVED: Final = b"log_bytes_removed"
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
@@ -100,9 +107,17 @@ class RocksStore:
         self._handles = {name: self._db.get_column_family_handle(name) for name in COLUMN_FAMILIES}
         self._synced = WriteOptions()
         self._synced.sync = True
-        self._epoch = self._identify()
+        try:
+            self._epoch = self._identify()
+        except StoreError:
+            self._close_database()
+            raise
         self._end = self._find_end()
+        # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
+        self._log_bytes_appended = self._counter(_APPENDED)
+        self._log_bytes_removed = self._counter(_REMOVED)
         self._watermark = _Watermark(data_dir / WATERMARK_FILE)
+        self._watermark.set_begin(self._find_begin())
         self._watermark.set(self._end)
 
     # -- recovery ----------------------------------------------------------------------
@@ -137,8 +152,12 @@ class RocksStore:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
+        appended = self._log_bytes_appended
         if commit.messages:
-            batch.put(encode_key(commit.base_offset), chunk_of(commit.messages), handles["log"])
+            chunk = chunk_of(commit.messages)
+            appended += len(chunk)
+            batch.put(encode_key(commit.base_offset), chunk, handles["log"])
+            batch.put(_APPENDED, encode_key(appended), handles["meta"])
         self._write_sessions(batch, commit)
         for progress in commit.progress:
             self._write_progress(batch, progress)
@@ -152,10 +171,8 @@ class RocksStore:
                 batch.delete(client_id.encode(), handles["wills"])
             else:
                 batch.put(client_id.encode(), records.encode_will(will), handles["wills"])
-        try:
-            self._db.write(batch, self._synced)
-        except Exception as error:  # rocksdict raises bare Exception for every I/O error
-            raise StoreFailed(f"the store could not write: {error}") from error
+        self._write(batch, self._synced)
+        self._log_bytes_appended = appended
         self._end = max(self._end, commit.next_offset)
         self._watermark.set(self._end)
 
@@ -200,6 +217,7 @@ class RocksStore:
         while at < len(wanted):
             chunks.seek_for_prev(encode_key(wanted[at]))
             if not chunks.valid():
+                _check(chunks)
                 at += 1
                 continue
             base = decode_key(chunks.key())
@@ -220,8 +238,8 @@ class RocksStore:
         log = self._families["log"]
         chunks = log.iter()
         chunks.seek_to_first()
-        size = log.property_int_value("rocksdb.estimate-live-data-size") or 0
-        excess_bytes = size - bytes_max
+        removed = self._log_bytes_removed
+        excess_bytes = self._log_bytes_appended - removed - bytes_max
         earliest = first = decode_key(chunks.key()) if chunks.valid() else self._end
         for _ in range(_RETAIN_CHUNKS_MAX):
             if not chunks.valid():
@@ -236,19 +254,35 @@ class RocksStore:
                 break
             earliest = end
             excess_bytes -= len(value)
+            removed += len(value)
         if earliest > first:
+            self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
             batch_of_deletes = WriteBatch(raw_mode=True)
             handle = self._handles["log"]
             batch_of_deletes.delete_range(encode_key(first), encode_key(earliest), handle)
-            self._db.write(batch_of_deletes, WriteOptions())
+            batch_of_deletes.put(_REMOVED, encode_key(removed), self._handles["meta"])
+            self._write(batch_of_deletes, WriteOptions())
+            self._log_bytes_removed = removed
         return earliest
+
+    def _write(self, batch: WriteBatch, options: WriteOptions) -> None:
+        try:
+            self._db.write(batch, options)
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise StoreFailed(f"the store could not write: {error}") from error
 
     def close(self) -> None:
         """Let go of the database."""
         self._watermark.close()
-        for family in self._families.values():
-            family.close()
-        self._db.close()
+        self._close_database()
+
+    def _close_database(self) -> None:
+        self._handles.clear()  # each holds the database open, and locked
+        for database in (*self._families.values(), self._db):
+            try:
+                database.close()
+            except Exception as error:  # after a failed write RocksDB repeats it here
+                logger.warning("the store could not be closed in order: %s", error)
 
     # -- opening -----------------------------------------------------------------------
 
@@ -274,10 +308,20 @@ class RocksStore:
             raise StoreFormatError("the store has a format but no epoch: it is not a whole store")
         return named.decode()
 
+    def _find_begin(self) -> int:
+        chunks = self._families["log"].iter()
+        chunks.seek_to_first()
+        return decode_key(chunks.key()) if chunks.valid() else 0
+
+    def _counter(self, key: bytes) -> int:
+        value: bytes | None = self._families["meta"].get(key)
+        return 0 if value is None else decode_key(value)
+
     def _find_end(self) -> int:
         chunks = self._families["log"].iter()
         chunks.seek_to_last()
         if not chunks.valid():
+            _check(chunks)
             return 0
         rows: int = decode_chunk(chunks.value()).num_rows
         return decode_key(chunks.key()) + rows
@@ -285,7 +329,7 @@ class RocksStore:
 
 @final
 class _Watermark:
-    """The end of the synced log, shared with the stream service through a mapped file.
+    """Where the synced log ends and begins, shared with the stream service by a mapped file.
 
     A reader of the database's files can see a write before it is synced, and lose it again
     in a power cut; what lies below the watermark cannot be lost. The file itself needs no
@@ -295,13 +339,16 @@ class _Watermark:
     def __init__(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            os.ftruncate(descriptor, 8)
-            self._map = mmap.mmap(descriptor, 8)
+            os.ftruncate(descriptor, 16)
+            self._map = mmap.mmap(descriptor, 16)
         finally:
             os.close(descriptor)
 
     def set(self, end: int) -> None:
         self._map[:8] = encode_watermark(end)
+
+    def set_begin(self, begin: int) -> None:
+        self._map[8:] = encode_watermark(begin)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -348,3 +395,12 @@ def _items(family: Rdict) -> Iterator[tuple[bytes, bytes]]:
     while entries.valid():
         yield entries.key(), entries.value()
         entries.next()
+    _check(entries)
+
+
+def _check(entries: RdictIter) -> None:
+    """An iterator that stopped is at the end, and not at something it could not read."""
+    try:
+        entries.status()
+    except Exception as error:  # rocksdict raises bare Exception for every I/O error
+        raise StoreFailed(f"the store could not be read: {error}") from error

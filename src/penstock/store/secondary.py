@@ -11,9 +11,14 @@ each synced commit::
     0 ... earliest ─────────────── chunks ───────────────▶ end │ written, not yet synced
           (retention deletes whole chunks in front)            └ committed watermark
 
+Where the log begins. After retention a secondary may go on showing chunks that are deleted: it
+keeps what it read from the write-ahead log and does not let a deletion that has meanwhile reached a
+table file hide it. So the broker says where the log begins in the 8 bytes behind the watermark, and
+nothing below is shown. A follower that still meets a gap opens the log anew, which mends its view.
+
 States::
 
-    closed ──open works──▶ open ──catching up fails──▶ closed (opened again by the next call)
+    closed ──open works──▶ open ──catching up fails, or a gap──▶ closed (the next call opens)
 
 The file is read anew each time rather than mapped: a broker that replaces it, or a data directory
 that appears later, needs no special case, and one read costs 10 µs.
@@ -23,7 +28,6 @@ Threads. Iterators and `catch_up` may run in parallel; opening and catching up h
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +39,13 @@ import pyarrow as pa
 from rocksdict import AccessType, Options, Rdict
 
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
-from penstock.store.chunk import decode_chunk, decode_key, decode_watermark, encode_key
+from penstock.store.chunk import (
+    decode_chunk,
+    decode_earliest,
+    decode_key,
+    decode_watermark,
+    encode_key,
+)
 
 FORMAT: Final = "1"
 """Format of the log that this module reads (`meta`: `format`)."""
@@ -94,7 +104,7 @@ class LogFollower:
             StoreNotReady: no log to read yet.
             StoreFailed: the log cannot be read.
         """
-        watermark = self._read_watermark()
+        watermark, begin = self._read_watermark()
         with self._lock:
             log = self._open_log()
             stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
@@ -105,7 +115,7 @@ class LogFollower:
             epoch = self._epoch
         if earliest is None:  # retention took everything there was
             return Extent(epoch, watermark, watermark)
-        return Extent(epoch, min(earliest, end), end)
+        return Extent(epoch, min(max(earliest, begin), end), end)
 
     def rows(self, start: int, end: int) -> Iterator[Rows]:
         """The rows from `start` up to and without `end`, chunk by chunk, in order of offset.
@@ -115,7 +125,6 @@ class LogFollower:
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range.
-            StoreFailed: rows are missing inside the log.
         """
         with self._lock:
             log = self._open_log()
@@ -131,13 +140,13 @@ class LogFollower:
             if base + batch.num_rows <= position:
                 continue
             if base > position:
-                raise _missing(start, position, base)
+                raise self._gap(position, base)
             first = position - base
             rows = batch.slice(first, min(batch.num_rows, end - base) - first)
             position += rows.num_rows
             yield Rows(base + first, rows)
         if position < end:
-            raise _missing(start, position, end)
+            raise self._gap(position, end)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -145,14 +154,21 @@ class LogFollower:
             self._close()
 
     def _close(self) -> None:
-        for handle in (self._log, self._database):
-            if handle is not None:
-                with contextlib.suppress(Exception):  # closing what failed may fail
-                    handle.close()
+        """Drop the handles; the files are closed when the last iterator over them is gone."""
         self._log = self._database = None
         self._seen_end = 0
 
-    def _read_watermark(self) -> int:
+    def _gap(self, position: int, found: int) -> StoreError:
+        """What to raise when the rows from `position` up to `found` are not there."""
+        with self._lock:
+            self._close()
+        return OffsetOutOfRange(
+            f"the offsets {position} to {found - 1} are no longer in the log:"
+            " retention has removed them"
+        )
+
+    def _read_watermark(self) -> tuple[int, int]:
+        """The end and the beginning of what may be shown."""
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:
@@ -161,7 +177,7 @@ class LogFollower:
             raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
         if len(data) < _WATERMARK_LENGTH_BYTES:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
-        return decode_watermark(data)
+        return decode_watermark(data), decode_earliest(data)
 
     def _open_log(self) -> Rdict:
         if self._log is not None:
@@ -220,12 +236,3 @@ def _end_offset(log: Rdict) -> int:
     if not chunks.valid():
         return 0
     return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
-
-
-def _missing(start: int, position: int, found: int) -> StoreError:
-    if position == start:
-        return OffsetOutOfRange(
-            f"offset {start} is no longer in the log, which now begins at {found}:"
-            " retention has removed it"
-        )
-    return StoreFailed(f"the log has no rows for the offsets {position} to {found - 1}")

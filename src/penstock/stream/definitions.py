@@ -40,10 +40,16 @@ class TopicSelector:
             self._verdicts[topic] = verdict
         return verdict
 
-    def mask(self, topics: pa.ChunkedArray) -> pa.Array | None:
-        """True for each row that is chosen; None when all are."""
-        encoded = pc.dictionary_encode(topics.combine_chunks())
+    def mask(self, log_rows: pa.Table) -> pa.Array | None:
+        """True for each row that is chosen; None when all are.
+
+        A row that is internal, in the log for a session only, is in no stream.
+        """
+        internal = log_rows.column("internal").combine_chunks()
+        public = pc.invert(internal) if pc.any(internal).as_py() else None
+        encoded = pc.dictionary_encode(log_rows.column("topic").combine_chunks())
         verdicts = [self.matches(topic) for topic in encoded.dictionary.to_pylist()]
         if all(verdicts):
-            return None
-        return pa.array(verdicts, pa.bool_()).take(encoded.indices)
+            return public
+        chosen = pa.array(verdicts, pa.bool_()).take(encoded.indices)
+        return chosen if public is None else pc.and_(chosen, public)

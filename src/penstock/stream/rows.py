@@ -57,10 +57,13 @@ def select_schema(columns: Sequence[str] | None) -> pa.Schema:
     """The schema of the given columns, in their order (None: all).
 
     Raises:
-        KeyError: a stream has no such column.
+        KeyError: a stream has no column of the name it carries.
     """
     if columns is None:
         return STREAM_SCHEMA
+    unknown = [name for name in columns if name not in _BUILDERS]
+    if unknown:
+        raise KeyError(unknown[0])
     return pa.schema([STREAM_SCHEMA.field(name) for name in columns])
 
 

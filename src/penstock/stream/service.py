@@ -124,7 +124,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             while position < request.end:
                 rows, end = self._read_block(position, request.end)
                 offsets = pa.arange(position, end)
-                mask = selector.mask(rows.column("topic"))
+                mask = selector.mask(rows)
                 if mask is not None:
                     rows, offsets = rows.filter(mask), offsets.filter(mask)
                 position = end
@@ -230,7 +230,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.port_file is not None:
         _write_whole(options.port_file, str(server.port))
-    print(f"ready grpc://{Address(bind.host, server.port)}", flush=True)
+    try:
+        print(f"ready grpc://{Address(bind.host, server.port)}", flush=True)
+    except BrokenPipeError:  # the broker was killed while we started
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
     stop.wait()
     _shut_down(server)

@@ -79,6 +79,7 @@ class LandingSettings:
         trigger_s: shortest time from the start of one batch to the next, in seconds.
         starting: where a table without rows begins: earliest, latest or a position.
         offsets_per_batch_max: most offsets of one batch, None for no limit.
+        fail_on_data_loss: whether messages that retention removed before they landed end the job.
         connect_timeout_s: how long the stream service may be away.
         master: Spark's master URL.
     """
@@ -92,6 +93,7 @@ class LandingSettings:
     trigger_s: float = 1.0
     starting: str = "earliest"
     offsets_per_batch_max: int | None = None
+    fail_on_data_loss: bool = True
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     master: str = LOCAL_MASTER
 
@@ -193,6 +195,7 @@ class Landing:
             "stream": settings.stream,
             "topics": ",".join(settings.topics),
             "startingOffsets": starting,
+            "failOnDataLoss": str(settings.fail_on_data_loss),
             "connectTimeoutSeconds": str(settings.connect_timeout_s),
             "minPartitions": str(spark.sparkContext.defaultParallelism),
             "checkpointLocation": str(settings.checkpoint_dir),

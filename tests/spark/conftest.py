@@ -1,0 +1,34 @@
+"""A log, a stream service over it, and one Spark for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.spark.session import local_spark
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    log = tmp_path_factory.mktemp("spark") / "spark.log"
+    with local_spark("penstock tests", "local[2,4]", log) as session:
+        yield session
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LogWriter]:
+    with LogWriter(tmp_path / "data") as writer:
+        yield writer
+
+
+@pytest.fixture
+def service(log: LogWriter) -> Iterator[ServiceProcess]:
+    process = ServiceProcess(log.data_dir)
+    process.start()
+    yield process
+    process.stop()

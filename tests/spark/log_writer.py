@@ -1,0 +1,112 @@
+"""The write side of the log, as small as it can be: chunks and the committed watermark.
+
+The broker does the same through `penstock.store`; here a test decides what is in each chunk, what
+is synced and what is trimmed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocksdict import Options, Rdict, WriteBatch
+
+from penstock.store.chunk import encode_chunk, encode_key, encode_watermark
+
+FAMILIES = ("meta", "log", "sessions", "subscriptions", "queue", "progress", "retained", "wills")
+FIRST_RECEIVED_AT_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
+TOPICS = ("plant/1/temperature", "plant/2/temperature", "plant/1/pressure")
+
+
+class LogWriter:
+    """A log in `data_dir`; `end` is the offset after the last row written."""
+
+    def __init__(self, data_dir: Path, epoch: str = "20261121T000000-00000001") -> None:
+        self.data_dir = data_dir
+        self.epoch = epoch
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self._open()
+        meta = self._database.get_column_family("meta")
+        meta[b"format"] = b"1"
+        meta[b"epoch"] = epoch.encode()
+        self.earliest = 0
+        self.end = 0
+        self.commit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def append(
+        self,
+        count: int,
+        *,
+        commit: bool = True,
+        properties: bytes | None = None,
+        topics: tuple[str, ...] = TOPICS,
+        step_us: int = 1_000_000,
+        internal: bool = False,
+    ) -> None:
+        """Write one chunk of `count` rows; offset n carries the payload `b"n"`."""
+        offsets = range(self.end, self.end + count)
+        chunk = encode_chunk(
+            [FIRST_RECEIVED_AT_US + n * step_us for n in offsets],
+            [topics[n % len(topics)] for n in offsets],
+            [str(n).encode() for n in offsets],
+            [n % 3 for n in offsets],
+            [False] * count,
+            [f"device-{n % 2}" for n in offsets],
+            [properties if n % 2 else None for n in offsets],
+            [internal] * count,
+        )
+        batch = WriteBatch(raw_mode=True)
+        batch.put(encode_key(self.end), chunk, self._log)
+        self._database.write(batch)
+        self.end += count
+        if commit:
+            self.commit()
+
+    def commit(self, end: int | None = None) -> None:
+        """Move the committed watermark."""
+        watermark = encode_watermark(self.end if end is None else end)
+        unfinished = self.data_dir / "committed.new"
+        unfinished.write_bytes(watermark + encode_watermark(self.earliest))
+        unfinished.replace(self.data_dir / "committed")
+
+    def trim(self, end: int, *, announce: bool = True) -> None:
+        """Remove the chunks before `end`, where one begins, as retention does."""
+        log = self._database.get_column_family("log")
+        log.delete_range(encode_key(0), encode_key(end))
+        log.flush()
+        if announce:
+            self.earliest = end
+            self.commit()
+
+    def reopen(self) -> None:
+        """Close and open the store, as a broker that is restarted does."""
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        del self._log
+        self._database.close()
+        del self._database
+
+    def _open(self) -> None:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.create_missing_column_families(True)
+        self._database = Rdict(
+            str(self.data_dir / "store"),
+            options,
+            column_families={name: Options(raw_mode=True) for name in FAMILIES},
+        )
+        self._log = self._database.get_column_family_handle("log")

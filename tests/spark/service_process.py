@@ -1,0 +1,75 @@
+"""The stream service as the broker runs it: a process of its own, on a port of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import penstock
+
+
+class ServiceProcess:
+    """A running stream service; `start` starts it again at the same address."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self._data_dir = data_dir
+        self._arguments = arguments
+        self.address = f"127.0.0.1:{free_port()}"
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "penstock.stream.service", "--data-dir"]
+        self._process = subprocess.Popen(
+            [*command, str(self._data_dir), "--bind", self.address, *self._arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == f"ready grpc://{self.address}\n"
+
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """Stop the process with a signal; returns its exit code."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        return self._close()
+
+    def end_input(self) -> int:
+        """Let its standard input end, as when the broker dies; returns its exit code."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self._close()
+
+    def _close(self) -> int:
+        assert self._process is not None
+        code = self._process.wait(20)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self._process = None
+        return code
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,121 @@
+"""`spark.read.format("penstock")`, found by Spark without registration."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.protocol.properties import Properties, encode_properties
+from penstock.spark.schema import SPARK_SCHEMA
+from penstock.stream.rows import STREAM_SCHEMA
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+
+
+@pytest.fixture
+def reader(spark: SparkSession, service: ServiceProcess) -> DataFrameReader:
+    return spark.read.format("penstock").option("server", service.address)
+
+
+def offsets(frame: DataFrame) -> list[int]:
+    return [row.offset for row in frame.select("offset").orderBy("offset").collect()]
+
+
+def test_spark_types_are_exactly_the_arrow_types_of_the_stream() -> None:
+    assert to_arrow_schema(SPARK_SCHEMA, timezone="UTC").equals(STREAM_SCHEMA)
+
+
+def test_every_column_of_every_message_arrives(log: LogWriter, reader: DataFrameReader) -> None:
+    encoded = encode_properties(
+        Properties(
+            content_type="text/plain",
+            message_expiry_interval=60,
+            correlation_data=b"\x00\xff",
+            user_properties=[("k", "v"), ("k", "w")],
+        )
+    )
+    log.append(3)
+    log.append(4, properties=encoded)
+
+    rows = reader.load().orderBy("offset").collect()
+
+    assert [row.offset for row in rows] == list(range(7))
+    assert rows[1].properties is None
+    last = rows[5]
+    assert (last.epoch, last.topic, bytes(last.payload)) == (log.epoch, "plant/1/pressure", b"5")
+    assert (last.qos, last.retain, last.client_id) == (2, False, "device-1")
+    assert last.received_at.astimezone(datetime.UTC) == datetime.datetime(
+        2023, 11, 14, 22, 13, 25, tzinfo=datetime.UTC
+    )
+    found = last.properties
+    assert (found.content_type, found.message_expiry_interval) == ("text/plain", 60)
+    assert bytes(found.correlation_data) == b"\x00\xff"
+    assert [(pair.key, pair.value) for pair in found.user_properties] == [("k", "v"), ("k", "w")]
+
+
+def test_a_range_is_split_into_the_partitions_asked_for(
+    log: LogWriter, reader: DataFrameReader
+) -> None:
+    log.append(10)
+    log.append(91)
+    frame = reader.option("minPartitions", "4").load()
+    sizes = [len(part) for part in frame.rdd.glom().collect()]
+    assert sizes == [25, 25, 25, 26]
+
+
+def test_an_empty_log_gives_no_rows(reader: DataFrameReader) -> None:
+    assert reader.load().count() == 0
+
+
+def test_topic_filters_choose_rows_and_offsets_stay(
+    log: LogWriter, reader: DataFrameReader
+) -> None:
+    log.append(9)
+    frame = reader.option("topics", "plant/+/pressure, plant/2/#").load()
+    assert offsets(frame) == [1, 2, 4, 5, 7, 8]
+
+
+def test_the_default_stream_leaves_out_topics_that_start_with_a_dollar(
+    log: LogWriter, reader: DataFrameReader
+) -> None:
+    """A leading wildcard does not match them [MQTT-4.7.2-1]."""
+    log.append(6, topics=("$SYS/uptime", "a"))
+    assert offsets(reader.load()) == [1, 3, 5]
+
+
+def test_columns_can_be_chosen_by_schema(log: LogWriter, reader: DataFrameReader) -> None:
+    log.append(3)
+    rows = reader.schema("topic string, qos byte").load().collect()
+    assert min(tuple(row) for row in rows) == ("plant/1/pressure", 2)
+
+
+def test_a_range_can_be_named(log: LogWriter, reader: DataFrameReader) -> None:
+    log.append(20)
+    frame = (
+        reader.option("startingOffsets", '{"0": 5}')
+        .option("endingOffsets", f'{{"epoch": "{log.epoch}", "0": 8}}')
+        .load()
+    )
+    assert offsets(frame) == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("startingOffset", "earliest", "did you mean startingOffsets?"),
+        ("stream", "nothing", "there is no stream 'nothing'; there is: messages"),
+        ("startingOffsets", '{"0": 0, "epoch": "old"}', "it was restored or created anew"),
+        ("endingOffsets", '{"0": 99}', "offset 99 is not in the log yet, which ends at 3"),
+    ],
+)
+def test_a_mistake_is_one_clear_sentence(
+    log: LogWriter, reader: DataFrameReader, option: str, value: str, sentence: str
+) -> None:
+    log.append(3)
+    with pytest.raises(PySparkException) as caught:
+        reader.option(option, value).load().count()
+    assert sentence in str(caught.value)

@@ -1,0 +1,185 @@
+"""`penstock table run`: messages to a Delta table, whatever is repeated on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
+from penstock.spark.contents import newest_rows, read_contents, read_table
+from penstock.spark.jobs.landing import Landing, LandingSettings
+from penstock.spark.jobs.progress import Progress
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+
+Land = Callable[[LandingSettings], Progress]
+
+
+@pytest.fixture
+def settings(service: ServiceProcess, tmp_path: Path) -> LandingSettings:
+    return LandingSettings(table=tmp_path / "readings", server=service.address, available_now=True)
+
+
+@pytest.fixture
+def land(spark: SparkSession) -> Land:
+    def run(settings: LandingSettings) -> Progress:
+        own = spark.newSession()  # a session knows only one query of a name
+        landing = Landing(settings, open_spark=lambda *_: contextlib.nullcontext(own))
+        return landing.run()
+
+    return run
+
+
+def landed(table: Path) -> list[int]:
+    offsets = DeltaTable(table).to_pyarrow_table(columns=["offset"]).column("offset")
+    return sorted(offsets.to_pylist())
+
+
+def forget_done(settings: LandingSettings, batch_id: int) -> None:
+    """As if the driver had died after the table's commit and before Spark's."""
+    for name in (str(batch_id), f".{batch_id}.crc"):
+        (settings.checkpoint_dir / "commits" / name).unlink(missing_ok=True)
+
+
+def test_messages_land_with_all_columns_partitioned_by_date(
+    log: LogWriter, settings: LandingSettings, land: Land, spark: SparkSession
+) -> None:
+    log.append(60, step_us=3_600_000_000)  # an hour apart: three dates
+    progress = land(settings)
+
+    assert (progress.rows_landed, progress.offset, progress.lag) == (60, 60, 0)
+    assert landed(settings.table) == list(range(60))
+    delta = DeltaTable(settings.table)
+    assert delta.metadata().partition_columns == ["date"]
+    assert {path.name for path in settings.table.glob("date=*")} == {
+        "date=2023-11-14", "date=2023-11-15", "date=2023-11-16", "date=2023-11-17",
+    }  # fmt: skip
+    contents = read_contents(settings.table)
+    assert (contents.rows, contents.landed_end, contents.epoch) == (60, 60, log.epoch)
+    assert [row["offset"] for row in newest_rows(settings.table, 3).to_pylist()] == [59, 58, 57]
+    by_spark = read_table(spark, settings.table).where("date = '2023-11-15'").orderBy("offset")
+    assert [bytes(row.payload) for row in by_spark.limit(2).collect()] == [b"2", b"3"]
+
+
+def test_a_replayed_batch_is_recognised_also_the_one_with_id_0(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(10)
+    land(settings)
+    forget_done(settings, 0)
+    assert land(settings).replayed == 1
+    assert landed(settings.table) == list(range(10))
+
+    log.append(10)
+    land(settings)
+    forget_done(settings, 1)
+    log.append(10)
+    assert land(settings).replayed == 1
+    assert landed(settings.table) == list(range(30))
+
+
+def test_a_lost_checkpoint_repeats_nothing(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(10)
+    land(settings)
+    shutil.rmtree(settings.checkpoint_dir)
+    log.append(5)
+    assert land(settings).rows_landed == 5
+    assert landed(settings.table) == list(range(15))
+
+
+def test_two_jobs_on_one_table_land_each_message_once(
+    log: LogWriter, settings: LandingSettings, land: Land, tmp_path: Path
+) -> None:
+    log.append(120)
+    jobs = [
+        replace(settings, checkpoint=tmp_path / f"checkpoint-{n}", offsets_per_batch_max=limit)
+        for n, limit in enumerate((30, 40))
+    ]
+    with ThreadPoolExecutor() as pool:
+        rows = [progress.rows_landed for progress in pool.map(land, jobs)]
+    assert sum(rows) == 120
+    assert landed(settings.table) == list(range(120))
+
+
+def test_a_second_job_with_the_same_checkpoint_is_refused(
+    log: LogWriter, settings: LandingSettings, land: Land, spark: SparkSession
+) -> None:
+    log.append(1)
+    refused: list[ConfigError] = []
+
+    def open_spark(*_: object) -> AbstractContextManager[SparkSession]:
+        try:
+            land(settings)
+        except ConfigError as error:
+            refused.append(error)
+        return contextlib.nullcontext(spark.newSession())
+
+    Landing(settings, open_spark=open_spark).run()
+    assert "another job is running with the checkpoint" in str(refused[0])
+    assert landed(settings.table) == [0]
+
+
+def test_batches_without_matching_messages_commit_nothing(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(10, topics=("a",))
+    chosen = replace(settings, topics=("b/#",))
+    assert land(chosen).rows_landed == 0
+    assert not (settings.table / "_delta_log").exists()
+    log.append(10, topics=("a", "b/1"))
+    assert land(chosen).rows_landed == 5
+    assert landed(settings.table) == [11, 13, 15, 17, 19]
+
+
+def test_a_table_of_other_messages_is_refused(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(3)
+    land(settings)
+    with pytest.raises(ConfigError, match="holds MQTT messages of stream messages, topics #; land"):
+        land(replace(settings, topics=("plant/#",)))
+
+
+def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_table(
+    log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
+) -> None:
+    log.append(10)
+    land(settings)
+    service.kill()
+    with LogWriter(tmp_path / "restored", "20270101T000000-00000002") as restored:
+        restored.append(4)
+        other = ServiceProcess(restored.data_dir)
+        other.address = service.address
+        other.start()
+        try:
+            with pytest.raises(EpochMismatch, match="Give a new --checkpoint"):
+                land(settings)
+            land(replace(settings, checkpoint=tmp_path / "new-checkpoint"))
+        finally:
+            other.stop()
+    assert landed(settings.table) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
+
+
+def test_messages_lost_to_retention_end_the_job_unless_the_user_accepts_it(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(10)
+    land(settings)
+    log.append(10)
+    log.append(10)
+    log.trim(20)
+    with pytest.raises(OffsetOutOfRange, match="the offsets 10 to 19 were not read before"):
+        land(settings)
+    assert land(replace(settings, fail_on_data_loss=False)).rows_landed == 10
+    assert landed(settings.table) == [*range(10), *range(20, 30)]

@@ -1,0 +1,120 @@
+"""The landing job as a process: killed, stopped, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import penstock
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+from tests.spark.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(240)
+
+COMMAND = "import sys; from penstock.cli.table import app; app()"
+
+
+class Job:
+    """`penstock table run`, as often as wanted."""
+
+    def __init__(self, table: Path, server: str) -> None:
+        self.table = table
+        self._server = server
+        self.process: subprocess.Popen[str] | None = None
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", COMMAND, "run", self.table, "--server", self._server,
+             "--master", "local[2,4]", *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
+        )  # fmt: skip
+        return self.process
+
+    def version(self) -> int:
+        """The table's version; -1 before there is one."""
+        log = self.table / "_delta_log"
+        return max((int(path.stem) for path in log.glob("*.json")), default=-1)
+
+
+@pytest.fixture
+def job(service: ServiceProcess, tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path / "readings", service.address)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.wait()
+    if made.process is not None and made.process.stdout is not None:
+        made.process.stdout.close()
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes below `pid`, told apart from later ones by their start time."""
+    below: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            children = {int(child) for child in task.read_text().split()}
+            below |= children
+            waiting += children
+    return below
+
+
+def alive(pids: set[int]) -> set[int]:
+    found = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state != "Z":
+            found.add(pid)
+    return found
+
+
+def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(
+    log: LogWriter, job: Job
+) -> None:
+    log.append(1000)
+    process = job.start("--trigger", "0", "--max-offsets", "50")
+    wait_until(lambda: job.version() >= 2, "some commits", 120)
+    started = descendants(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not alive(started), "Java and its workers to exit", 30)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert job.version() < 19
+
+    log.append(100)
+    assert job.start("--available-now").wait(120) == 0
+
+    found = DeltaTable(job.table).to_pyarrow_table(columns=["offset"]).column("offset")
+    assert sorted(found.to_pylist()) == list(range(1100))
+
+
+def test_sigterm_ends_the_job_cleanly_even_while_the_service_is_away(
+    log: LogWriter, service: ServiceProcess, job: Job
+) -> None:
+    log.append(10)
+    process = job.start("--trigger", "0")
+    wait_until(lambda: job.version() >= 0, "the first commit", 120)
+    started = descendants(process.pid)
+    service.kill()
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert not alive(started)
+    lines = output.splitlines()
+    assert lines[:2] == ["waiting for the stream service", "starting Spark"]
+    assert lines[-1].startswith("ended: 10 rows landed, batch 0, offset 10 of ")

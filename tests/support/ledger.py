@@ -1,0 +1,208 @@
+"""Devices that keep their own books while broker and connections die under them.
+
+A publisher and a subscriber, each in a thread. They behave as MQTT asks of a client with a session
+that stays: reconnect, send again what is unacknowledged in its order and with its packet
+identifiers, and remember which QoS 2 messages were received. What they write down is the ground
+truth; the broker is asked nothing.
+
+::
+
+    publisher   PUBLISH ─▶ sent ── PUBACK | PUBREC ─▶ acknowledged (in the ledger)
+    subscriber  PUBLISH ─▶ received (in the ledger) ─▶ PUBACK | PUBREC
+"""
+
+import contextlib
+import random
+import threading
+import time
+from typing import Final, final
+
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import (
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+)
+from tests.support.broker import Broker
+from tests.support.deadline import DEADLINE_S
+from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
+
+_WINDOW: Final = 16
+_IDENTIFIERS: Final = 100  # few, so that they are used again and again
+_RECONNECT_S: Final = 0.02
+_LISTEN_S: Final = 0.05
+_ERRORS: Final = (ConnectionEndedError, OSError)
+
+
+class Device:
+    """What both have in common: a thread, a session, and reconnecting until told to end.
+
+    Args:
+        broker: to connect to, wherever it is just now in its life.
+        client_id: of its session.
+        version: protocol level.
+        seed: of its own faults: now and then it drops its connection.
+    """
+
+    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+        self.client_id = client_id
+        self.connections = 0
+        self.failure: BaseException | None = None
+        self.ending = threading.Event()
+        self.ready = threading.Event()
+        self._address = broker.address
+        self._version = version
+        self._random = random.Random(seed)
+        self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, and raise what went wrong in it."""
+        self._thread.join(2 * DEADLINE_S)
+        assert not self._thread.is_alive(), f"{self.client_id} does not end"
+        if self.failure is not None:
+            raise self.failure
+
+    def finished(self) -> bool:
+        """Whether nothing is left to do once ``ending`` is set."""
+        return True
+
+    def session(self, client: RawClient) -> None:
+        """Use one connection until it ends."""
+
+    def _run(self) -> None:
+        try:
+            while not (self.ending.is_set() and self.finished()):
+                with contextlib.suppress(*_ERRORS):
+                    self._connect()
+        except BaseException as error:  # shown by the test that joins
+            self.failure = error
+
+    def _connect(self) -> None:
+        try:
+            client = RawClient(self._address, self._version)
+        except OSError:
+            time.sleep(_RECONNECT_S)  # the broker is down: the pause of any reconnecting client
+            return
+        with client:
+            expiry_s = 3600 if self._version == V5 else None
+            answer = client.connect(self.client_id, clean_start=False, expiry_s=expiry_s)
+            assert answer.reason_code == 0, answer
+            if self.connections > 0:
+                assert answer.session_present, f"{self.client_id}: its session is gone"
+            self.connections += 1
+            self.session(client)
+
+    def _fails(self) -> bool:
+        return self._random.random() < 0.002
+
+
+@final
+class Publisher(Device):
+    """Publishes numbered messages to its own topic, as fast as a window of 16 allows."""
+
+    def __init__(self, broker: Broker, client_id: str, version: int, qos: int, seed: int) -> None:
+        super().__init__(broker, client_id, version, seed)
+        self.topic = f"ledger/{qos}/{client_id}"
+        self.acknowledged: set[int] = set()
+        self.sent = 0
+        self._qos = qos
+        self._unacknowledged: dict[int, int] = {}  # packet identifier: number, in order
+        self._unreleased: dict[int, None] = {}  # PUBREL sent, PUBCOMP not received
+        self._cursor = 0
+
+    def finished(self) -> bool:
+        """Everything sent is acknowledged."""
+        return not self._unacknowledged and not self._unreleased
+
+    def session(self, client: RawClient) -> None:
+        """Send again what is open, then go on."""
+        again: list[Packet] = [
+            self._message(packet_id, number, dup=True)
+            for packet_id, number in self._unacknowledged.items()
+        ]
+        client.send(*again, *(Pubrel(packet_id) for packet_id in self._unreleased))
+        self.ready.set()
+        while not (self.ending.is_set() and self.finished()):
+            if self._fails():
+                return
+            fresh: list[Packet] = []
+            while not self.ending.is_set() and len(self._unacknowledged) < _WINDOW:
+                fresh.append(self._next())
+            if fresh:
+                client.send(*fresh)
+            if not self.finished():
+                self._take(client, client.receive())
+
+    def _next(self) -> Publish:
+        packet_id = self._cursor % _IDENTIFIERS + 1
+        while packet_id in self._unacknowledged or packet_id in self._unreleased:
+            packet_id = packet_id % _IDENTIFIERS + 1
+        self._cursor = packet_id
+        number = self.sent
+        self.sent += 1
+        self._unacknowledged[packet_id] = number
+        return self._message(packet_id, number, dup=False)
+
+    def _message(self, packet_id: int, number: int, dup: bool) -> Publish:
+        return Publish(self.topic, b"%d" % number, self._qos, False, dup, packet_id)
+
+    def _take(self, client: RawClient, packet: Packet) -> None:
+        if isinstance(packet, (Puback, Pubrec)) and packet.packet_id in self._unacknowledged:
+            assert packet.reason_code == 0, packet
+            self.acknowledged.add(self._unacknowledged.pop(packet.packet_id))
+        if isinstance(packet, Pubrec):
+            self._unreleased[packet.packet_id] = None
+            client.send(Pubrel(packet.packet_id))
+        elif isinstance(packet, Pubcomp):
+            self._unreleased.pop(packet.packet_id, None)
+
+
+@final
+class Subscriber(Device):
+    """Receives everything, and writes it down before it acknowledges."""
+
+    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+        super().__init__(broker, client_id, version, seed)
+        self.received: dict[str, list[int]] = {}  # numbers by topic, in the order they came
+        self._unreleased: set[int] = set()
+
+    def session(self, client: RawClient) -> None:
+        """Receive until told to end."""
+        if self.connections == 1:
+            client.send(Subscribe(1, [Subscription("ledger/#", 2)]))
+        while not self.ending.is_set():
+            if self._fails():
+                return
+            try:
+                packet = client.receive(_LISTEN_S)
+            except NothingReceivedError:
+                continue
+            self._take(client, packet)
+
+    def _take(self, client: RawClient, packet: Packet) -> None:
+        if isinstance(packet, Publish):
+            if packet.qos == 1:
+                self._write_down(packet)
+                client.send(Puback(packet.packet_id))
+            else:
+                if packet.packet_id not in self._unreleased:
+                    self._write_down(packet)
+                    self._unreleased.add(packet.packet_id)
+                client.send(Pubrec(packet.packet_id))
+        elif isinstance(packet, Pubrel):
+            self._unreleased.discard(packet.packet_id)
+            client.send(Pubcomp(packet.packet_id))
+        else:
+            self.ready.set()  # SUBACK
+
+    def _write_down(self, message: Publish) -> None:
+        self.received.setdefault(message.topic, []).append(int(message.payload))

@@ -1,0 +1,227 @@
+"""The Delta commit: each batch once, each offset once, whatever happens in between. No Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from penstock.errors import ConfigError
+from penstock.spark import files as files_module
+from penstock.spark.contents import newest_rows, read_contents, remove_orphans
+from penstock.spark.files import NewFile, write_files
+from penstock.spark.tables import (
+    Batch,
+    MessageTable,
+    Outcome,
+    Selection,
+    TableCommitFailed,
+    TableCommitUnknown,
+)
+from penstock.stream.rows import STREAM_SCHEMA
+
+EPOCH = "20261121T000000-00000001"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+BATCH_0 = Batch("query-1", 0, Selection(EPOCH, "messages"))
+BATCH_1 = replace(BATCH_0, batch_id=1)
+
+
+def rows(start: int, end: int, at: datetime = NOON) -> pa.RecordBatch:
+    count = end - start
+    columns = {
+        "epoch": [EPOCH] * count,
+        "offset": list(range(start, end)),
+        "received_at": [at] * count,
+        "topic": [f"t/{n}" for n in range(start, end)],
+        "payload": [b"x"] * count,
+        "qos": [1] * count,
+        "retain": [False] * count,
+        "client_id": ["c"] * count,
+        "properties": [None] * count,
+    }
+    return pa.RecordBatch.from_pydict(columns, STREAM_SCHEMA)
+
+
+def written(table: MessageTable, start: int, end: int) -> list[NewFile]:
+    return list(write_files(table.path, "part", iter([rows(start, end)])))
+
+
+def landed(table: MessageTable) -> list[int]:
+    return sorted(DeltaTable(table.path).to_pyarrow_table().column("offset").to_pylist())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> MessageTable:
+    return MessageTable(tmp_path / "readings")
+
+
+def test_the_commit_that_creates_the_table_carries_batch_0(table: MessageTable) -> None:
+    assert not table.has_landed(BATCH_0)
+    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+
+    found = DeltaTable(table.path)
+    assert found.version() == 0
+    assert found.transaction_version("penstock-query:query-1") == 0
+    assert found.transaction_version(f"penstock-log:{EPOCH}/messages/#") == 10
+
+
+def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    restarted = MessageTable(table.path)
+    assert restarted.has_landed(BATCH_0)
+    assert restarted.commit(BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
+    assert not restarted.has_landed(BATCH_1)
+    assert restarted.commit(BATCH_1, written(table, 10, 15)) is Outcome.LANDED
+    assert restarted.commit(BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
+    assert landed(table) == list(range(15))
+
+
+def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTable) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    other = MessageTable(table.path)
+    theirs = replace(BATCH_0, query_id="query-2")
+    assert other.commit(theirs, written(table, 5, 15)) is Outcome.OVERTAKEN
+    assert other.landed_end(theirs.selection) == 10
+    assert other.commit(theirs, written(table, 10, 15)) is Outcome.LANDED
+    assert landed(table) == list(range(15))
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_writers_that_race_land_each_offset_once(table: MessageTable, *, exists: bool) -> None:
+    if exists:
+        table.commit(
+            Batch("query-x", 0, Selection("another epoch", "messages")), written(table, 0, 1)
+        )
+
+    def land(query: int) -> Outcome:
+        own = MessageTable(table.path)
+        return own.commit(replace(BATCH_0, query_id=f"query-{query}"), written(own, 0, 10))
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(land, range(4)))
+    assert sorted(outcome.name for outcome in outcomes) == ["LANDED"] + 3 * ["OVERTAKEN"]
+    assert landed(table) == [*([0] if exists else []), *range(10)]
+
+
+def test_jobs_of_different_epochs_do_not_disturb_each_other(table: MessageTable) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    later = Batch("query-2", 0, Selection("20270101T000000-00000002", "messages"))
+    assert table.landed_end(later.selection) == 0
+    assert table.commit(later, written(table, 0, 5)) is Outcome.LANDED
+
+
+def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: MessageTable) -> None:
+    table.check_holds(Selection(EPOCH, "anything"))  # there is no table yet
+    table.commit(BATCH_0, written(table, 0, 10))
+    table.check_holds(Selection("another epoch", "messages"))
+    with pytest.raises(ConfigError, match="holds MQTT messages of stream messages, topics #; land"):
+        table.check_holds(Selection(EPOCH, "messages", ("a/#",)))
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The disk fails "before" or "after" the commit took place."""
+    when: list[str] = []
+    commit = MessageTable._write
+
+    def fail(table: MessageTable, batch: Batch, files: list[NewFile]) -> None:
+        if when == ["after"]:
+            commit(table, batch, files)
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(MessageTable, "_write", fail)
+    return when
+
+
+def test_an_error_after_the_commit_took_place_is_found_out(
+    table: MessageTable, failing: list[str]
+) -> None:
+    failing.append("after")
+    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert landed(table) == list(range(10))
+
+
+def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
+    table: MessageTable, failing: list[str]
+) -> None:
+    failing.append("before")
+    files = written(table, 0, 10)
+    with pytest.raises(TableCommitUnknown, match="it is not known whether batch 0 was committed"):
+        table.commit(BATCH_0, files)
+    assert all((table.path / file.path).exists() for file in files)
+
+
+def test_a_commit_that_the_table_refuses_has_failed(
+    table: MessageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    stale = MessageTable(table.path)
+    assert stale.exists()
+    table.commit(BATCH_1, written(table, 10, 20))
+    monkeypatch.setattr(stale, "_refresh", lambda: stale._delta)  # never sees the newer commit
+    batch = replace(BATCH_0, query_id="query-2")
+    with pytest.raises(TableCommitFailed, match="batch 0 could not be committed to"):
+        stale.commit(batch, written(table, 10, 20))
+    assert landed(table) == list(range(20))
+
+
+def test_transactions_survive_a_checkpoint_of_the_log(table: MessageTable) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    DeltaTable(table.path).create_checkpoint()
+    (table.path / "_delta_log" / f"{0:020}.json").unlink()
+    assert MessageTable(table.path).has_landed(BATCH_0)
+
+
+def test_each_file_carries_its_statistics(table: MessageTable) -> None:
+    later = datetime(2026, 11, 22, 0, 0, 1, tzinfo=UTC)
+    files = list(write_files(table.path, "part", iter([rows(0, 3), rows(3, 5, later)])))
+    assert [(file.date, file.rows) for file in files] == [("2026-11-21", 3), ("2026-11-22", 2)]
+    stats = json.loads(files[1].stats)
+    assert stats["numRecords"] == 2
+    assert (stats["minValues"]["offset"], stats["maxValues"]["offset"]) == (3, 4)
+    assert stats["minValues"]["received_at"] == "2026-11-22T00:00:01.000000Z"
+    assert stats["nullCount"]["topic"] == 0
+
+    table.commit(BATCH_0, files)
+    contents = read_contents(table.path)
+    assert (contents.rows, contents.files, contents.landed_end) == (5, 2, 5)
+    newest = newest_rows(table.path, 3).to_pylist()
+    assert [(row["offset"], str(row["date"])) for row in newest] == [
+        (4, "2026-11-22"), (3, "2026-11-22"), (2, "2026-11-21"),
+    ]  # fmt: skip
+
+
+def test_a_task_keeps_few_files_open(table: MessageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "OPEN_DATES_MAX", 2)
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3, 4)]
+    batches = [rows(n, n + 1, at) for n, at in enumerate(days)]
+    files = list(write_files(table.path, "part", iter(batches)))
+    assert [file.date for file in files] == [f"2026-11-0{day}" for day in (1, 2, 3, 4)]
+
+
+def test_orphans_are_removed_by_age_and_nothing_else_is(table: MessageTable) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    old, young = (table.path / written(table, 10, 20)[0].path for _ in range(2))
+    two_days_ago = time.time() - 48 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    checkpoint = table.path / "_checkpoint" / "metadata"
+    checkpoint.parent.mkdir()
+    checkpoint.write_text("{}")
+    os.utime(checkpoint, (two_days_ago, two_days_ago))
+
+    names = remove_orphans(table.path, remove=False)
+    assert [Path(name).name for name in names] == [old.name]
+    assert old.exists()
+    remove_orphans(table.path, remove=True)
+    assert not old.exists()
+    assert young.exists()
+    assert checkpoint.exists()
+    assert landed(table) == list(range(10))

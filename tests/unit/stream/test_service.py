@@ -1,0 +1,216 @@
+"""The stream service as a process, and its client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.flight as flight
+import pytest
+
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
+from penstock.stream import service as service_module
+from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
+from penstock.stream.rows import STREAM_SCHEMA
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[LogWriter]:
+    with LogWriter(tmp_path / "data") as writer:
+        yield writer
+
+
+@pytest.fixture
+def service(log: LogWriter) -> Iterator[ServiceProcess]:
+    streams = json.dumps(
+        [
+            {"name": "messages", "topic_filters": ["#"]},
+            {"name": "pressures", "topic_filters": ["+/+/pressure"]},
+        ]
+    )
+    process = ServiceProcess(log.data_dir, "--streams", streams)
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def client(service: ServiceProcess) -> Iterator[StreamClient]:
+    with StreamClient(service.address, connect_timeout_s=20) as made:
+        yield made
+
+
+def offsets(client: StreamClient, log: LogWriter, start: int, end: int, **how: object) -> list[int]:
+    batches = client.read("messages", log.epoch, start, end, **how)  # type: ignore[arg-type]
+    return [n for batch in batches for n in batch.column("offset").to_pylist()]
+
+
+def test_streams_and_their_offsets_are_listed(
+    log: LogWriter, service: ServiceProcess, client: StreamClient
+) -> None:
+    log.append(9)
+    assert client.streams() == {"messages": ["#"], "pressures": ["+/+/pressure"]}
+    assert client.offsets("pressures") == StreamOffsets("pressures", log.epoch, 0, 9)
+    with flight.FlightClient(f"grpc://{service.address}") as plain:
+        found = list(plain.list_flights())
+        assert [f.descriptor.path for f in found] == [[b"messages"], [b"pressures"]]
+        assert found[0].schema == STREAM_SCHEMA
+        assert plain.do_get(found[1].endpoints[0].ticket).read_all().num_rows == 3
+
+
+def test_a_range_comes_with_its_offsets_and_only_with_matching_rows(
+    log: LogWriter, client: StreamClient
+) -> None:
+    log.append(5)
+    log.append(5)
+    assert offsets(client, log, 2, 9) == list(range(2, 9))
+    assert offsets(client, log, 0, 10, topic_filters=["plant/2/#"]) == [1, 4, 7]
+    assert offsets(client, log, 4, 4) == []
+    pressures = client.read("pressures", log.epoch, 0, 10, topic_filters=["plant/#"])
+    assert [n for b in pressures for n in b.column("payload").to_pylist()] == [b"2", b"5", b"8"]
+
+
+def test_rows_kept_for_a_session_only_are_in_no_stream(
+    log: LogWriter, client: StreamClient
+) -> None:
+    log.append(2)
+    log.append(2, internal=True)
+    log.append(2)
+    assert offsets(client, log, 0, 6) == [0, 1, 4, 5]
+
+
+def test_nothing_above_the_watermark_is_served(log: LogWriter, client: StreamClient) -> None:
+    log.append(5)
+    log.append(5, commit=False)
+    assert client.offsets("messages").latest == 5
+    with pytest.raises(OffsetOutOfRange, match="the range ends at 6, and the log at 5"):
+        offsets(client, log, 0, 6)
+
+
+def test_small_chunks_are_joined_and_large_ones_split(log: LogWriter, client: StreamClient) -> None:
+    for _ in range(200):
+        log.append(1)
+    log.append(2 * service_module.BLOCK_ROWS_MAX)
+    sizes = [b.num_rows for b in client.read("messages", log.epoch, 0, log.end)]
+    assert sum(sizes) == log.end
+    assert max(sizes) <= service_module.BLOCK_ROWS_MAX
+    assert len(sizes) <= 4
+
+
+@pytest.mark.parametrize(
+    ("stream", "epoch", "start", "kind", "sentence"),
+    [
+        ("nothing", "", 0, ConfigError, "there is no stream 'nothing'; there is: messages, press"),
+        ("messages", "old", 0, EpochMismatch, "the offsets belong to epoch old, and the log is"),
+        ("messages", "", 4, OffsetOutOfRange, "offset 4 is no longer in the log, which now begi"),
+    ],
+)
+def test_a_refusal_is_our_own_error_on_the_other_side(
+    log: LogWriter,
+    client: StreamClient,
+    stream: str,
+    epoch: str,
+    start: int,
+    kind: type[Exception],
+    sentence: str,
+) -> None:
+    log.append(5)
+    log.append(5)
+    log.trim(5)
+    with pytest.raises(kind) as caught:
+        list(client.read(stream, epoch or log.epoch, start, 10))
+    assert str(caught.value).startswith(sentence)
+
+
+def test_columns_can_be_chosen(log: LogWriter, client: StreamClient) -> None:
+    log.append(3)
+    batches = list(client.read("messages", log.epoch, 0, 3, columns=["payload", "qos"]))
+    assert batches[0].schema.names == ["payload", "qos"]
+    with pytest.raises(ConfigError, match="a stream has no column 'colour'"):
+        list(client.read("messages", log.epoch, 0, 3, columns=["colour"]))
+
+
+def test_a_reader_goes_on_after_the_last_row_when_the_service_is_killed_in_between(
+    log: LogWriter, service: ServiceProcess, client: StreamClient
+) -> None:
+    for _ in range(100):
+        log.append(service_module.BLOCK_ROWS_MAX)
+    found: list[int] = []
+    for batch in client.read("messages", log.epoch, 0, log.end, columns=["offset"]):
+        if not found:
+            service.kill()
+            threading.Timer(0.5, service.start).start()
+        found += batch.column("offset").to_pylist()
+    assert found == list(range(log.end))
+
+
+def test_several_readers_at_once_each_get_everything(
+    log: LogWriter, service: ServiceProcess
+) -> None:
+    for _ in range(20):
+        log.append(5000)
+    counts: list[int] = []
+
+    def read() -> None:
+        with StreamClient(service.address) as client:
+            counts.append(len(offsets(client, log, 0, log.end)))
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert counts == [log.end] * 4
+
+
+def test_a_service_that_is_away_too_long_is_named(service: ServiceProcess) -> None:
+    service.kill()
+    with (
+        StreamClient(service.address, connect_timeout_s=0.3) as client,
+        pytest.raises(StreamUnavailable, match=f"no stream service answers at {service.address}"),
+    ):
+        client.offsets("messages")
+
+
+def test_the_service_ends_on_sigterm_and_when_its_parent_is_gone(service: ServiceProcess) -> None:
+    assert service.end() == 0
+    service.start()
+    assert service.end_input() == 0
+
+
+def test_a_reader_that_does_not_read_does_not_hold_up_the_end(
+    log: LogWriter, service: ServiceProcess, client: StreamClient
+) -> None:
+    for _ in range(50):
+        log.append(service_module.BLOCK_ROWS_MAX)
+    rows = client.read("messages", log.epoch, 0, log.end)
+    next(rows)
+    assert service.end() == 0
+    del rows
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--bind", "nonsense"], "HOST:PORT"),
+        (["--streams", "[1]"], "stream service"),
+        (["--bind", "TAKEN"], "cannot listen on"),
+    ],
+)
+def test_a_mistake_ends_the_service_with_exit_code_2(
+    log: LogWriter, service: ServiceProcess, arguments: list[str], sentence: str
+) -> None:
+    given = [service.address if part == "TAKEN" else part for part in arguments]
+    command = [sys.executable, "-m", "penstock.stream.service", "--data-dir"]
+    command += [str(log.data_dir), *given]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL
+    )
+    assert ended.returncode == 2
+    assert sentence in ended.stderr
