@@ -152,9 +152,9 @@ def _print_repeats(console: Console, verdict: Verdict, answers: Answers) -> None
         return
     repeated = f"{tally.duplicated:,} rows" if tally.duplicated else "This time no rows"
     console.print(
-        f"\n{repeated} at QoS 1 repeat a reading. A device sends it again when the broker dies after"
-        " the log has it and\nbefore the acknowledgement left; QoS 1 allows that. This query leaves"
-        " one row of each reading:\n",
+        f"\n{repeated} at QoS 1 repeat a reading. A device sends it again when the broker dies"
+        " after the log has it and\nbefore the acknowledgement left; QoS 1 allows that. This query"
+        " leaves one row of each reading:\n",
         highlight=False,
     )
     console.print(Text(ONCE_EACH, "cyan"))

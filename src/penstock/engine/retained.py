@@ -60,7 +60,7 @@ class RetainedMessages:
             return False
         node.message = None
         self._count -= 1
-        while path and not node.children and node.message is None:
+        while path and _is_unused(node):
             node, level = path.pop()
             del node.children[level]
         return True
@@ -97,6 +97,12 @@ class RetainedMessages:
             exact = node.children.get(level)
             if exact is not None:
                 self._walk(exact, wanted, depth + 1, found)
+
+
+def _is_unused(node: _Node) -> bool:
+    # A function of its own: beside `node.message = None` the type checker takes the message of
+    # every other node for None too, and the compiled code would insist on it.
+    return not node.children and node.message is None
 
 
 def _everything(node: _Node, first_level: bool, found: list[Message]) -> None:

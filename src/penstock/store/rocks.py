@@ -46,7 +46,7 @@ from penstock.engine.records import Progress, Recovered
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
 from penstock.store import records
 from penstock.store.chunk import decode_chunk, decode_key, encode_key, encode_watermark
-from penstock.store.log import chunk_of, messages_of
+from penstock.store.log import chunk_of, messages_of, rehearse
 
 logger = logging.getLogger(__name__)
 
@@ -119,6 +119,7 @@ class RocksStore:
         self._watermark = _Watermark(data_dir / WATERMARK_FILE)
         self._watermark.set_begin(self._find_begin())
         self._watermark.set(self._end)
+        rehearse()
 
     # -- recovery ----------------------------------------------------------------------
 
