@@ -34,7 +34,7 @@ from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.store.api import Store
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
@@ -247,6 +247,8 @@ class Driver:
 
     def _fail(self, failure: StoreFailed) -> None:
         """Fail closed: nothing more is acknowledged, every client is told (contract, rule 2)."""
+        if self._failed:
+            return
         self._failed = True
         self._idle.set()
         logger.error("%s; nothing is acknowledged any more", failure)
@@ -267,7 +269,7 @@ class Driver:
     ) -> None:
         try:
             bodies = done.result()
-        except StoreError as error:
+        except Exception as error:  # whatever went wrong, the bodies are not gone
             self._fail(StoreFailed(f"the log cannot be read: {error}"))
             return
         session.supply(offsets, bodies, self.now())

@@ -30,6 +30,8 @@ AWAIT_CONNECT: Final = 0
 CONNECTED: Final = 1
 CLOSED: Final = 2
 
+REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
+
 
 class Connection:
     """What both roles of a connection share.
@@ -77,6 +79,7 @@ class Connection:
         """End the connection from this side, with a DISCONNECT in MQTT 5 [MQTT-4.13.1-1]."""
         if self.state == CLOSED:
             return
+        because = because[:REASON_CHARACTERS_MAX]
         if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
             frame = encode(Disconnect(reason_code, Properties(reason_string=because)), V5)
             if 0 < self.link.max_packet_size_bytes < len(frame):  # [MQTT-3.14.2-3]

@@ -19,6 +19,7 @@ SESSION_ENDED: Final = 6
 STORE_FAILED: Final = 7
 REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
+RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
 
 REASONS: Final = (
     "queue full",
@@ -31,6 +32,7 @@ REASONS: Final = (
     "store failed",
     "rejected by the receiver",
     "QoS 0 for a slow consumer",
+    "too many retained messages",
 )
 
 _RECENT_MAX: Final = 100

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.clock import Now
+from penstock.engine.drops import RETAINED_FULL, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import NOT_IN_LOG, Message
@@ -32,14 +33,20 @@ class Router:
         limits: bounds.
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
+        drops: where retained messages that are not kept are counted.
     """
 
     def __init__(
-        self, effects: Effects, limits: EngineLimits, stream_filters: tuple[str, ...]
+        self,
+        effects: Effects,
+        limits: EngineLimits,
+        stream_filters: tuple[str, ...],
+        drops: Drops,
     ) -> None:
         self.trie = SubscriptionTrie()
         self.retained = RetainedMessages(limits.retained_messages_max)
         self._effects = effects
+        self._drops = drops
         self._stream_filters = stream_filters
         self._streamed: dict[str, bool] = {}
 
@@ -121,6 +128,8 @@ class Router:
                 self._effects.put_retained(message.topic, None)
         elif self.retained.put(message):
             self._effects.put_retained(message.topic, message)
+        else:
+            self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
     def _in_a_stream(self, topic: str) -> bool:
         streamed = self._streamed.get(topic)

@@ -48,7 +48,7 @@ class Server:
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
         self.effects = Effects(recovered.next_offset)
-        self.router = Router(self.effects, limits, stream_filters)
+        self.router = Router(self.effects, limits, stream_filters, self.drops)
         self.wills = Wills(self.effects, self.router)
         self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
         self.connections: dict[str, Connection] = {}  # by client identifier

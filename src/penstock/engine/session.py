@@ -52,7 +52,7 @@ from penstock.protocol.encode import encode_ack, encode_publish
 from penstock.protocol.kinds import PUBREC, PUBREL, V5
 from penstock.protocol.packets import Publish, Subscription
 
-_BODIES_AT_ONCE: Final = 256  # asked from the log in one step
+_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
 @final
@@ -173,7 +173,10 @@ class Session(Stored):
             if link is not None and (link.congested or not overtakes):
                 self._send_qos0(link, message, retain, subscription_ids, at_once, now)
             elif link is not None or self._limits.mqueue_store_qos0:
-                self._enqueue(Delivery(message, message.offset, 0, retain, subscription_ids))
+                waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
+                self._enqueue(waiting)
+                if link is None and self.stored:
+                    waiting.rest_in_log()
             else:
                 self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
             return
@@ -205,7 +208,7 @@ class Session(Stored):
                 return
             message = head.message
             if message is None:
-                self._want(self._queue.without_body(_BODIES_AT_ONCE))
+                self._want(self._queue.without_body(self._bodies_at_once()))
                 return
             self._queue.pop()
             self._passed(head)
@@ -410,6 +413,10 @@ class Session(Stored):
         self._touch()
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "")
 
+    def _bodies_at_once(self) -> int:
+        """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
+        return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
+
     def _want(self, offsets: list[int]) -> None:
         """Ask for bodies; the shell reads them once the open batch is committed."""
         self._fetching = True
@@ -503,7 +510,7 @@ class Session(Stored):
             else:
                 message = entry.delivery.message
                 if message is None:
-                    self._want(self._window.unsent_without_body(_BODIES_AT_ONCE))
+                    self._want(self._window.unsent_without_body(self._bodies_at_once()))
                     return False
                 if self._send(link, entry, message, True, now):
                     self._window.mark_sent(entry)

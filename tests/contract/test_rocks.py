@@ -1,0 +1,180 @@
+"""What only the file store promises: the directory, the lock, the format, the watermark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rocksdict import Options, Rdict
+
+from penstock.engine.effects import Commit
+from penstock.engine.message import Message
+from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
+from penstock.store.rocks import COLUMN_FAMILIES, STORE_DIRECTORY, WATERMARK_FILE, RocksStore
+from tests.contract.test_store import rows
+
+HOLDER = """
+import sys
+from pathlib import Path
+from penstock.store.rocks import RocksStore
+store = RocksStore(Path(sys.argv[1]))
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def watermark(data_dir: Path) -> int:
+    return int.from_bytes((data_dir / WATERMARK_FILE).read_bytes()[:8], "little")
+
+
+def test_acknowledged_means_synced(tmp_path: Path) -> None:
+    assert RocksStore.acknowledged_when == "fsync"
+    store = RocksStore(tmp_path)
+    store.close()
+
+
+def test_two_stores_have_two_epochs(tmp_path: Path) -> None:
+    epochs = set()
+    for name in "ab":
+        store = RocksStore(tmp_path / name)
+        epochs.add(store.recover().epoch)
+        store.close()
+    assert len(epochs) == 2
+
+
+def test_closing_lets_go_of_it_though_the_object_lives(tmp_path: Path) -> None:
+    first = RocksStore(tmp_path)
+    first.recover()
+    first.read([0])
+    first.close()
+    second = RocksStore(tmp_path)
+    second.close()
+
+
+def test_a_store_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"open\n"
+        with pytest.raises(StoreLocked, match="in use by another process"):
+            RocksStore(tmp_path)
+        holder.kill()
+        holder.wait()
+        RocksStore(tmp_path).close()
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_store_in_use_by_this_process_is_refused(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    with pytest.raises(StoreLocked):
+        RocksStore(tmp_path)
+    store.close()
+
+
+def tampered(data_dir: Path, key: bytes, value: bytes | None) -> None:
+    """Write into the meta column family, behind the store's back."""
+    families = {name: Options(raw_mode=True) for name in COLUMN_FAMILIES}
+    database = Rdict(
+        str(data_dir / STORE_DIRECTORY), Options(raw_mode=True), column_families=families
+    )
+    meta = database.get_column_family("meta")
+    if value is None:
+        meta.delete(key)
+    else:
+        meta.put(key, value)
+    meta.close()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"), [(b"format", b"99", "format 99"), (b"epoch", None, "no epoch")]
+)
+def test_a_wrong_format_is_refused_and_left_alone(
+    tmp_path: Path, key: bytes, value: bytes | None, says: str
+) -> None:
+    store = RocksStore(tmp_path)
+    store.commit(rows(0, 3))
+    store.close()
+    tampered(tmp_path, key, value)
+    for _ in range(2):
+        with pytest.raises(StoreFormatError, match=says):
+            RocksStore(tmp_path)
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be used"):
+        RocksStore(tmp_path / "file")
+
+
+def test_the_watermark_is_the_committed_end(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    assert watermark(tmp_path) == 0
+    store.commit(rows(0, 3))
+    assert watermark(tmp_path) == 3
+    store.commit(Commit(3))
+    assert watermark(tmp_path) == 3
+    store.close()
+    (tmp_path / WATERMARK_FILE).write_bytes(b"\xff" * 8)
+    store = RocksStore(tmp_path)
+    assert watermark(tmp_path) == 3, "set anew at every start"
+    store.close()
+
+
+def test_many_small_commits_and_a_restart(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    for base in range(0, 600, 3):
+        store.commit(rows(base, 3))
+    store.close()
+    store = RocksStore(tmp_path)
+    assert sorted(store.read(range(0, 600, 7))) == list(range(0, 600, 7))
+    assert store.recover().next_offset == 600
+    store.close()
+
+
+def test_a_commit_that_cannot_be_written_fails(tmp_path: Path) -> None:
+    """A closed database stands for every error of the disk: none may pass as success."""
+    store = RocksStore(tmp_path)
+    store.commit(rows(0, 1))
+    store._db.close()
+    with pytest.raises(StoreFailed):
+        store.commit(rows(1, 1))
+    assert watermark(tmp_path) == 1
+
+
+def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    """What stops an iterator early is an error, not the end: nothing may be dropped for it."""
+    store = RocksStore(tmp_path)
+    for base in range(50):
+        commit = Commit(base)
+        message = Message("t", bytes([base]) * 4000, 1)
+        message.offset = base
+        commit.messages = [message]
+        store.commit(commit)
+    store._families["log"].flush()
+    store.close()
+    tables = sorted((tmp_path / STORE_DIRECTORY).glob("*.sst"))
+    largest = max(tables, key=lambda path: path.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 64] = b"\x00" * 64
+    largest.write_bytes(data)
+    with pytest.raises(StoreError):
+        read_everything(tmp_path)
+
+
+def read_everything(data_dir: Path) -> None:
+    store = RocksStore(data_dir)
+    try:
+        for offset in range(50):
+            assert offset in store.read([offset]), f"offset {offset} is silently missing"
+    finally:
+        store.close()

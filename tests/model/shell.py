@@ -1,0 +1,131 @@
+"""The broker's shell in slow motion: ``broker.driver`` with every wait made visible.
+
+::
+
+      end_turn ─▶ seal ─▶ (written?) write ─▶ (released?) release ─▶ end_turn …
+                                                    ╰─▶ reads ─▶ read ─▶ supply
+
+A commit can be sealed and not written, or written and not released, for as long as the
+simulation likes; so can a read of bodies from the log. ``crash`` forgets everything but
+what the store holds.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Commit, Link
+from penstock.engine.message import Message
+from penstock.engine.server import Server
+from penstock.engine.server_connection import ServerConnection
+from penstock.engine.session import Session
+from penstock.store.api import Store
+
+
+@final
+class Pipe:
+    """One socket with what is in flight on it; ends like TCP: after the bytes before it."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self.connection = connection
+        self.to_broker = bytearray()
+        self.to_device = bytearray()
+        self.closed_by_broker = False
+        self.closed_by_device = False
+        self.deaf = False  # the device is gone: nothing more arrives there
+
+
+@final
+class Read:
+    """Bodies asked from the log; ``bodies`` is set when they were read."""
+
+    def __init__(self, session: Session, offsets: list[int]) -> None:
+        self.session = session
+        self.offsets = offsets
+        self.bodies: dict[int, Message] | None = None
+
+
+@final
+class Shell:
+    """One start of the broker."""
+
+    def __init__(self, server: Server, store: Store) -> None:
+        self.server = server
+        self.store = store
+        self.pipes: dict[Link, Pipe] = {}
+        self.under_way: Commit | None = None
+        self.written = False
+        self.reads: list[Read] = []
+        self.sealed = 0  # commits sealed so far
+        self.durable = 0  # number of the last commit that was written
+
+    def accept(self, now: Now) -> Pipe:
+        """A new socket."""
+        pipe = Pipe(ServerConnection(self.server, now))
+        self.pipes[pipe.connection.link] = pipe
+        return pipe
+
+    def lost(self, pipe: Pipe, now: Now) -> None:
+        """The broker notices that a socket is gone."""
+        pipe.connection.lost("cut", now)
+        self.pipes.pop(pipe.connection.link, None)
+
+    def end_turn(self) -> None:
+        """What the driver does at the end of a turn."""
+        self._write_ready()
+        if self.under_way is None:
+            commit = self.server.effects.seal()
+            self.sealed += 1
+            if commit.writes:
+                self.under_way = commit
+                self.written = False
+            else:
+                self.durable = self.sealed
+                self._release(commit)
+
+    def write(self) -> Commit | None:
+        """The committer's thread: make the commit under way durable."""
+        commit = self.under_way
+        if commit is None or self.written:
+            return None
+        self.store.commit(commit)
+        self.written = True
+        self.durable = self.sealed
+        return commit
+
+    def release(self) -> None:
+        """The committer calls back."""
+        commit = self.under_way
+        if commit is None or not self.written:
+            return
+        self.under_way = None
+        self._release(commit)
+        self.end_turn()
+
+    def _write_ready(self) -> None:
+        effects = self.server.effects
+        ready = effects.ready
+        effects.ready = []
+        for link in ready:
+            data = link.take_ready()
+            pipe = self.pipes.get(link)
+            if pipe is not None and not pipe.closed_by_broker:
+                pipe.to_device += data
+        closing = effects.closing
+        effects.closing = []
+        for link in closing:
+            pipe = self.pipes.get(link)
+            if pipe is not None:
+                pipe.closed_by_broker = True
+
+    def _release(self, commit: Commit) -> None:
+        for release in commit.releases:
+            pipe = self.pipes.get(release.link)
+            if pipe is not None and not release.link.closed:
+                pipe.to_device += release.data
+            release.done()
+        for stored, offsets in commit.wanting:
+            assert isinstance(stored, Session)
+            if offsets is stored.wanted:
+                self.reads.append(Read(stored, offsets))

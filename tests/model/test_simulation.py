@@ -1,0 +1,81 @@
+"""The delivery contract under cuts, take-overs, crashes and slow commits, seed by seed.
+
+A failure names its seed. To replay it, and nothing else::
+
+      PENSTOCK_MODEL_SEED=1234 python -m pytest tests/model
+
+``PENSTOCK_MODEL_SECONDS`` is the time for each of the two stores (default 8).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+import pytest
+
+from penstock.store.api import Store
+from penstock.store.memory import MemoryStore
+from penstock.store.rocks import RocksStore
+from tests.model.world import TRACE_LENGTH, Disk, World
+
+SECONDS: Final = float(os.environ.get("PENSTOCK_MODEL_SECONDS", "8"))
+SEED: Final = os.environ.get("PENSTOCK_MODEL_SEED", "")
+FIRST_SEED: Final = int(os.environ.get("PENSTOCK_MODEL_FIRST_SEED", "0"))
+STEPS: Final = 400
+
+
+@final
+class MemoryDisk:
+    """Keeps what a memory store was given."""
+
+    def __init__(self, _directory: Path) -> None:
+        self._store = MemoryStore("epoch")
+
+    def open(self) -> Store:
+        """The same store; everything that was committed, and nothing else, is in it."""
+        return self._store
+
+
+@final
+class RocksDisk:
+    """A directory; every open is a fresh instance."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def open(self) -> Store:
+        """A new store on the same files."""
+        return RocksStore(self._directory)
+
+
+def play(seed: int, make: Callable[[Path], Disk]) -> None:
+    """One run; a failure names its seed and shows what led to it."""
+    with tempfile.TemporaryDirectory(prefix="penstock-model-") as directory:
+        world = World(seed, make(Path(directory)))
+        try:
+            world.run(STEPS)
+        except Exception as failure:
+            trace = "\n".join(world.trace[-TRACE_LENGTH:])
+            raise AssertionError(f"{trace}\nPENSTOCK_MODEL_SEED={seed}: {failure}") from failure
+        finally:
+            world.close()
+
+
+@pytest.mark.timeout(max(120, 10 * SECONDS))
+@pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
+def test_every_promise_is_kept(make: Callable[[Path], Disk]) -> None:
+    if SEED:
+        play(int(SEED), make)
+        return
+    deadline_s = time.monotonic() + SECONDS
+    seed = FIRST_SEED
+    while time.monotonic() < deadline_s:
+        play(seed, make)
+        seed += 1
+    print(f"seeds {FIRST_SEED} to {seed - 1}")
+    assert seed > FIRST_SEED

@@ -1,0 +1,214 @@
+"""A broker's engine on a test bench: real protocol bytes, a virtual clock, commits by hand.
+
+::
+
+      bench.join("a") ─▶ Line ── send(packet) ─▶ engine ─▶ commit() ─▶ read() ─▶ packets
+
+``commit`` seals the open batch, stores it and lets go what waited for it; ``seal`` and
+``finish`` do it in two steps. ``restart`` is a crash: what was not stored is gone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Commit
+from penstock.engine.limits import EngineLimits
+from penstock.engine.server import Server
+from penstock.engine.server_connection import ServerConnection
+from penstock.engine.session import Session
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Publish,
+    Subscribe,
+    Subscription,
+    Will,
+)
+from penstock.protocol.properties import Properties
+from penstock.store.memory import MemoryStore
+
+START_US: Final = 1_800_000_000_000_000
+EPOCH: Final = "20270115T080000-00000000"
+
+
+@final
+class Line:
+    """A client's end of a connection to the bench."""
+
+    def __init__(self, bench: Bench, version: int) -> None:
+        self.connection = ServerConnection(bench.server, bench.now)
+        self.version = version
+        self._bench = bench
+        self._decoder = Decoder(1_000_000, version, server=False)
+
+    def send(self, *packets: Packet) -> None:
+        """Packets from the client, in one read."""
+        self.receive(b"".join(encode(packet, self.version) for packet in packets))
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the client."""
+        self.connection.receive(data, self._bench.now)
+
+    def cut(self) -> None:
+        """The broker finds the socket dead."""
+        self.connection.lost("cut", self._bench.now)
+
+    def read(self) -> list[Packet]:
+        """What reached the client since the last call."""
+        return self.parse(self._bench.take_ready(self))
+
+    def parse(self, data: bytes) -> list[Packet]:
+        """The packets in ``data``."""
+        self._decoder.feed(data)
+        packets: list[Packet] = []
+        while (packet := self._decoder.next_packet()) is not None:
+            packets.append(packet)
+        return packets
+
+    @property
+    def session(self) -> Session:
+        """The session of this client, as the engine has it."""
+        return self._bench.server.registry.sessions[self.connection.client_id]
+
+
+@final
+class Bench:
+    """One broker without sockets.
+
+    Args:
+        limits: bounds.
+        streams: topic filters of the configured streams.
+    """
+
+    def __init__(
+        self, limits: EngineLimits | None = None, streams: tuple[str, ...] = ("#",)
+    ) -> None:
+        self.limits = limits or EngineLimits()
+        self.store = MemoryStore(EPOCH)
+        self.now = Now(1000.0, START_US)
+        self._streams = streams
+        self.server = self._start()
+        self._written: dict[object, bytearray] = {}
+
+    def _start(self) -> Server:
+        return Server(self.limits, self.store.recover(), self._streams, "memory", self.now)
+
+    def pass_s(self, seconds: float) -> None:
+        """Time passes; then what is due happens."""
+        wall_us = self.now.wall_us + int(seconds * 1_000_000)
+        self.now = Now(self.now.monotonic_s + seconds, wall_us)
+        self.server.tick(self.now)
+
+    # -- connections -------------------------------------------------------------------
+
+    def line(self, version: int = 5) -> Line:
+        """A connection without CONNECT."""
+        return Line(self, version)
+
+    def connect(self, packet: Connect) -> tuple[Line, Connack]:
+        """A connection with CONNECT sent and answered."""
+        line = self.line(packet.version)
+        line.send(packet)
+        self.commit()
+        answer = line.read()
+        assert len(answer) > 0, line.connection.closed_because
+        connack = answer[0]
+        assert isinstance(connack, Connack)
+        self._written[line.connection.link] = bytearray(
+            b"".join(encode(packet, line.version) for packet in answer[1:])
+        )
+        return line, connack
+
+    def join(
+        self,
+        client_id: str,
+        version: int = 5,
+        *,
+        durable: bool = False,
+        clean: bool | None = None,
+        receive_maximum: int | None = None,
+        max_packet_size: int | None = None,
+        expiry_s: int = 3600,
+        will: Will | None = None,
+    ) -> Line:
+        """An accepted connection; ``durable``: its session outlives it."""
+        properties = None
+        if version == 5:
+            properties = Properties(
+                session_expiry_interval=expiry_s if durable else None,
+                receive_maximum=receive_maximum,
+                maximum_packet_size=max_packet_size,
+            )
+        clean_start = not durable if clean is None else clean
+        packet = Connect(client_id, version, clean_start, 0, will, properties=properties)
+        line, connack = self.connect(packet)
+        assert connack.reason_code == 0, connack
+        return line
+
+    def subscriber(self, client_id: str, topic_filter: str, qos: int, version: int = 5) -> Line:
+        """A durable client with one subscription."""
+        line = self.join(client_id, version, durable=True)
+        line.send(Subscribe(1, [Subscription(topic_filter, qos)]))
+        self.commit()
+        line.read()
+        return line
+
+    # -- turns -------------------------------------------------------------------------
+
+    def seal(self) -> Commit:
+        """Close the open batch."""
+        return self.server.effects.seal()
+
+    def finish(self, commit: Commit) -> None:
+        """``commit`` is durable: what waited for it leaves."""
+        self.store.commit(commit)
+        self.release(commit)
+
+    def release(self, commit: Commit) -> None:
+        """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
+        for release in commit.releases:
+            written = self._written.setdefault(release.link, bytearray())
+            if not release.link.closed:
+                written += release.data
+            release.done()
+        for stored, asked in commit.wanting:
+            assert isinstance(stored, Session)
+            stored.supply(asked, self.store.read(asked), self.now)
+
+    def commit(self) -> None:
+        """Everything that is open becomes durable, and all that follows from it."""
+        for _ in range(100):
+            commit = self.seal()
+            self.finish(commit)
+            if not commit.writes and not commit.releases and not commit.wanting:
+                return
+        raise AssertionError("the engine never comes to rest")
+
+    def take_ready(self, line: Line) -> bytes:
+        """The bytes that left on ``line`` since the last call."""
+        link = line.connection.link
+        data = self._written.pop(link, bytearray())
+        return bytes(data) + link.take_ready()
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
+        """A message from a client that is gone again at once, committed."""
+        line = self.join("bench-publisher", 4)
+        line.send(Publish(topic, payload, qos, retain, packet_id=1 if qos else 0))
+        self.commit()
+        line.cut()
+        self.commit()
+
+    def restart(self) -> None:
+        """The broker crashes and starts again on what its store holds."""
+        self._written = {}
+        self.server = self._start()
+
+
+def publishes(packets: list[Packet]) -> list[Publish]:
+    """Only the messages."""
+    return [packet for packet in packets if isinstance(packet, Publish)]

@@ -1,0 +1,21 @@
+"""Drops: counted by reason, the latest named."""
+
+from penstock.engine.drops import QUEUE_FULL, REASONS, REJECTED, RETAINED_FULL, Drops
+
+
+def test_every_reason_has_its_words() -> None:
+    assert len(REASONS) == len(set(REASONS)) == RETAINED_FULL + 1
+
+
+def test_counting_misses_none_though_only_some_are_named() -> None:
+    drops = Drops()
+    for number in range(250):
+        drops.count(QUEUE_FULL, f"c{number}", "t")
+    drops.count(REJECTED, "c", "t", 7)
+    drops.count(REJECTED, "c", "t", 0)
+    assert drops.counts[QUEUE_FULL] == 250
+    assert drops.counts[REJECTED] == 7
+    recent = drops.take_recent()
+    assert recent[0] == (QUEUE_FULL, "c0", "t")
+    assert len(recent) == 100
+    assert drops.take_recent() == []

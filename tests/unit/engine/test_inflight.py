@@ -1,0 +1,184 @@
+"""The in-flight window."""
+
+import pytest
+
+from penstock.engine.inflight import (
+    AWAIT_PUBACK,
+    AWAIT_PUBCOMP,
+    AWAIT_PUBREC,
+    FREED,
+    REJECTED,
+    RELEASE,
+    UNKNOWN,
+    VIOLATION,
+    InFlightWindow,
+)
+from penstock.engine.message import Delivery, Message
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
+
+ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
+
+
+def delivery(qos: int, offset: int = 0) -> Delivery:
+    return Delivery(Message("t", b"", qos), offset, qos, sequence=1)
+
+
+def in_state(state: int) -> tuple[InFlightWindow, int]:
+    """A window with one entry in that state."""
+    window = InFlightWindow(10)
+    entry = window.add(delivery(1 if state == AWAIT_PUBACK else 2))
+    if state == AWAIT_PUBCOMP:
+        window.acknowledge(PUBREC, entry.packet_id, 0)
+    return window, entry.packet_id
+
+
+@pytest.mark.parametrize(
+    ("state", "acknowledgement", "verdict", "left"),
+    [
+        (AWAIT_PUBACK, PUBACK, FREED, 0),
+        (AWAIT_PUBACK, PUBREC, VIOLATION, 1),
+        (AWAIT_PUBACK, PUBCOMP, VIOLATION, 1),
+        (AWAIT_PUBREC, PUBACK, VIOLATION, 1),
+        (AWAIT_PUBREC, PUBREC, RELEASE, 1),
+        (AWAIT_PUBREC, PUBCOMP, VIOLATION, 1),
+        (AWAIT_PUBCOMP, PUBACK, VIOLATION, 1),
+        (AWAIT_PUBCOMP, PUBREC, RELEASE, 1),
+        (AWAIT_PUBCOMP, PUBCOMP, FREED, 0),
+    ],
+)
+def test_the_whole_table(state: int, acknowledgement: int, verdict: int, left: int) -> None:
+    window, packet_id = in_state(state)
+    assert window.acknowledge(acknowledgement, packet_id, 0) == verdict
+    assert len(window) == left
+    if verdict == VIOLATION:
+        assert window.entries()[0].state == state
+
+
+@pytest.mark.parametrize("acknowledgement", ACKNOWLEDGEMENTS)
+def test_an_unknown_packet_identifier_is_told(acknowledgement: int) -> None:
+    window, packet_id = in_state(AWAIT_PUBACK)
+    assert window.acknowledge(acknowledgement, packet_id + 1, 0) == UNKNOWN
+    assert len(window) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "acknowledgement"), [(AWAIT_PUBACK, PUBACK), (AWAIT_PUBREC, PUBREC)]
+)
+def test_a_refusal_frees_the_place(state: int, acknowledgement: int) -> None:
+    window, packet_id = in_state(state)
+    assert window.acknowledge(acknowledgement, packet_id, 0x97) == REJECTED
+    assert len(window) == 0
+
+
+def test_pubcomp_frees_whatever_its_reason_code() -> None:
+    """MQTT 5 §4.9: a PUBCOMP frees, regardless of an error code in it."""
+    window, packet_id = in_state(AWAIT_PUBCOMP)
+    assert window.acknowledge(PUBCOMP, packet_id, 0x92) == FREED
+
+
+def test_the_body_goes_when_the_receiver_has_it() -> None:
+    window, _ = in_state(AWAIT_PUBCOMP)
+    assert window.entries()[0].delivery.message is None
+    assert window.undelivered() == 0
+
+
+def test_the_window_is_full_at_its_capacity() -> None:
+    window = InFlightWindow(2)
+    first = window.add(delivery(2))
+    assert window.has_room()
+    window.add(delivery(1))
+    assert not window.has_room()
+    window.acknowledge(PUBREC, first.packet_id, 0)
+    assert not window.has_room(), "PUBREC frees nothing (MQTT 5 §4.9)"
+    window.acknowledge(PUBCOMP, first.packet_id, 0)
+    assert window.has_room()
+
+
+def test_every_packet_identifier_is_used_and_none_twice() -> None:
+    """[MQTT-2.2.1-3]; all of them fit at once, and the freed one is found again."""
+    window = InFlightWindow(65535)
+    given = {window.add(delivery(1)).packet_id for _ in range(65535)}
+    assert given == set(range(1, 65536))
+    assert not window.has_room()
+    window.acknowledge(PUBACK, 777, 0)
+    assert window.add(delivery(1)).packet_id == 777
+
+
+def test_a_packet_identifier_in_the_window_is_jumped_over() -> None:
+    window = InFlightWindow(10)
+    stays = window.add(delivery(1)).packet_id
+    for _ in range(3 * 65535 // 2):
+        packet_id = window.add(delivery(1)).packet_id
+        assert packet_id != stays
+        window.acknowledge(PUBACK, packet_id, 0)
+
+
+def resend_all(window: InFlightWindow) -> list[int]:
+    sent = []
+    while (entry := window.next_unsent()) is not None:
+        sent.append(entry.packet_id)
+        window.mark_sent(entry)
+    return sent
+
+
+def test_what_is_left_is_sent_again_in_order() -> None:
+    """[MQTT-4.6.0-1]"""
+    window = InFlightWindow(10)
+    ids = [window.add(delivery(qos)).packet_id for qos in (1, 2, 1, 2)]
+    window.acknowledge(PUBREC, ids[1], 0)
+    window.acknowledge(PUBACK, ids[2], 0)
+    window.reconnected(10)
+    assert not window.has_room(), "nothing new may pass what is to be sent again"
+    assert resend_all(window) == [ids[0], ids[1], ids[3]]
+    assert window.has_room()
+
+
+def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
+    window = InFlightWindow(10)
+    ids = [window.add(delivery(1)).packet_id for _ in range(5)]
+    window.reconnected(2)
+    assert resend_all(window) == ids[:2]
+    window.acknowledge(PUBACK, ids[0], 0)
+    assert resend_all(window) == ids[2:3]
+    window.acknowledge(PUBACK, ids[2], 0)
+    window.acknowledge(PUBACK, ids[1], 0)
+    assert resend_all(window) == ids[3:5]
+    assert not window.has_room()
+
+
+def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
+    window = InFlightWindow(10)
+    ids = [window.add(delivery(1)).packet_id for _ in range(3)]
+    window.reconnected(1)
+    assert resend_all(window) == ids[:1]
+    window.acknowledge(PUBACK, ids[1], 0)
+    window.acknowledge(PUBACK, ids[0], 0)
+    assert resend_all(window) == ids[2:]
+
+
+def test_a_second_reconnect_starts_over() -> None:
+    window = InFlightWindow(10)
+    ids = [window.add(delivery(1)).packet_id for _ in range(3)]
+    window.reconnected(2)
+    assert resend_all(window) == ids[:2]
+    window.reconnected(10)
+    assert resend_all(window) == ids
+
+
+def test_restored_entries_wait_and_numbering_goes_on_after_them() -> None:
+    window = InFlightWindow(10)
+    window.restore(41, AWAIT_PUBCOMP, delivery(2))
+    window.restore(42, AWAIT_PUBACK, delivery(1))
+    window.reconnected(10)
+    assert resend_all(window) == [41, 42]
+    assert window.add(delivery(1)).packet_id == 43
+
+
+def test_bodies_are_asked_for_in_the_order_of_sending() -> None:
+    window = InFlightWindow(10)
+    for offset in range(4):
+        window.restore(offset + 1, AWAIT_PUBACK, Delivery(None, offset, 1, sequence=offset + 1))
+    window.restore(9, AWAIT_PUBCOMP, Delivery(None, 9, 2, sequence=9))
+    window.reconnected(10)
+    assert window.unsent_without_body(2) == [0, 1]
+    assert window.unsent_without_body(100) == [0, 1, 2, 3], "PUBREL needs no body"

@@ -1,0 +1,112 @@
+"""The subscription trie, against the definition of matching."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine import trie as trie_module
+from penstock.engine.drops import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import EngineLimits
+from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.topics import topic_matches
+from penstock.engine.trie import Grant, SubscriptionTrie
+from penstock.protocol.packets import Subscription
+
+TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x"]
+FILTERS = ["#", "+", "+/+", "a/#", "a/+", "a/b", "a", "+/b/#", "$x/#", "$x/+", "/+", "+/", "+/#"]
+
+
+def session(name: str) -> Session:
+    return Session(name, 1, 0, Effects(0), EngineLimits(), Drops())
+
+
+def entry(topic_filter: str, qos: int, identifier: int = 0) -> SessionSubscription:
+    return SessionSubscription(Subscription(topic_filter, qos), identifier)
+
+
+def found(trie: SubscriptionTrie, topic: str) -> dict[str, Grant]:
+    return {match.session.client_id: match.grant for match in trie.match(topic)}
+
+
+CHANGE = st.tuples(st.integers(0, 2), st.sampled_from(FILTERS), st.integers(-1, 2))
+
+
+@given(st.lists(CHANGE, max_size=25))
+def test_against_brute_force(changes: list[tuple[int, str, int]]) -> None:
+    """Subscribe (QoS 0 to 2) and unsubscribe (-1) in any order; every topic after each."""
+    trie, sessions = SubscriptionTrie(), [session(str(number)) for number in range(3)]
+    kept: dict[tuple[int, str], int] = {}
+    for who, topic_filter, qos in changes:
+        if qos < 0:
+            kept.pop((who, topic_filter), None)
+            trie.remove(sessions[who], topic_filter)
+        else:
+            kept[who, topic_filter] = qos
+            trie.add(sessions[who], topic_filter, entry(topic_filter, qos))
+        for topic in TOPICS:
+            expected: dict[str, int] = {}
+            for (owner, wanted), granted in kept.items():
+                if topic_matches(wanted, topic):
+                    expected[str(owner)] = max(granted, expected.get(str(owner), 0))
+            assert {name: grant.qos for name, grant in found(trie, topic).items()} == expected
+
+
+def test_overlapping_subscriptions_are_one_delivery() -> None:
+    """[MQTT-3.3.4-2] [MQTT-3.3.4-4]: the greatest QoS, all identifiers."""
+    trie, one = SubscriptionTrie(), session("one")
+    trie.add(one, "a/#", entry("a/#", 2, 7))
+    trie.add(one, "a/b", entry("a/b", 0, 9))
+    trie.add(one, "+/b", entry("+/b", 1))
+    (match,) = trie.match("a/b")
+    assert match.grant.qos == 2
+    assert sorted(match.grant.subscription_ids) == [7, 9]
+
+
+def test_no_local_leaves_out_only_what_has_it() -> None:
+    """[MQTT-3.8.3-3]"""
+    trie, one = SubscriptionTrie(), session("one")
+    trie.add(one, "#", SessionSubscription(Subscription("#", 2, no_local=True), 1))
+    assert trie.match("a")[0].own is None
+    trie.add(one, "a", SessionSubscription(Subscription("a", 1), 2))
+    own = trie.match("a")[0].own
+    assert own is not None
+    assert (own.qos, own.subscription_ids) == (1, (2,))
+
+
+def test_a_replaced_subscription_is_forgotten() -> None:
+    """[MQTT-3.8.4-3]"""
+    trie, one = SubscriptionTrie(), session("one")
+    trie.add(one, "a", entry("a", 2, 5))
+    assert found(trie, "a")["one"].qos == 2
+    trie.add(one, "a", entry("a", 0))
+    assert found(trie, "a")["one"].qos == 0
+    assert found(trie, "a")["one"].subscription_ids == ()
+
+
+def test_unused_branches_go() -> None:
+    trie, one = SubscriptionTrie(), session("one")
+    trie.add(one, "a/b/c/d", entry("a/b/c/d", 0))
+    trie.add(one, "a/b", entry("a/b", 0))
+    trie.remove(one, "a/b/c/d")
+    trie.remove(one, "x/y")
+    assert found(trie, "a/b") != {}
+    trie.remove(one, "a/b")
+    assert trie._root.children == {}
+
+
+def test_the_cache_is_bounded_by_topics() -> None:
+    trie = SubscriptionTrie()
+    for number in range(trie_module._CACHED_TOPICS_MAX + 10):
+        trie.match(f"topic/{number}")
+    assert len(trie._cache) <= trie_module._CACHED_TOPICS_MAX
+
+
+def test_the_cache_is_bounded_by_matches() -> None:
+    """Topics times subscribers: a thousand subscribers of everything must not fill memory."""
+    trie = SubscriptionTrie()
+    for number in range(1000):
+        trie.add(session(str(number)), "#", entry("#", 0))
+    for number in range(500):
+        assert len(trie.match(f"topic/{number}")) == 1000
+        cached = sum(len(matches) for matches in trie._cache.values())
+        assert cached <= trie_module._CACHED_MATCHES_MAX

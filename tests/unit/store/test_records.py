@@ -1,0 +1,97 @@
+"""The bytes of every record of the file store can be read back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.message import Message
+from penstock.engine.records import Progress, SessionRecord, WillRecord
+from penstock.protocol.packets import Subscription
+from penstock.store import records
+
+NUMBER = st.integers(0, 2**63 - 1)
+TEXT = st.text(max_size=10)
+QOS = st.integers(0, 2)
+IDS = st.lists(st.integers(1, 268_435_455), max_size=3).map(tuple)
+PACKET_ID = st.integers(1, 65535)
+ENTRY = st.tuples(NUMBER, NUMBER, QOS, st.booleans(), IDS)
+WINDOW_ENTRY = st.tuples(PACKET_ID, st.integers(1, 3), NUMBER, NUMBER, QOS, st.booleans(), IDS)
+MESSAGE = st.builds(
+    Message,
+    topic=TEXT,
+    payload=st.binary(max_size=20),
+    qos=QOS,
+    retain=st.booleans(),
+    client_id=TEXT,
+    received_at_us=NUMBER,
+    properties=st.sampled_from([b"", b"\x01\x01", b"\x02\x00\x00\x00\x09"]),
+)
+
+
+def fields(message: Message) -> tuple[object, ...]:
+    return (
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.client_id,
+        message.received_at_us,
+        message.properties,
+        message.expires_at_us,
+    )
+
+
+@given(TEXT, NUMBER, st.integers(1, 0xFFFFFFFF), NUMBER)
+def test_sessions(client_id: str, number: int, expiry_s: int, at_us: int) -> None:
+    value = records.encode_session(SessionRecord(client_id, number, expiry_s, at_us))
+    read = records.decode_session(client_id, value)
+    assert read.client_id == client_id
+    assert (read.number, read.expiry_interval_s, read.disconnected_at_us) == (
+        number,
+        expiry_s,
+        at_us,
+    )
+
+
+@given(
+    st.builds(Subscription, TEXT, QOS, st.booleans(), st.booleans(), QOS),
+    st.integers(0, 268_435_455),
+)
+def test_subscriptions(subscription: Subscription, identifier: int) -> None:
+    value = records.encode_subscription(subscription, identifier)
+    read = records.decode_subscription(5, subscription.topic_filter, value)
+    assert (read.number, read.subscription, read.identifier) == (5, subscription, identifier)
+
+
+@given(NUMBER, NUMBER, st.lists(WINDOW_ENTRY, max_size=5), st.lists(PACKET_ID, max_size=5))
+def test_progress(
+    head: int,
+    following: int,
+    window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]],
+    inbound: list[int],
+) -> None:
+    value = records.encode_progress(Progress(9, head, following, window, inbound, [], []))
+    read = records.decode_progress(9, value)
+    assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
+    assert (read.window, read.inbound) == (window, inbound)
+    assert read.segment == []
+    assert read.finished_segments == []
+
+
+@given(st.lists(ENTRY, min_size=1, max_size=5))
+def test_segments(segment: list[tuple[int, int, int, bool, tuple[int, ...]]]) -> None:
+    assert records.decode_segment(records.encode_segment(segment)) == segment
+
+
+@given(MESSAGE)
+def test_retained_messages(message: Message) -> None:
+    assert fields(records.decode_message(records.encode_message(message))) == fields(message)
+
+
+@given(MESSAGE, NUMBER, NUMBER)
+def test_wills(message: Message, delay_s: int, due_at_us: int) -> None:
+    read = records.decode_will(records.encode_will(WillRecord(message, delay_s, due_at_us)))
+    assert (fields(read.message), read.delay_s, read.due_at_us) == (
+        fields(message),
+        delay_s,
+        due_at_us,
+    )
