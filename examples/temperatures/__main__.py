@@ -62,6 +62,8 @@ def main(
 ) -> None:
     """Replay a year of temperatures through a broker and a Spark job that are killed meanwhile."""
     signal.signal(signal.SIGTERM, _end)
+    # Started in the background by a shell, the demonstration would inherit an ignored SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     plan = Plan(devices, readings, rate, broker_kills, spark_kills, chosen)
     console = Console()
@@ -100,12 +102,19 @@ def run(console: Console, plan: Plan, directory: Path) -> list[str]:
         with Display(console, plan) as display:
             with Replay(plan, directory, display.show, display.tell) as replay:
                 replay.run()
-            verdict = _judge(replay)
+            ledgers = _read_ledgers(replay)
+            verdict = judge(
+                replay.devices,
+                ledgers,
+                replay.readings,
+                table.rows(replay.table),
+                replay.sessions_forgotten,
+            )
             display.tell("ledgers and table are compared; Spark is asked")
             answers = ask(replay.table, directory / "query.log")
     finally:
         leftovers += end_leftovers(mark)
-    print_report(console, verdict, replay.kills, answers, replay.table)
+    print_report(console, verdict, replay.kills, ledgers.values(), answers, replay.table)
     complaints = [*verdict.complaints(), *_disagreements(verdict, answers)]
     complaints += [f"Lost: {reading}" for reading in verdict.lost[:LISTED_MAX]]
     complaints += [f"Process {process_id} had to be killed at the end." for process_id in leftovers]
@@ -118,12 +127,10 @@ def run(console: Console, plan: Plan, directory: Path) -> list[str]:
     return complaints
 
 
-def _judge(replay: Replay) -> Verdict:
-    ledgers = {
+def _read_ledgers(replay: Replay) -> dict[str, Ledger]:
+    return {
         device.name: Ledger.read(replay.ledger(device), device.qos) for device in replay.devices
     }
-    rows = table.rows(replay.table)
-    return judge(replay.devices, ledgers, replay.readings, rows, replay.sessions_forgotten)
 
 
 def _disagreements(verdict: Verdict, answers: Answers) -> list[str]:

@@ -4,6 +4,7 @@ It reads its order from the first line of standard input and `finish` from a lat
 input ends, whoever started it is gone, and it ends too. It writes one JSON object a line:
 
     {"sent": 120, "acknowledged": 100}        now and then
+    {"connected": true, "sent": 120, "acknowledged": 100}
     {"broken": true, "in_flight": 20}         the connection was lost with so many unacknowledged
     {"session_forgotten": true}               a reconnect found the broker without its session
     {"cut_off": true}                         a reconnect was lost before the broker answered it
@@ -232,6 +233,7 @@ class Sensor:
         if reason_code.is_failure:
             return
         self._answered = True
+        _report(connected=True, sent=len(self._ledger.entries), acknowledged=self._acknowledged)
         if self._was_connected and not flags.session_present:
             _report(session_forgotten=True)
         self._was_connected = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from examples.temperatures.ledger import Ledger
 from examples.temperatures.query import ONCE_EACH, Answers, Listing
 from examples.temperatures.replay import BROKER, Kill, Plan, State
 from examples.temperatures.verdict import Verdict
@@ -85,11 +87,16 @@ class Display:
 
 
 def print_report(
-    console: Console, verdict: Verdict, kills: list[Kill], answers: Answers, path: Path
+    console: Console,
+    verdict: Verdict,
+    kills: list[Kill],
+    ledgers: Collection[Ledger],
+    answers: Answers,
+    path: Path,
 ) -> None:
     """Everything there is to say at the end."""
     console.print()
-    console.print(_kills_table(kills))
+    console.print(_kills_table(kills, ledgers))
     console.print(_figures_table(verdict))
     console.print(
         _listing_table(
@@ -103,7 +110,7 @@ def print_report(
     )
 
 
-def _kills_table(kills: list[Kill]) -> Table:
+def _kills_table(kills: list[Kill], ledgers: Collection[Ledger]) -> Table:
     grid = _table("Killed with SIGKILL, in the middle of traffic")
     for name in ("at", "what", "what it cut off", "back after"):
         grid.add_column(name, justify="right" if name in ("at", "back after") else "left")
@@ -115,7 +122,8 @@ def _kills_table(kills: list[Kill]) -> Table:
             cut = f"{kill.in_flight.total()} readings in flight ({counts})"
         else:
             batch = "between batches" if kill.batch is None else f"batch {kill.batch}"
-            cut = f"{batch}, {kill.not_landed} acknowledged readings not yet in the table"
+            behind = sum(ledger.acknowledged_by(kill.wall_s) for ledger in ledgers) - kill.rows
+            cut = f"{batch}, {max(0, behind)} acknowledged readings not yet in the table"
         grid.add_row(f"{kill.at_s:.1f} s", kill.target, cut, f"{kill.down_s:.1f} s")
     return grid
 

@@ -55,6 +55,13 @@ class Ledger:
             if entry.acknowledged_at_s is not None and not self._is_refusal(entry)
         }
 
+    def acknowledged_by(self, at_s: float) -> int:
+        """How many acknowledgements had arrived at `at_s`, seconds since the Unix epoch."""
+        return sum(
+            entry.acknowledged_at_s is not None and entry.acknowledged_at_s <= at_s
+            for entry in self.entries
+        )
+
     def refused_sequences(self) -> set[int]:
         """Readings that the broker said it would not take."""
         return {number for number, entry in enumerate(self.entries) if self._is_refusal(entry)}

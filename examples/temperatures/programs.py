@@ -187,6 +187,7 @@ class DeviceProcess:
         self.order = order
         self.sent = 0
         self.acknowledged = 0
+        self.connections = 0
         self.in_flight_when_broken: list[int] = []  # one for each time the connection broke
         self.sessions_forgotten = 0
         self.reconnects_cut_off = 0
@@ -253,4 +254,5 @@ class DeviceProcess:
                 else:
                     self.sent = facts["sent"]
                     self.acknowledged = facts["acknowledged"]
+                    self.connections += facts.get("connected", 0)
                     self.done = bool(facts.get("done"))

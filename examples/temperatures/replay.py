@@ -9,9 +9,10 @@
 
 The broker is killed within a few milliseconds of a tick, when all devices publish (`fleet.TICK_S`);
 the devices report what was in flight when their connections broke, and a kill that met nothing is
-done over. Recovered means: after the broker's death, every device had
-something acknowledged by the new process; after the Spark job's death, the new one has committed. A
-kill of the broker may well fall into the time in which the Spark job is starting.
+done over. The Spark job is killed some time into a batch. Recovered means: after the broker's
+death, every device had something acknowledged by the new process; after the Spark job's death, the
+new one has committed. A kill of the broker may well fall into the time in which the Spark job is
+starting.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ DRAIN_S_MAX: Final = 45.0
 LANDING_S_MAX: Final = 120.0
 REFRESH_S: Final = 0.5
 AFTER_TICK_S: Final = (0.002, 0.03)
+INTO_BATCH_S: Final = (0.0, 0.4)
 MISSES_MAX: Final = 5
 
 
@@ -95,16 +97,18 @@ class Kill:
         at_s: seconds since the beginning.
         down_s: until it was ready again (the broker) or had committed again (the Spark job).
         in_flight: readings sent and not acknowledged when the connections broke, by QoS.
-        not_landed: readings acknowledged and not in the table at that moment.
         batch: Spark's batch that was cut off, if one was.
+        rows: rows of the table at that moment.
+        wall_s: that moment, in seconds since the Unix epoch.
     """
 
     target: str
     at_s: float
     down_s: float = 0.0
     in_flight: Counter[int] = field(default_factory=Counter)
-    not_landed: int = 0
     batch: int | None = None
+    rows: int = 0
+    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ class Replay:
                 drain_s_max=DRAIN_S_MAX,
             )
             self._running.append(DeviceProcess(order, self._directory / "devices.log"))
-        self._wait_for_traffic()
+        self._wait_for_traffic([0] * len(self._running))
         self._tell(f"{len(self.devices)} devices are replaying")
 
     def _kill(self, target: str) -> Kill:
@@ -245,13 +249,14 @@ class Replay:
         self.kills.append(kill)
         if target == BROKER:
             broken = [len(device.in_flight_when_broken) for device in self._running]
+            connections = [device.connections for device in self._running]
             time.sleep(TICK_S - time.time() % TICK_S + self._random.uniform(*AFTER_TICK_S))
             kill.at_s = self.elapsed_s
             self._broker.kill()
             self._broker.start()
             self._broker.wait_for_line("ready")
             kill.down_s = self.elapsed_s - kill.at_s
-            self._wait_for_traffic()
+            self._wait_for_traffic(connections)
             for device, before in zip(self._running, broken, strict=True):
                 kill.in_flight[device.order.device.qos] += sum(
                     device.in_flight_when_broken[before : before + 1]
@@ -261,13 +266,14 @@ class Replay:
                 f"broker killed with {count} readings in flight, back after {kill.down_s:.1f} s"
             )
         else:
-            acknowledged = self._state().acknowledged.total()
+            self._wait_for_batch()
+            kill.at_s, kill.wall_s = self.elapsed_s, time.time()
             self._spark.kill()
             kill.batch = table.batch_under_way(self.table)
-            kill.not_landed = max(0, acknowledged - table.row_count(self.table))
+            kill.rows = table.row_count(self.table)
             self._spark.start()
             cut = "between two batches" if kill.batch is None else f"in batch {kill.batch}"
-            self._tell(f"Spark job killed {cut}, {kill.not_landed} readings behind; started again")
+            self._tell(f"Spark job killed {cut}, and started again")
             self._returning = (kill, table.commit_count(self.table))
         return kill
 
@@ -306,17 +312,23 @@ class Replay:
 
     # -- waiting -----------------------------------------------------------------------
 
-    def _wait_for_traffic(self) -> None:
-        """Until every device had something acknowledged from now on."""
-        before = [device.acknowledged for device in self._running]
-        self._wait(
-            lambda: all(
-                device.acknowledged > count
-                for device, count in zip(self._running, before, strict=True)
-            ),
-            RECOVERY_S_MAX,
-            "every device to get an acknowledgement",
-        )
+    def _wait_for_traffic(self, connections: list[int]) -> None:
+        """Until every device has one connection more, and something acknowledged over it.
+
+        Nothing may be killed before: a reconnect that is cut off makes paho 2 err (see `device`).
+        """
+        acknowledged: dict[DeviceProcess, int] = {}
+
+        def flows() -> bool:
+            for device, before in zip(self._running, connections, strict=True):
+                if device.connections > before:
+                    acknowledged.setdefault(device, device.acknowledged)
+            return all(
+                device.acknowledged > acknowledged.get(device, sys.maxsize)
+                for device in self._running
+            )
+
+        self._wait(flows, RECOVERY_S_MAX, "every device to get an acknowledgement")
 
     def _wait_for_commit(self) -> None:
         """Until the table grows from now on."""
@@ -326,6 +338,15 @@ class Replay:
             COMMIT_S_MAX,
             "the Spark job to commit",
         )
+
+    def _wait_for_batch(self) -> None:
+        """Until a batch is under way, and then for some part of it; the job does not wait."""
+        self._wait(
+            lambda: table.batch_under_way(self.table) is not None,
+            COMMIT_S_MAX,
+            "the Spark job to begin a batch",
+        )
+        time.sleep(self._random.uniform(*INTO_BATCH_S))
 
     def _pause(self, seconds: float) -> None:
         end_s = self.elapsed_s + seconds

@@ -21,6 +21,7 @@ def test_a_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert again == ledger
     assert again.acknowledged_sequences() == {0, 2}
     assert again.refused_sequences() == {3}
+    assert again.acknowledged_by(1005.5) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["one.csv"]
 
 
