@@ -226,3 +226,19 @@ def test_new_messages_get_identifiers_that_are_not_in_use(
                 client.send(Pubcomp(packet_id))
         if len(in_flight) >= 20:
             break
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pubrel_keeps_the_order_of_pubrec(
+    shared_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    """[MQTT3-4.6.0-4], [MQTT3-4.6.0-6], [MQTT-4.6.0-4] as the sender of messages."""
+    client = clients.join(shared_broker, name, version)
+    client.subscribe(f"{name}/t")
+    publisher = clients.join(shared_broker, f"{name}p", version)
+    for number in range(6):
+        publisher.publish(f"{name}/t", b"%d" % number, 2)
+    identifiers = [client.expect(Publish).packet_id for _ in range(6)]
+    mixed = [identifiers[index] for index in (4, 0, 5, 2, 1, 3)]
+    client.send(*(Pubrec(packet_id) for packet_id in mixed))
+    assert [client.expect(Pubrel) for _ in mixed] == [Pubrel(packet_id) for packet_id in mixed]

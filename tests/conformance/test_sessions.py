@@ -11,10 +11,13 @@ from penstock.protocol.packets import (
     Pingreq,
     Pingresp,
     Publish,
+    Pubrec,
+    Pubrel,
     Will,
 )
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker
+from tests.support.deadline import let_pass
 from tests.support.fixtures import VERSIONS, Clients
 from tests.support.raw_client import ConnectionEndedError
 
@@ -105,6 +108,29 @@ def test_a_second_client_ends_the_first(
     for other in others:
         other.send(Pingreq())
         assert other.expect(Pingresp) == Pingresp()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_session_lasts_as_long_as_its_connection(
+    shared_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    """[MQTT-4.1.0-1], [MQTT3-4.1.0-1], [MQTT3-4.1.0-2]: though it ends with it, or expires."""
+    clean = clients.join(shared_broker, name, version)
+    kept = clients.join(
+        shared_broker,
+        f"{name}k",
+        version,
+        clean_start=False,
+        expiry_s=1 if version == V5 else None,
+    )
+    for client in (clean, kept):
+        client.subscribe(f"{name}/t")
+    let_pass(1.5)
+    clients.join(shared_broker, f"{name}p", version).publish(f"{name}/t", b"x", 2)
+    for client in (clean, kept):
+        message = client.expect(Publish)
+        client.send(Pubrec(message.packet_id))
+        assert client.expect(Pubrel) == Pubrel(message.packet_id)
 
 
 @pytest.mark.parametrize("version", STRICT)

@@ -193,3 +193,20 @@ def test_a_retained_message_gives_way_to_the_next_of_any_qos(
     message = late.take()
     assert (message.payload, message.qos) == (b"second", qos)
     assert late.settle() == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_wildcards_do_not_reach_topics_that_begin_with_a_dollar(
+    shared_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    """[MQTT-4.7.2-1], [MQTT3-4.7.2-1]."""
+    wild = clients.join(shared_broker, f"{name}w", version)
+    wild.subscribe(f"+/{name}/t", f"+/{name}/#", qos=0)
+    named = clients.join(shared_broker, f"{name}n", version)
+    named.subscribe(f"$own/{name}/+", qos=0)
+    publisher = clients.join(shared_broker, f"{name}p", version)
+    publisher.publish(f"$own/{name}/t", b"hidden", 1)
+    publisher.publish(f"own/{name}/t", b"seen", 1)
+    assert named.take().payload == b"hidden"
+    assert wild.take().payload == b"seen"
+    assert wild.settle() == []
