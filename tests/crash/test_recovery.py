@@ -42,6 +42,7 @@ def come(
 def test_sessions_subscriptions_and_queues(
     own_broker: Broker, clients: Clients, version: int
 ) -> None:
+    """[MQTT-3.1.2-23], [MQTT-4.5.0-1], [MQTT3-3.1.2-5]."""
     subscriber = come(clients, own_broker, "s", version)
     subscriber.subscribe("a/#", "b/+", "c")
     subscriber.send(Unsubscribe(9, ["c"]))
@@ -92,7 +93,10 @@ def test_subscription_options(own_broker: Broker, clients: Clients) -> None:
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_the_in_flight_window(own_broker: Broker, clients: Clients, version: int) -> None:
-    """[MQTT-4.4.0-1]: PUBLISH with DUP and PUBREL, with their identifiers and in their order."""
+    """[MQTT-4.4.0-1]: PUBLISH with DUP and PUBREL, with their identifiers and in their order.
+
+    [MQTT3-4.4.0-1].
+    """
     subscriber = come(clients, own_broker, "s", version)
     subscriber.subscribe("t")
     publisher = clients.join(own_broker, "p", version)
@@ -130,7 +134,10 @@ def test_the_in_flight_window(own_broker: Broker, clients: Clients, version: int
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_received_qos2_identifiers(own_broker: Broker, clients: Clients, version: int) -> None:
-    """A PUBLISH sent again after the crash is not delivered twice [MQTT-4.3.3-10]."""
+    """A PUBLISH sent again after the crash is not delivered twice [MQTT-4.3.3-10].
+
+    [MQTT3-4.3.3-2].
+    """
     come(clients, own_broker, "s", version).subscribe("t")
     publisher = come(clients, own_broker, "p", version)
     for packet_id in (1, 2, 3):

@@ -18,6 +18,7 @@ versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: vers
 def test_each_qos_both_ways(
     shared_broker: Broker, name: str, version: MQTTProtocolVersion, published: int, granted: int
 ) -> None:
+    """[MQTT3-7.0.0-2]: nothing beyond the standard is needed."""
     with (
         joined(shared_broker, f"{name}s", version) as subscriber,
         joined(shared_broker, f"{name}p", version) as publisher,
@@ -91,7 +92,10 @@ def test_a_will(shared_broker: Broker, name: str, version: MQTTProtocolVersion) 
 
 
 def test_keep_alive(shared_broker: Broker, name: str) -> None:
-    """paho pings by itself; with a keep alive of 1 s the broker would give it up after 1.5 s."""
+    """paho pings by itself; with a keep alive of 1 s the broker would give it up after 1.5 s.
+
+    [MQTT-3.12.4-1], [MQTT3-3.12.4-1].
+    """
     with ExitStack() as stack:
         clients = [
             stack.enter_context(joined(shared_broker, f"{name}{version}", version, keep_alive_s=1))

@@ -41,7 +41,7 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def test_a_first_packet_other_than_connect_closes(
     shared_broker: Broker, clients: Clients, version: int
 ) -> None:
-    """[MQTT-3.1.0-1]."""
+    """[MQTT-3.1.0-1]. [MQTT3-3.1.0-1]."""
     client = clients.open(shared_broker, version)
     client.send_bytes(encode(Pingreq(), version))
     client.expect_end()
@@ -73,7 +73,7 @@ def test_packets_may_follow_connect_without_waiting_for_connack(
 def test_a_second_connect_is_a_protocol_error(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.1.0-2]."""
+    """[MQTT-3.1.0-2]. [MQTT3-3.1.0-2]."""
     client = clients.join(shared_broker, name, version)
     client.send(Connect(name, version))
     if version == V5:
@@ -116,7 +116,7 @@ def test_mqtt31_needs_a_client_id_of_1_to_23_characters(
 def test_mqtt311_takes_an_empty_client_id_with_a_clean_session_only(
     shared_broker: Broker, clients: Clients
 ) -> None:
-    """[MQTT-3.1.3-7], [MQTT-3.1.3-8]."""
+    """[MQTT3-3.1.3-7], [MQTT3-3.1.3-8]."""
     assert clients.open(shared_broker, V311).connect("").reason_code == 0
     refused = clients.open(shared_broker, V311)
     assert refused.connect("", clean_start=False).reason_code == 0x85
@@ -124,7 +124,7 @@ def test_mqtt311_takes_an_empty_client_id_with_a_clean_session_only(
 
 
 def test_mqtt5_is_told_the_client_id_it_was_given(shared_broker: Broker, clients: Clients) -> None:
-    """[MQTT-3.1.3-6], [MQTT-3.2.2-16]; the identifier can be used to come back."""
+    """[MQTT-3.1.3-6], [MQTT-3.2.2-16]; the identifier can be used to come back. [MQTT-3.1.3-7]."""
     first = clients.open(shared_broker)
     answer = first.connect("", expiry_s=60)
     second = clients.open(shared_broker)
@@ -183,6 +183,7 @@ def test_a_will_for_sys_is_refused(
 def test_enhanced_authentication_is_refused(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
+    """[MQTT-4.12.0-1]."""
     client = clients.open(shared_broker)
     answer = client.connect(name, properties=Properties(authentication_method="SCRAM-SHA-256"))
     assert answer.reason_code == 0x8C
@@ -204,7 +205,10 @@ def test_without_a_connect_the_connection_ends_after_the_connect_timeout(
 def test_a_silent_client_is_given_up_after_one_and_a_half_keep_alives(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
-    """[MQTT-3.1.2-22]; packets of any kind keep the connection, PINGREQ among them."""
+    """[MQTT-3.1.2-22]; packets of any kind keep the connection, PINGREQ among them.
+
+    [MQTT-3.2.2-22], [MQTT3-3.1.2-24].
+    """
     silent = {
         version: clients.join(shared_broker, f"{name}v{version}", version, keep_alive_s=1)
         for version in VERSIONS

@@ -211,7 +211,7 @@ def test_qos0_messages_of_one_topic_stay_in_order(
 def test_more_than_the_receive_maximum_is_an_error(
     tight: Broker, clients: Clients, name: str, qos: int
 ) -> None:
-    """[MQTT-3.3.4-7], [MQTT-3.3.4-8]: DISCONNECT 0x93. QoS 2 counts until PUBCOMP."""
+    """[MQTT-3.3.4-7]: DISCONNECT 0x93. QoS 2 counts until PUBCOMP."""
     client = clients.join(tight, name)
     messages = [
         Publish(f"{name}/t", b"x", qos, packet_id=packet_id)

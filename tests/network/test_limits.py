@@ -30,7 +30,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def test_a_packet_of_the_maximum_size_is_taken_and_one_byte_more_is_not(
     narrow: Broker, clients: Clients, name: str
 ) -> None:
-    """v5 §3.2.2.3.6: DISCONNECT 0x95, as soon as the length is known."""
+    """v5 §3.2.2.3.6: DISCONNECT 0x95, as soon as the length is known. [MQTT-3.2.2-15]."""
     head_bytes = len(encode(Publish(f"{name}/t", b"", 1, packet_id=1), V5)) + 1
     client = clients.join(narrow, name)
     client.publish(f"{name}/t", bytes(SIZE_BYTES - head_bytes))
@@ -60,7 +60,7 @@ def test_a_message_too_large_for_a_receiver_is_not_sent_to_it(
 
 
 def test_topic_aliases_from_a_client(shared_broker: Broker, clients: Clients, name: str) -> None:
-    """[MQTT-3.3.2-8] to [MQTT-3.3.2-12]: set, used, set anew; never passed on."""
+    """[MQTT-3.3.2-12]: set, used, set anew; never passed on."""
     listener = clients.join(shared_broker, f"{name}s")
     listener.subscribe(f"{name}/#")
     client = clients.join(shared_broker, name)
@@ -85,7 +85,10 @@ def test_topic_aliases_from_a_client(shared_broker: Broker, clients: Clients, na
 def test_a_topic_alias_out_of_range_or_unknown(
     shared_broker: Broker, clients: Clients, name: str, topic: str, alias: int, code: int
 ) -> None:
-    """[MQTT-3.3.2-9]; an alias means nothing on another connection [MQTT-3.3.2-7]."""
+    """[MQTT-3.3.2-9]; an alias means nothing on another connection [MQTT-3.3.2-7].
+
+    [MQTT-3.2.2-17].
+    """
     properties = Properties(topic_alias=2)
     clients.join(shared_broker, name).publish("t", b"x", properties=properties)
     client = clients.join(shared_broker, name)

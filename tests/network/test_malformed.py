@@ -10,7 +10,7 @@ from tests.support.fixtures import Clients
 
 # What a connected client sends, and the reason code of the DISCONNECT in MQTT 5.
 MISTAKES = [
-    pytest.param("00 00", 0x81, id="packet type 0 [MQTT-2.1.3-1]"),
+    pytest.param("00 00", 0x81, id="packet type 0"),
     pytest.param("36 05 0001 61 0001", 0x81, id="PUBLISH with QoS 3 [MQTT-3.3.1-4]"),
     pytest.param("32 06 0001 61 0000 00", 0x82, id="PUBLISH with packet identifier 0"),
     pytest.param("30 04 0001 23 00", 0x90, id="PUBLISH to a filter [MQTT-3.3.2-2]"),
@@ -29,7 +29,7 @@ MISTAKES = [
     pytest.param("20 03 00 00 00", 0x82, id="CONNACK from a client"),
     pytest.param("d0 00", 0x82, id="PINGRESP from a client"),
     pytest.param("c0 01 00", 0x81, id="PINGREQ with a body"),
-    pytest.param("f0 00", 0x82, id="AUTH without an authentication method"),
+    pytest.param("f0 00", 0x82, id="AUTH without an authentication method [MQTT-4.12.0-7]"),
     pytest.param("30 08 0001 61 04 01 00 01 01", 0x82, id="a property twice"),
     pytest.param("30 06 0001 61 02 0b 01", 0x82, id="a subscription identifier in PUBLISH"),
     pytest.param("30 06 0001 61 02 7f 00", 0x81, id="an unknown property"),
@@ -62,7 +62,7 @@ def test_mqtt5_is_told_its_mistake(
 def test_older_clients_are_disconnected(
     shared_broker: Broker, clients: Clients, name: str, sent: str
 ) -> None:
-    """v3.1.1 §4.8: nothing is sent."""
+    """v3.1.1 §4.8: nothing is sent. [MQTT3-4.8.0-1]."""
     client = clients.join(shared_broker, name, V311)
     client.send_bytes(bytes.fromhex(sent))
     client.expect_end()
@@ -84,6 +84,7 @@ def test_what_came_before_the_mistake_counts(
 def test_packets_may_arrive_byte_by_byte(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
+    """[MQTT-4.2.0-1], [MQTT3-7.1.1-1]."""
     listener = clients.join(shared_broker, f"{name}s")
     listener.subscribe(f"{name}/t")
     client = clients.join(shared_broker, name)

@@ -33,7 +33,10 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def test_messages_wait_in_order(
     shared_broker: Broker, clients: Clients, name: str, version: int, leave: str
 ) -> None:
-    """[MQTT-4.5.0-1]; with QoS 0 too, unless configured otherwise."""
+    """[MQTT-4.5.0-1]; with QoS 0 too, unless configured otherwise.
+
+    [MQTT-3.1.2-23], [MQTT3-3.1.2-5], [MQTT3-4.5.0-1], [MQTT3-3.1.2-4], [V31-3.14-KEPT].
+    """
     topic = f"{name}/t"
     client = come(clients, shared_broker, name, version, present=False)
     client.subscribe(topic)
@@ -75,6 +78,7 @@ def test_qos0_is_not_kept_where_configured_so(
 def test_a_clean_session_keeps_nothing(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
+    """[MQTT3-3.1.2-6]."""
     client = clients.join(shared_broker, name, version)
     client.subscribe(f"{name}/t")
     client.disconnect()
@@ -109,7 +113,10 @@ def test_message_expiry(shared_broker: Broker, clients: Clients, name: str) -> N
 
 
 def test_session_expiry(shared_broker: Broker, clients: Clients, name: str) -> None:
-    """[MQTT-3.1.2-23]; DISCONNECT may change it, but not from 0 (v5 §3.14.2.2.2)."""
+    """[MQTT-3.1.2-23]; DISCONNECT may change it, but not from 0 (v5 §3.14.2.2.2).
+
+    [MQTT-4.1.0-2].
+    """
 
     def leave(suffix: str, connect_s: int, disconnect_s: int | None) -> None:
         client = clients.join(shared_broker, f"{name}{suffix}", expiry_s=connect_s)
@@ -148,6 +155,7 @@ def test_session_expiry_cannot_be_raised_from_zero_at_the_end(
 def test_a_session_taken_up_again_does_not_expire(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
+    """[MQTT-4.1.0-1]."""
     client = clients.join(shared_broker, name, expiry_s=1)
     client.subscribe(f"{name}/t")
     client.drop()

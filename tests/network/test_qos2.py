@@ -26,7 +26,10 @@ def join_kept(
 def test_a_repeated_publish_before_pubrel_is_one_message(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-4.3.3-10]: the packet identifier decides, with DUP or without."""
+    """[MQTT-4.3.3-10]: the packet identifier decides, with DUP or without.
+
+    [MQTT-4.3.3-12], [MQTT3-4.3.3-2], [V31-4.1-QOS2-ONCE].
+    """
     listener = clients.join(shared_broker, f"{name}s", version)
     listener.subscribe(f"{name}/t")
     client = clients.join(shared_broker, name, version)
@@ -75,7 +78,7 @@ def test_the_received_identifiers_survive_a_lost_connection(
 def test_a_clean_start_forgets_the_received_identifiers(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.1.2-4]."""
+    """[MQTT-3.1.2-4]. [MQTT3-3.1.2-6], [V31-2.2-CLEAN-START]."""
     listener = clients.join(shared_broker, f"{name}s", version)
     listener.subscribe(f"{name}/t")
     client = clients.join(shared_broker, name, version)
@@ -92,7 +95,7 @@ def test_a_clean_start_forgets_the_received_identifiers(
 def test_acknowledgements_keep_the_order_of_the_messages(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-4.6.0-2] to [MQTT-4.6.0-4]."""
+    """[MQTT-4.6.0-2] to [MQTT-4.6.0-3], [MQTT3-4.6.0-2] to [MQTT3-4.6.0-3], [MQTT3-4.6.0-6]."""
     client = clients.join(shared_broker, name, version)
     topic = f"{name}/t"
     client.subscribe(topic, qos=0)
@@ -113,7 +116,10 @@ def test_acknowledgements_keep_the_order_of_the_messages(
 def test_the_flow_to_a_subscriber(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-4.3.3-4]: PUBREL answers PUBREC, each time; nothing else is sent."""
+    """[MQTT-4.3.3-4]: PUBREL answers PUBREC, each time; nothing else is sent.
+
+    [MQTT-4.3.3-2], [V31-3.5-PUBREL].
+    """
     client = clients.join(shared_broker, name, version)
     client.subscribe(f"{name}/t")
     publisher = clients.join(shared_broker, f"{name}p", version)
@@ -131,7 +137,11 @@ def test_the_flow_to_a_subscriber(
 def test_what_is_unacknowledged_is_sent_again_in_order(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-4.4.0-1], [MQTT-4.6.0-1]: PUBLISH with DUP, PUBREL, same identifiers."""
+    """[MQTT-4.4.0-1], [MQTT-4.6.0-1]: PUBLISH with DUP, PUBREL, same identifiers.
+
+    [MQTT-3.3.1-1], [MQTT-4.3.3-5], [MQTT-4.3.3-6], [MQTT3-3.3.1-1], [MQTT3-4.3.2-1],
+    [MQTT3-4.3.3-1], [MQTT3-4.4.0-1], [MQTT3-4.6.0-1], [MQTT3-4.6.0-6], [V31-4.1-QOS1-FAILURE].
+    """
     topic = f"{name}/t"
     client = join_kept(clients, shared_broker, name, version)
     client.subscribe(topic)
@@ -173,7 +183,10 @@ def test_after_a_clean_start_nothing_is_sent_again(
 def test_a_refusing_pubrec_ends_the_flow(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
-    """v5 §4.3.3: after PUBREC >= 0x80 no PUBREL is sent and the identifier is free."""
+    """v5 §4.3.3: after PUBREC >= 0x80 no PUBREL is sent and the identifier is free.
+
+    [MQTT-4.4.0-2].
+    """
     client = join_kept(clients, shared_broker, name, V5)
     client.subscribe(f"{name}/t")
     clients.join(shared_broker, f"{name}p").publish(f"{name}/t", b"x", 2)

@@ -14,7 +14,10 @@ from tests.support.fixtures import VERSIONS, Clients
 def test_a_new_subscription_gets_the_last_retained_message(
     shared_broker: Broker, clients: Clients, name: str, version: int, qos: int
 ) -> None:
-    """[MQTT-3.3.1-5], [MQTT-3.3.1-8]: with RETAIN, and with the smaller of both QoS."""
+    """[MQTT-3.3.1-5], [MQTT-3.3.1-8]: with RETAIN, and with the smaller of both QoS.
+
+    [MQTT3-3.3.1-5] to [MQTT3-3.3.1-8], [MQTT3-3.3.1-12], [V31-2.1-RETAIN-LAST].
+    """
     publisher = clients.join(shared_broker, f"{name}p", version)
     publisher.publish(f"{name}/t", b"old", qos, retain=True)
     publisher.publish(f"{name}/t", b"new", qos, retain=True)
@@ -33,7 +36,10 @@ def test_a_new_subscription_gets_the_last_retained_message(
 def test_an_empty_payload_removes_the_retained_message(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.3.1-6], [MQTT-3.3.1-7]; those subscribed get it as any message."""
+    """[MQTT-3.3.1-6], [MQTT-3.3.1-7]; those subscribed get it as any message.
+
+    [MQTT3-3.3.1-9] to [MQTT3-3.3.1-11].
+    """
     present = clients.join(shared_broker, f"{name}s", version)
     present.subscribe(f"{name}/t")
     publisher = clients.join(shared_broker, f"{name}p", version)
@@ -67,7 +73,7 @@ def test_a_wildcard_gets_each_topics_retained_message(
 def test_subscribing_again_sends_it_again(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
-    """[MQTT-3.8.4-3]."""
+    """[MQTT-3.8.4-4]."""
     client = clients.join(shared_broker, name)
     client.publish(f"{name}/t", b"kept", retain=True)
     for _ in range(2):

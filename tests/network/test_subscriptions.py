@@ -20,7 +20,7 @@ from tests.support.fixtures import VERSIONS, Clients
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_wildcards(shared_broker: Broker, clients: Clients, name: str, version: int) -> None:
-    """v5 §4.7.1."""
+    """v5 §4.7.1. [MQTT-3.3.2-3], [MQTT3-3.3.2-3]."""
     topics = ["a", "a/b", "a/b/c", "/b", "a/", "A/b", "a//c"]
     expected = {
         "#": topics,
@@ -74,7 +74,7 @@ def test_a_leading_wildcard_does_not_match_dollar_topics(
 def test_the_delivered_qos_is_the_smaller_of_published_and_granted(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.8.4-8]."""
+    """[MQTT-3.8.4-8]. [MQTT3-3.8.4-6], [V31-3.8-LOWER-QOS], [V31-3.9-GRANTED]."""
     publisher = clients.join(shared_broker, f"{name}p", version)
     for granted in (0, 1, 2):
         client = clients.join(shared_broker, f"{name}s{granted}", version)
@@ -88,7 +88,10 @@ def test_the_delivered_qos_is_the_smaller_of_published_and_granted(
 def test_each_filter_is_answered_in_order(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.8.4-5], [MQTT-3.9.3-1]; malformed filters get 0x8F in MQTT 5, 0x80 before."""
+    """[MQTT-3.8.4-5], [MQTT-3.9.3-1]; malformed filters get 0x8F in MQTT 5, 0x80 before.
+
+    [MQTT-3.8.4-6], [MQTT3-3.8.4-4], [MQTT3-3.8.4-5], [MQTT3-3.9.3-1], [V31-3.9-ORDER].
+    """
     client = clients.join(shared_broker, name, version)
     codes = client.subscribe(f"{name}/a", "a/#/b", f"{name}/b", "a+/b", qos=1)
     wrong = 0x8F if version == V5 else 0x80
@@ -107,7 +110,10 @@ def test_shared_subscriptions_are_refused(
 def test_unsubscribe_ends_delivery(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.10.4-1], [MQTT-3.11.3-2]."""
+    """[MQTT-3.10.4-1], [MQTT-3.11.3-2].
+
+    [MQTT3-3.10.4-1], [MQTT3-3.10.4-2], [MQTT3-3.10.4-4], [MQTT3-3.10.4-6], [V31-3.10-ENDS].
+    """
     client = clients.join(shared_broker, name, version)
     client.subscribe(f"{name}/a", f"{name}/b")
     client.send(Unsubscribe(77, [f"{name}/a", f"{name}/never"]))
@@ -138,7 +144,7 @@ def test_subscribing_again_replaces_the_options(
 def test_overlapping_subscriptions_deliver_once_with_the_highest_qos(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.3.4-2]: "MUST deliver ... respecting the maximum QoS"."""
+    """[MQTT-3.3.4-2]: "MUST deliver ... respecting the maximum QoS". [MQTT3-3.3.5-1]."""
     client = clients.join(shared_broker, name, version)
     client.subscribe(Subscription(f"{name}/#", 0), Subscription(f"{name}/+", 2))
     client.subscribe(Subscription(f"{name}/t", 1))
@@ -196,7 +202,10 @@ def test_no_local_on_a_shared_subscription_is_a_protocol_error(
 
 
 def test_publishing_to_sys_is_refused(shared_broker: Broker, clients: Clients, name: str) -> None:
-    """v5 §4.7.2: those topics are the server's. Older versions have no word for it."""
+    """v5 §4.7.2: those topics are the server's. Older versions have no word for it.
+
+    [MQTT3-3.3.5-2].
+    """
     listener = clients.join(shared_broker, f"{name}s")
     listener.subscribe("$SYS/#", qos=0)
     listener.settle()
@@ -227,6 +236,7 @@ def test_nobody_listening_is_told_in_mqtt5(
 def test_suback_comes_before_a_retained_message(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
+    """[V31-2.1-RETAIN-AFTER-SUBACK]."""
     client = clients.join(shared_broker, name, version)
     for qos in (0, 1, 2):
         client.publish(f"{name}/{qos}", b"kept", qos, retain=True)

@@ -13,7 +13,10 @@ from tests.support.fixtures import VERSIONS, Clients
 def test_the_new_connection_ends_the_old_one(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.1.4-3]; MQTT 5 clients are told with 0x8E."""
+    """[MQTT-3.1.4-3]; MQTT 5 clients are told with 0x8E.
+
+    [MQTT3-3.1.4-2], [V31-3.1-CLIENT-ID-UNIQUE].
+    """
     old = clients.join(shared_broker, name, version)
     new = clients.join(shared_broker, name, version)
     if version == V5:

@@ -16,7 +16,7 @@ from tests.support.fixtures import VERSIONS, Clients
 def test_a_lost_connection_publishes_the_will(
     shared_broker: Broker, clients: Clients, name: str, version: int, qos: int
 ) -> None:
-    """[MQTT-3.1.2-8]."""
+    """[MQTT-3.1.2-8]. [MQTT-3.1.2-14], [MQTT3-3.1.2-8], [MQTT3-3.1.2-16], [V31-2.2-WILL-LOST]."""
     watcher = clients.join(shared_broker, f"{name}w", version)
     watcher.subscribe(f"{name}/will")
     client = clients.join(shared_broker, name, version, will=Will(f"{name}/will", b"gone", qos))
@@ -30,7 +30,10 @@ def test_a_lost_connection_publishes_the_will(
 def test_disconnect_discards_the_will(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.1.2-10], [MQTT-3.14.4-3]."""
+    """[MQTT-3.1.2-10], [MQTT-3.14.4-3].
+
+    [MQTT3-3.1.2-10], [MQTT3-3.14.4-3], [V31-2.2-WILL-DISCONNECT].
+    """
     watcher = clients.join(shared_broker, f"{name}w", version)
     watcher.subscribe(f"{name}/will")
     clients.join(shared_broker, name, version, will=Will(f"{name}/will", b"gone")).disconnect()
@@ -62,7 +65,7 @@ def test_disconnect_with_will_publishes_it(
 def test_a_will_can_be_retained(
     shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """[MQTT-3.1.2-17]."""
+    """[MQTT-3.1.2-15], [MQTT3-3.1.2-17]."""
     will = Will(f"{name}/will", b"gone", 1, retain=True)
     watcher = clients.join(shared_broker, f"{name}w", version)
     watcher.subscribe(f"{name}/will")
@@ -74,6 +77,7 @@ def test_a_will_can_be_retained(
 
 
 def test_a_will_carries_its_properties(shared_broker: Broker, clients: Clients, name: str) -> None:
+    """[MQTT-3.1.3-10]."""
     watcher = clients.join(shared_broker, f"{name}w")
     watcher.subscribe(f"{name}/will")
     properties = Properties(

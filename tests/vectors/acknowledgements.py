@@ -160,7 +160,19 @@ MISTAKES = [
     mistake for kind, first in _FIRST_BYTES.items() for mistake in _mistakes_of(kind, first)
 ] + [
     Mistake(
-        "PUBREL without flags [MQTT-3.6.1-1]", STRICT, CLIENT, octets("60 02 00 01"), 0x81, at=1
+        "PUBREL without flags [MQTT-3.6.1-1] [MQTT3-3.6.1-1]",
+        STRICT,
+        CLIENT,
+        octets("60 02 00 01"),
+        0x81,
+        at=1,
     ),
-    Mistake("PUBREL again [MQTT-3.6.1-1]", STRICT, CLIENT, octets("6a 02 00 01"), 0x81, at=1),
+    Mistake(
+        "PUBREL again [MQTT-3.6.1-1] [MQTT3-3.6.1-1]",
+        STRICT,
+        CLIENT,
+        octets("6a 02 00 01"),
+        0x81,
+        at=1,
+    ),
 ]

@@ -113,14 +113,14 @@ VALID = [
 
 MISTAKES = [
     Mistake(
-        "reserved acknowledge flag [MQTT-3.2.2-1], 3.1.1",
+        "reserved acknowledge flag, 3.1.1",
         ONLY311,
         SERVER,
         octets("20 02 02 00"),
         0x81,
     ),
     Mistake(
-        "reserved acknowledge flag [MQTT-3.2.2-1], 5",
+        "reserved acknowledge flag, 5 [MQTT-3.2.2-1]",
         ONLY5,
         SERVER,
         octets("20 03 81 00 00"),

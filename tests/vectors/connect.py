@@ -264,7 +264,7 @@ VALID = [
         canonical=False,
     ),
     _valid(
-        "3.1.1 keeps a byte order mark [MQTT-1.5.4-3]",
+        "3.1.1 keeps a byte order mark [MQTT3-1.5.3-3]",
         ONLY311,
         "10 0f 00 04 4d 51 54 54 04 02 00 3c 00 03 ef bb bf  # client id U+FEFF",
         Connect("\ufeff", V311),
@@ -286,13 +286,13 @@ VALID = [
 
 MISTAKES = [
     _mistake(
-        "another protocol name [MQTT-3.1.2-1]",
+        "another protocol name [MQTT-3.1.2-1] [MQTT3-3.1.2-1]",
         STRICT,
         "10 0d 00 04 48 54 54 50 04 02 00 3c 00 01 61  # HTTP",
         0x84,
     ),
     _mistake(
-        "protocol name in lower case [MQTT-3.1.2-1]",
+        "protocol name in lower case [MQTT-3.1.2-1] [MQTT3-3.1.2-1]",
         STRICT,
         "10 0d 00 04 6d 71 74 74 04 02 00 3c 00 01 61  # mqtt",
         0x84,
@@ -312,7 +312,7 @@ MISTAKES = [
     ),
     _mistake("level 0", ONLY311, "10 0d 00 04 4d 51 54 54 00 02 00 3c 00 01 61", 0x84),
     _mistake(
-        "3.1.1 reserved connect flag [MQTT-3.1.2-3]",
+        "3.1.1 reserved connect flag [MQTT3-3.1.2-3]",
         ONLY311,
         "10 0d 00 04 4d 51 54 54 04 03 00 3c 00 01 61",
         0x81,
@@ -372,7 +372,7 @@ MISTAKES = [
         0x81,
     ),
     _mistake(
-        "5 will QoS 3",
+        "5 will QoS 3 [MQTT-3.1.2-12]",
         ONLY5,
         "10 15 00 04 4d 51 54 54 05 1e 00 3c 00 00 01 61 00 00 01 77 00 01 78",
         0x81,
@@ -408,7 +408,7 @@ MISTAKES = [
         0x81,
     ),
     _mistake(
-        "empty will topic [MQTT-4.7.3-1]",
+        "empty will topic [MQTT3-4.7.3-1]",
         ONLY311,
         "10 12 00 04 4d 51 54 54 04 06 00 3c 00 01 61 00 00 00 01 78",
         0x82,
@@ -432,13 +432,13 @@ MISTAKES = [
         0x81,
     ),
     _mistake(
-        "client id with U+0000 [MQTT-1.5.4-2]",
+        "client id with U+0000 [MQTT3-1.5.3-2]",
         ONLY311,
         "10 0d 00 04 4d 51 54 54 04 02 00 3c 00 01 00",
         0x81,
     ),
     _mistake(
-        "client id with a surrogate [MQTT-1.5.4-1]",
+        "client id with a surrogate [MQTT3-1.5.3-1]",
         ONLY311,
         "10 0f 00 04 4d 51 54 54 04 02 00 3c 00 03 ed a0 80  # U+D800",
         0x81,
@@ -526,12 +526,12 @@ MISTAKES = [
         "10 8e 00 00 04 4d 51 54 54 05 02 00 3c 00 00 01 61",
         0x81,
     ),
-    _mistake("PUBLISH before CONNECT [MQTT-3.1.0-1]", V3X, "30 03 00 01 61", 0x82, at=1),
+    _mistake("PUBLISH before CONNECT [MQTT3-3.1.0-1]", V3X, "30 03 00 01 61", 0x82, at=1),
     _mistake("PINGREQ before CONNECT [MQTT-3.1.0-1]", ONLY5, "c0 00", 0x82, at=1),
     _mistake("CONNACK before CONNECT", ONLY5, "20 03 00 00 00", 0x82, at=1),
     _mistake("packet type 0", STRICT, "00 00", 0x81, at=1),
     Mistake(
-        "a second CONNECT, 3.1.1 [MQTT-3.1.0-2]",
+        "a second CONNECT, 3.1.1 [MQTT3-3.1.0-2]",
         ONLY311,
         CLIENT,
         octets("10 0d 00 04 4d 51 54 54 04 02 00 3c 00 01 61"),

@@ -189,15 +189,29 @@ VALID = [
 ]
 
 MISTAKES = [
-    Mistake("QoS 3 [MQTT-3.3.1-4]", ALL, CLIENT, octets("36 06 00 01 61 00 01 00"), 0x81, at=1),
+    Mistake(
+        "QoS 3 [MQTT-3.3.1-4] [MQTT3-3.3.1-4] [V31-2.1-QOS]",
+        ALL,
+        CLIENT,
+        octets("36 06 00 01 61 00 01 00"),
+        0x81,
+        at=1,
+    ),
     Mistake("QoS 3 from the server", ALL, SERVER, octets("3e 06 00 01 61 00 01 00"), 0x81, at=1),
-    Mistake("DUP at QoS 0 [MQTT-3.3.1-2]", STRICT, CLIENT, octets("38 04 00 01 61 00"), 0x81, at=1),
+    Mistake(
+        "DUP at QoS 0 [MQTT-3.3.1-2] [MQTT3-3.3.1-2]",
+        STRICT,
+        CLIENT,
+        octets("38 04 00 01 61 00"),
+        0x81,
+        at=1,
+    ),
     Mistake("packet id 0", V3X, CLIENT, octets("32 05 00 01 61 00 00"), 0x82),
     Mistake(
         "packet id 0, 5 [MQTT-2.2.1-3]", ONLY5, CLIENT, octets("34 06 00 01 61 00 00 00"), 0x82
     ),
     Mistake("packet id missing", ALL, CLIENT, octets("32 04 00 01 61 00"), 0x81),
-    Mistake("empty topic [MQTT-4.7.3-1]", V3X, CLIENT, octets("30 03 00 00 78"), 0x82),
+    Mistake("empty topic [MQTT3-4.7.3-1]", V3X, CLIENT, octets("30 03 00 00 78"), 0x82),
     Mistake("neither topic nor alias", ONLY5, CLIENT, octets("30 04 00 00 00 78"), 0x82),
     Mistake(
         "properties but neither topic nor alias",
@@ -209,13 +223,25 @@ MISTAKES = [
     Mistake("no bytes", ALL, CLIENT, octets("30 00"), 0x81),
     Mistake("half a topic length", ALL, CLIENT, octets("30 01 00"), 0x81),
     Mistake("topic longer than the packet", ALL, CLIENT, octets("30 04 00 03 61 62"), 0x81),
-    Mistake("topic with U+0000 [MQTT-1.5.4-2]", ALL, CLIENT, octets("30 05 00 03 61 00 62"), 0x81),
-    Mistake("topic in Latin-1 [MQTT-1.5.4-1]", ALL, CLIENT, octets("30 03 00 01 e9"), 0x81),
+    Mistake(
+        "topic with U+0000 [MQTT-1.5.4-2] [MQTT3-1.5.3-2]",
+        ALL,
+        CLIENT,
+        octets("30 05 00 03 61 00 62"),
+        0x81,
+    ),
+    Mistake(
+        "topic in Latin-1 [MQTT-1.5.4-1] [MQTT3-1.5.3-1]",
+        ALL,
+        CLIENT,
+        octets("30 03 00 01 e9"),
+        0x81,
+    ),
     Mistake("topic with a surrogate", ALL, CLIENT, octets("30 05 00 03 ed bf bf"), 0x81),
     Mistake("topic cut within a character", ALL, CLIENT, octets("30 04 00 02 e2 82"), 0x81),
     Mistake("topic beyond U+10FFFF", ALL, CLIENT, octets("30 06 00 04 f4 90 80 80"), 0x81),
     Mistake(
-        "topic too long for 3.1 (v3.1 §2.2)",
+        "topic too long for 3.1 [V31-2.2-TOPIC-LENGTH]",
         ONLY31,
         CLIENT,
         octets("30 82 80 02 80 00") + b"a" * 32768,

@@ -124,7 +124,14 @@ MISTAKES = [
     Mistake("PINGREQ from the server", ALL, SERVER, octets("c0 00"), 0x82, at=1),
     Mistake("PINGRESP from a client", ALL, CLIENT, octets("d0 00"), 0x82, at=1),
     Mistake("DISCONNECT with a byte", V3X, CLIENT, octets("e0 01 00"), 0x81),
-    Mistake("DISCONNECT with flags [MQTT-3.14.1-1]", STRICT, CLIENT, octets("e1 00"), 0x81, at=1),
+    Mistake(
+        "DISCONNECT with flags [MQTT-3.14.1-1] [MQTT3-3.14.1-1]",
+        STRICT,
+        CLIENT,
+        octets("e1 00"),
+        0x81,
+        at=1,
+    ),
     Mistake("DISCONNECT from the server", V3X, SERVER, octets("e0 00"), 0x82, at=1),
     Mistake(
         "DISCONNECT with an unknown reason [MQTT-3.14.2-1]", ONLY5, CLIENT, octets("e0 01 7f"), 0x82

@@ -183,17 +183,27 @@ _SUBSCRIBE_MISTAKES = [
         octets("82 10 00 01 00 00 0a 24 73 68 61 72 65 2f 67 2f 61 04"),
         0x82,
     ),
-    Mistake("empty filter [MQTT-4.7.3-1]", V3X, CLIENT, octets("82 05 00 01 00 00 00"), 0x82),
+    Mistake("empty filter [MQTT3-4.7.3-1]", V3X, CLIENT, octets("82 05 00 01 00 00 00"), 0x82),
     Mistake(
         "empty filter, 5 [MQTT-4.7.3-1]", ONLY5, CLIENT, octets("82 06 00 01 00 00 00 00"), 0x82
     ),
     Mistake("filter with U+0000", V3X, CLIENT, octets("82 06 00 01 00 01 00 00"), 0x81),
     Mistake("second filter cut off", V3X, CLIENT, octets("82 08 00 01 00 01 61 00 00 01"), 0x81),
     Mistake(
-        "flags 0000 [MQTT-3.8.1-1]", ALL, CLIENT, octets("80 06 00 01 00 01 61 00"), 0x81, at=1
+        "flags 0000 [MQTT-3.8.1-1] [MQTT3-3.8.1-1]",
+        ALL,
+        CLIENT,
+        octets("80 06 00 01 00 01 61 00"),
+        0x81,
+        at=1,
     ),
     Mistake(
-        "flags 1010 [MQTT-3.8.1-1]", STRICT, CLIENT, octets("8a 06 00 01 00 01 61 00"), 0x81, at=1
+        "flags 1010 [MQTT-3.8.1-1] [MQTT3-3.8.1-1]",
+        STRICT,
+        CLIENT,
+        octets("8a 06 00 01 00 01 61 00"),
+        0x81,
+        at=1,
     ),
     Mistake(
         "QoS 2 in the fixed header", ONLY31, CLIENT, octets("84 06 00 01 00 01 61 00"), 0x81, at=1
@@ -240,7 +250,7 @@ _SUBACK_MISTAKES = [
 
 _UNSUBSCRIBE_MISTAKES = [
     Mistake(
-        "UNSUBSCRIBE without a filter [MQTT-3.10.3-2]", V3X, CLIENT, octets("a2 02 00 01"), 0x82
+        "UNSUBSCRIBE without a filter [MQTT3-3.10.3-2]", V3X, CLIENT, octets("a2 02 00 01"), 0x82
     ),
     Mistake(
         "UNSUBSCRIBE without a filter, 5 [MQTT-3.10.3-2]",
@@ -256,7 +266,7 @@ _UNSUBSCRIBE_MISTAKES = [
         "UNSUBSCRIBE with a surrogate", V3X, CLIENT, octets("a2 07 00 01 00 03 ed a0 80"), 0x81
     ),
     Mistake(
-        "UNSUBSCRIBE with flags 0000 [MQTT-3.10.1-1]",
+        "UNSUBSCRIBE with flags 0000 [MQTT-3.10.1-1] [MQTT3-3.10.1-1]",
         ALL,
         CLIENT,
         octets("a0 05 00 01 00 01 61"),
@@ -264,7 +274,7 @@ _UNSUBSCRIBE_MISTAKES = [
         at=1,
     ),
     Mistake(
-        "UNSUBSCRIBE again [MQTT-3.10.1-1]",
+        "UNSUBSCRIBE again [MQTT-3.10.1-1] [MQTT3-3.10.1-1]",
         STRICT,
         CLIENT,
         octets("aa 05 00 01 00 01 61"),

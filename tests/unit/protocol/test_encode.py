@@ -136,6 +136,7 @@ def test_encode_publish_is_encode(version: int, payload_size: int) -> None:
 
 
 def test_encode_publish_without_properties() -> None:
+    """[MQTT-2.2.2-1], [MQTT-2.2.1-2], [MQTT3-2.3.1-5]."""
     assert encode_publish(b"a", b"x", 0, False, False, 0, V311, b"") == b"\x30\x04\x00\x01ax"
     assert encode_publish(b"a", b"x", 0, False, False, 0, V5, b"") == b"\x30\x05\x00\x01a\x00x"
     assert encode_publish(b"a", b"", 2, True, True, 258, V311, b"") == b"\x3d\x05\x00\x01a\x01\x02"
