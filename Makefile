@@ -40,6 +40,7 @@ check: setup ## format, lint, types, layers, documents
 	$(PY) -m mypy $(CHECKED)
 	PYTHONPATH=src .venv/bin/lint-imports --no-logo
 	PYTHONPATH=src $(PY) scripts/check_documents.py
+	PYTHONPATH=src $(PY) scripts/check_conformance.py
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks
@@ -50,6 +51,7 @@ format: setup ## let ruff rewrite what it can
 
 docs: setup ## rewrite the documents that are made from the source
 	PYTHONPATH=src $(PY) scripts/write_configuration.py
+	PYTHONPATH=src $(PY) scripts/check_conformance.py --write
 
 lock: setup ## choose the newest allowed packages and write requirements/*.txt
 	sh scripts/lock.sh

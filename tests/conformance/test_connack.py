@@ -181,7 +181,6 @@ def test_an_authentication_method_the_server_has_not(
     client.expect_end()
 
 
-@pytest.mark.xfail(reason="the user property is sent whatever the size", raises=AssertionError)
 @pytest.mark.parametrize("size_bytes", [20, 40])
 def test_connack_keeps_to_the_clients_maximum_packet_size(
     shared_broker: Broker, clients: Clients, name: str, size_bytes: int
@@ -203,9 +202,6 @@ def test_a_refusal_keeps_to_the_clients_maximum_packet_size(
     assert len(encode(answer, V5)) <= 8
 
 
-@pytest.mark.xfail(
-    reason="refused with a return code that says something else", raises=AssertionError
-)
 def test_a_refusal_without_a_fitting_return_code_is_silent(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
@@ -241,10 +237,6 @@ def test_a_server_that_announces_no_topic_aliases_takes_none(
     client.expect_disconnect(0x94)
 
 
-@pytest.mark.xfail(
-    reason="DISCONNECT in the same write drops the CONNACK held for the commit",
-    raises=AssertionError,
-)
 def test_a_client_that_leaves_at_once_has_its_answer(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:

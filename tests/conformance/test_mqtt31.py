@@ -161,7 +161,6 @@ def test_after_a_failure_messages_are_sent_again_with_dup(
     assert again.take() == Publish(f"{name}/t", b"x", 1, dup=True, packet_id=1)
 
 
-@pytest.mark.xfail(reason="PUBREL is sent again without DUP", raises=AssertionError)
 def test_after_a_failure_each_part_of_qos_2_is_sent_again_with_dup(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.protocol.kinds import V5
+from penstock.protocol.kinds import V5, V31
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.support.broker import Broker
 from tests.support.fixtures import VERSIONS, Clients
@@ -157,7 +157,7 @@ def test_what_is_unacknowledged_is_sent_again_in_order(
         again = join_kept(clients, shared_broker, name, version, present=True)
         assert [again.receive() for _ in range(5)] == [
             Publish(topic, b"0", 1, dup=True, packet_id=first[0].packet_id),
-            Pubrel(first[1].packet_id),
+            Pubrel(first[1].packet_id, dup=version == V31),
             Publish(topic, b"2", 2, dup=True, packet_id=first[2].packet_id),
             Publish(topic, b"4", 2, dup=True, packet_id=first[4].packet_id),
             Publish(topic, b"5", 1, dup=True, packet_id=first[5].packet_id),

@@ -190,7 +190,7 @@ class Driver:
             effects.closing = []
             for link in closing:
                 peer = self._peers.get(link)
-                if peer is not None:
+                if peer is not None and link.drained:
                     peer.wire.close()
                     self._note_close(peer)
 
@@ -227,10 +227,13 @@ class Driver:
     def _release(self, commit: Commit) -> None:
         """The commit is durable: let go what waited for it."""
         for release in commit.releases:
-            peer = self._peers.get(release.link)
-            if peer is not None and not release.link.closed:
+            link = release.link
+            peer = self._peers.get(link)
+            if peer is not None and (link.draining or not link.closed):
                 peer.wire.write(release.data)
             release.done()
+            if peer is not None and link.draining and link.drained:
+                peer.wire.close()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)
             self._fetch(stored, offsets)

@@ -105,12 +105,13 @@ class Connection:
         else:
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 
-    def _end(self, with_will: bool, because: str, now: Now) -> None:
+    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
+        """Close; ``answered`` lets what is held for a commit leave first."""
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED
         self.state = CLOSED
         self.closed_because = because
-        self.link.shut()
+        self.link.shut(answered)
         if was_connected:
             self.ended(with_will, now)

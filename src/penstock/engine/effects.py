@@ -47,6 +47,8 @@ class Link:
         self.opened = False
         self.congested = False
         self.closed = False
+        self.draining = False  # closed, but what is held leaves first
+        self.releasing = 0  # sealed releases whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
         self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
         self.ready: list[bytes] = []
@@ -87,10 +89,19 @@ class Link:
         self.held_qos0 += 1
         self.unreleased_qos0 += 1
 
-    def shut(self) -> None:
-        """Nothing more will be sent; the shell writes what is ready and closes the socket."""
+    def shut(self, drain: bool) -> None:
+        """Nothing more will be sent; the shell writes what is ready and closes the socket.
+
+        With ``drain`` it first waits for the commit of what is held.
+        """
         self.closed = True
+        self.draining = drain
         self._effects.closing.append(self)
+
+    @property
+    def drained(self) -> bool:
+        """Whether the socket of a closed link may be closed now."""
+        return not self.draining or not (self.held or self.releasing)
 
     def take_ready(self) -> bytes:
         """The bytes to write now."""
@@ -112,6 +123,7 @@ class Release:
     def done(self) -> None:
         """The commit is durable and the bytes were handed to the socket."""
         self.link.opened = True
+        self.link.releasing -= 1
         self.link.unreleased_acks -= self.acks
         self.link.unreleased_qos0 -= self.qos0
 
@@ -226,6 +238,7 @@ class Effects:
             link.held = []
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             commit.releases.append(Release(link, data, link.held_acks, link.held_qos0))
+            link.releasing += 1
             link.held_acks = 0
             link.held_qos0 = 0
         commit.wanting = self.wanting

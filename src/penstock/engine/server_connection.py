@@ -104,7 +104,7 @@ class ServerConnection(Connection):
         elif isinstance(packet, Subscribe):
             self._subscribe(packet, session, now)
         elif isinstance(packet, Unsubscribe):
-            self._unsubscribe(packet, session)
+            self._unsubscribe(packet, session, now)
         elif isinstance(packet, Pingreq):
             self.link.send(_PINGRESP)
         elif isinstance(packet, Disconnect):
@@ -137,6 +137,9 @@ class ServerConnection(Connection):
         self.link.version = connect.version
         server.registry.expire(now)
         code = refusal(connect, limits, server.registry.has_room(connect.client_id))
+        if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
+            self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
+            return
         if code != reasons.SUCCESS:
             self._refuse(code, now)
             return
@@ -179,8 +182,21 @@ class ServerConnection(Connection):
                 keep_alive_s,
                 server.acknowledged_when,
             )
-        self.link.hold(encode(answer, connect.version))
-        session.attach(self.link, receive_maximum, now)
+            if self._exceeds(answer):
+                answer.properties.user_properties = None  # [MQTT-3.2.2-20]
+        self._answer(answer, now)
+        if not self.link.closed:
+            session.attach(self.link, receive_maximum, now)
+
+    def _answer(self, packet: Packet, now: Now) -> None:
+        """Hold an answer for the commit; one the client would not take ends the connection."""
+        if self._exceeds(packet):  # [MQTT-3.1.2-24]
+            self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
+            return
+        self.link.hold(encode(packet, self.version))
+
+    def _exceeds(self, packet: Packet) -> bool:
+        return 0 < self.link.max_packet_size_bytes < len(encode(packet, self.version))
 
     def _refuse(self, code: int, now: Now) -> None:
         self.link.send_last(encode(Connack(code), self.version))
@@ -204,7 +220,7 @@ class ServerConnection(Connection):
                 )
             session.expiry_interval_s = min(wanted_s, self._server.limits.session_expiry_s_max)
         with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
-        self._end(with_will, "client disconnected", now)
+        self._end(with_will, "client disconnected", now, answered=True)
 
     def ended(self, with_will: bool, now: Now) -> None:
         """Settle the will and the session; a server that shuts down keeps its wills armed."""
@@ -321,7 +337,9 @@ class ServerConnection(Connection):
             elif self.version != V5:
                 code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
             codes.append(code)
-        self.link.hold(encode(Suback(packet.packet_id, codes), self.version))
+        self._answer(Suback(packet.packet_id, codes), now)
+        if self.link.closed:
+            return
         for entry, is_new in added:
             server.router.deliver_retained(session, entry, is_new, now)
 
@@ -336,7 +354,7 @@ class ServerConnection(Connection):
             return reasons.QUOTA_EXCEEDED
         return reasons.SUCCESS
 
-    def _unsubscribe(self, packet: Unsubscribe, session: Session) -> None:
+    def _unsubscribe(self, packet: Unsubscribe, session: Session, now: Now) -> None:
         server = self._server
         codes: list[int] = []
         for topic_filter in packet.topic_filters:
@@ -348,4 +366,4 @@ class ServerConnection(Connection):
                     )
             else:
                 codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
-        self.link.hold(encode(Unsuback(packet.packet_id, codes), self.version))
+        self._answer(Unsuback(packet.packet_id, codes), now)

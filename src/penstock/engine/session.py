@@ -48,9 +48,9 @@ from penstock.engine.queue import MessageQueue
 from penstock.engine.records import Progress, QueueEntry, WindowEntry
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
-from penstock.protocol.encode import encode_ack, encode_publish
-from penstock.protocol.kinds import PUBREC, PUBREL, V5
-from penstock.protocol.packets import Publish, Subscription
+from penstock.protocol.encode import encode, encode_ack, encode_publish
+from penstock.protocol.kinds import PUBREC, PUBREL, V5, V31
+from penstock.protocol.packets import Publish, Pubrel, Subscription
 
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
@@ -505,7 +505,10 @@ class Session(Stored):
         entry = self._window.next_unsent()
         while entry is not None:
             if entry.state == AWAIT_PUBCOMP:
-                link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
+                if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
+                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                else:
+                    link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
                 self._window.mark_sent(entry)
             else:
                 message = entry.delivery.message

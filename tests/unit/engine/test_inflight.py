@@ -95,7 +95,7 @@ def test_the_window_is_full_at_its_capacity() -> None:
 
 
 def test_every_packet_identifier_is_used_and_none_twice() -> None:
-    """[MQTT-2.2.1-3]; all of them fit at once, and the freed one is found again."""
+    """[MQTT-2.2.1-4]; all of them fit at once, and the freed one is found again."""
     window = InFlightWindow(65535)
     given = {window.add(delivery(1)).packet_id for _ in range(65535)}
     assert given == set(range(1, 65536))

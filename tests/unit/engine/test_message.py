@@ -39,7 +39,7 @@ def test_what_is_left_of_the_interval_is_sent() -> None:
 def test_everything_else_is_forwarded_unaltered(
     payload_format: int | None, expiry_s: int | None, content_type: str | None, ids: list[int]
 ) -> None:
-    """[MQTT-3.3.2-4] [MQTT-3.3.2-15] to [MQTT-3.3.2-20] [MQTT-3.3.4-3]"""
+    """[MQTT-3.3.2-4] [MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20] [MQTT-3.3.4-3]"""
     published = Properties(
         payload_format_indicator=payload_format,
         message_expiry_interval=expiry_s,

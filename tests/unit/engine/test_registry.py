@@ -88,7 +88,7 @@ def test_a_session_ends_with_its_connection_when_it_does_not_expire_later() -> N
 
 
 def test_a_session_expires() -> None:
-    """[MQTT-3.1.2-23]"""
+    """[MQTT-3.1.2-23] [MQTT-4.1.0-2]."""
     bench = Bench()
     line = bench.join("c", durable=True, expiry_s=100)
     bench.pass_s(1000)

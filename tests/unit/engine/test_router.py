@@ -81,7 +81,7 @@ def test_no_local() -> None:
 
 
 def test_overlapping_subscriptions_bring_one_message_with_all_identifiers() -> None:
-    """[MQTT-3.3.4-4] [MQTT-3.3.4-5]"""
+    """[MQTT-3.3.4-4]"""
     bench = Bench()
     line = bench.join("c", 5)
     for number, topic_filter in enumerate(("a/#", "a/+"), 1):
@@ -97,7 +97,7 @@ def test_overlapping_subscriptions_bring_one_message_with_all_identifiers() -> N
 
 
 def test_a_new_subscription_gets_the_retained_message() -> None:
-    """[MQTT-3.3.1-6] [MQTT-3.3.1-8]"""
+    """[MQTT-3.3.1-9] [MQTT3-3.3.1-6] [MQTT3-3.3.1-8]"""
     bench = Bench()
     bench.publish("a", b"old", 1, retain=True)
     bench.publish("a", b"new", 2, retain=True)

@@ -114,7 +114,7 @@ def test_bytes_may_come_one_by_one(version: int) -> None:
     ],
 )
 def test_connect_is_judged(connect: Connect, code: int) -> None:
-    """[MQTT-3.1.3-8] [MQTT-3.1.3-9] (3.1.1), v3.1 §3.1"""
+    """[MQTT3-3.1.3-8] [MQTT3-3.1.3-9] [V31-3.1-CLIENT-ID-REFUSED]"""
     bench = Bench()
     line, connack = bench.connect(connect)
     assert connack.reason_code == code
@@ -212,7 +212,7 @@ def test_the_end_is_settled_once() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_qos_2_flow(version: int) -> None:
-    """[MQTT-4.3.3-7] and on: one message, however often PUBLISH and PUBREL come."""
+    """[MQTT-4.3.3-10] [MQTT-4.3.3-11]: one message, however often PUBLISH and PUBREL come."""
     bench = Bench()
     line = bench.join("p", version, durable=True)
     for dup in (False, True):
@@ -268,7 +268,7 @@ def alias(topic: str, number: int) -> Publish:
 
 
 def test_topic_aliases() -> None:
-    """[MQTT-3.3.2-8] and on: defined, used, defined anew; gone with the connection."""
+    """[MQTT-3.3.2-12] [MQTT-3.3.2-7]: defined, used, defined anew; gone with the connection."""
     bench = Bench()
     line = bench.join("p", 5)
     line.send(alias("a", 1), alias("", 1), alias("b", 1), alias("", 1))

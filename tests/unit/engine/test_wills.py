@@ -102,7 +102,7 @@ def test_the_session_taken_up_again_within_the_delay_disarms() -> None:
 
 
 def test_the_end_of_the_session_publishes_before_the_delay_does() -> None:
-    """[MQTT-3.1.3-9]"""
+    """[MQTT-3.1.3-9] [MQTT-3.1.2-8]."""
     watched = Watched()
     watched.join(delay_s=100, expiry_s=10).cut()
     watched.bench.pass_s(10)
