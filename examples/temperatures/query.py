@@ -31,7 +31,7 @@ WHERE copy = 1"""
 """Removes what resends repeated: the first row of each reading stays."""
 
 CITIES: Final = """\
-SELECT split_part(topic, '/', 2) AS city, any_value(device) AS device,
+SELECT split_part(topic, '/', 2) AS city, count(DISTINCT device) AS devices,
        min(temperature_f) AS lowest_f, round(avg(temperature_f), 1) AS mean_f,
        max(temperature_f) AS highest_f, max_by(observed_at, temperature_f) AS hottest_hour
 FROM once_each GROUP BY city ORDER BY city"""

@@ -87,7 +87,7 @@ class _Broker:
             stream_address = ""
             if streamed:
                 bind = settings.stream.bind
-                port = settle_port(bind.host, bind.port)
+                port = await settle_port(bind.host, bind.port)
                 stream = StreamProcess(
                     settings.durability.data_dir, bind.host, port, self._streams_json()
                 )

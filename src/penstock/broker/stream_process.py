@@ -8,6 +8,7 @@ is killed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import sys
@@ -25,6 +26,8 @@ _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
 _STEADY_S: Final = 30.0  # a run this long starts the backoff anew
 _FAREWELL_S: Final = 5.0
+_PROBE_AGAIN_S: Final = 0.05
+PREDECESSOR_S: Final = 3.0  # for the stream service of a killed broker to let go of its port
 
 
 @final
@@ -98,21 +101,36 @@ class StreamProcess:
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
 
 
-def settle_port(host: str, port: int) -> int:
+async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> int:
     """The port the stream service will use: ``port``, or a free one for 0.
+
+    Args:
+        host: address to listen on.
+        port: 0 to 65535.
+        patience_s: how long a taken port is tried again. The service of a broker that was
+            killed a moment ago may still be on its way out.
 
     Raises:
         ConfigError: the address is taken or not of this machine.
     """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + patience_s
+    while True:
+        try:
+            return _probe(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() >= deadline_s:
+                raise ConfigError(
+                    f"the stream service cannot listen on {host}:{port}: {error.strerror}; "
+                    "choose another address with --stream-bind"
+                ) from error
+        await asyncio.sleep(_PROBE_AGAIN_S)
+
+
+def _probe(host: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ConfigError(
-                f"the stream service cannot listen on {host}:{port}: {error.strerror}; choose "
-                "another address with --stream-bind"
-            ) from error
+        probe.bind((host, port))
         settled: int = probe.getsockname()[1]
         return settled
