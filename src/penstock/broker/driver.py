@@ -26,7 +26,7 @@ from typing import Final, final
 from penstock.broker.committer import Committer
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
-from penstock.engine.drops import REASONS
+from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit, Link
 from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX

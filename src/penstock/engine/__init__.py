@@ -10,7 +10,8 @@ Where to start reading::
     topics     topic names and topic filters
     message    what was published; a delivery is one message on its way to one session
     inflight   the in-flight window: sent, not yet acknowledged
-    queue      the message queue: waits for the window, or for the client
+    queue      the message queue: waits for the window, or for the client; what it drops
+    drop_counts  the closed list of reasons to drop, and how often each struck
     session    one client identifier: window + queue + inbound QoS 2 (either role)
     trie       topic filter → sessions
     retained   the last message of a topic

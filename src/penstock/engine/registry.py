@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from typing import final
 
 from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.drops import Drops
+from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.records import Progress, Recovered, SessionRecord

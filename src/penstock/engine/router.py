@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.clock import Now
-from penstock.engine.drops import RETAINED_FULL, Drops
+from penstock.engine.drop_counts import RETAINED_FULL, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import NOT_IN_LOG, Message

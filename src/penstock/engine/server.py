@@ -13,7 +13,7 @@ from typing import final
 
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
-from penstock.engine.drops import Drops
+from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.records import Recovered

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine import drops as reasons_to_drop
+from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED, Connection
 from penstock.engine.effects import Link

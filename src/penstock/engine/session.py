@@ -29,9 +29,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
-from penstock.engine import drops as reasons_to_drop
+from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.clock import Now
-from penstock.engine.drops import Drops
+from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link, Stored
 from penstock.engine.inflight import (
     AWAIT_PUBCOMP,

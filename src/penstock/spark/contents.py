@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from penstock.errors import ConfigError
-from penstock.spark.tables import TABLE_SCHEMA, TableError
+from penstock.spark.delta_commit import TABLE_SCHEMA, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

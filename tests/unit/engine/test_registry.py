@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.drops import SESSION_ENDED
+from penstock.engine.drop_counts import SESSION_ENDED
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription

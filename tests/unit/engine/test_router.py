@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.drops import RETAINED_FULL
+from penstock.engine.drop_counts import RETAINED_FULL
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.packets import (
     Publish,

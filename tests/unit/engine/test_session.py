@@ -1,6 +1,6 @@
 """A session: the invariants of its docstring, and what they are for."""
 
-from penstock.engine import drops
+from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.packets import (
     Connect,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine import drops
+from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (

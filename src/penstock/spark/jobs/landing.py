@@ -10,7 +10,8 @@ batch id, and can tell a failed commit from an unknown one.
 
 Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
 checkpoint), a range always gives the same rows (the log), and the table knows which batches and
-which offsets it has (`penstock.spark.tables`). Files of attempts that were lost are in no table.
+which offsets it has (`penstock.spark.delta_commit`). Files of attempts that were lost are in no
+table.
 
     waiting ──service answers──▶ starting ──Spark is up──▶ landing ──▶ ended
        └──────────────── stop ───────┴──────── stop ──────────┘
@@ -37,12 +38,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, PenstockError
 from penstock.spark.checkpoints import read_checkpoint
+from penstock.spark.delta_commit import Batch, MessageTable, Outcome, Selection, TableCommitFailed
 from penstock.spark.failures import own_error
-from penstock.spark.files import FILES_DDL, NewFile, file_writer
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
+from penstock.spark.parquet_files import FILES_DDL, NewFile, file_writer
 from penstock.spark.session import LOCAL_MASTER, local_spark
-from penstock.spark.tables import Batch, MessageTable, Outcome, Selection, TableCommitFailed
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 
 CHECKPOINT_NAME: Final = "_checkpoint"

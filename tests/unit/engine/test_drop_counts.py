@@ -1,6 +1,6 @@
 """Drops: counted by reason, the latest named."""
 
-from penstock.engine.drops import QUEUE_FULL, REASONS, REJECTED, RETAINED_FULL, Drops
+from penstock.engine.drop_counts import QUEUE_FULL, REASONS, REJECTED, RETAINED_FULL, Drops
 
 
 def test_every_reason_has_its_words() -> None:

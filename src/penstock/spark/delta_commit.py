@@ -36,7 +36,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError, PenstockError
-from penstock.spark.files import PARTITION_COLUMN, NewFile, sync
+from penstock.spark.parquet_files import PARTITION_COLUMN, NewFile, sync
 from penstock.stream.rows import STREAM_SCHEMA
 
 TABLE_SCHEMA: Final = STREAM_SCHEMA.append(pa.field(PARTITION_COLUMN, pa.date32()))

@@ -15,10 +15,9 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark import files as files_module
+from penstock.spark import parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
-from penstock.spark.files import NewFile, write_files
-from penstock.spark.tables import (
+from penstock.spark.delta_commit import (
     Batch,
     MessageTable,
     Outcome,
@@ -26,6 +25,7 @@ from penstock.spark.tables import (
     TableCommitFailed,
     TableCommitUnknown,
 )
+from penstock.spark.parquet_files import NewFile, write_files
 from penstock.stream.rows import STREAM_SCHEMA
 
 EPOCH = "20261121T000000-00000001"
@@ -200,7 +200,7 @@ def test_each_file_carries_its_statistics(table: MessageTable) -> None:
 
 
 def test_a_task_keeps_few_files_open(table: MessageTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module, "OPEN_DATES_MAX", 2)
+    monkeypatch.setattr(parquet_files, "OPEN_DATES_MAX", 2)
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3, 4)]
     batches = [rows(n, n + 1, at) for n, at in enumerate(days)]
     files = list(write_files(table.path, "part", iter(batches)))
