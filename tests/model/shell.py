@@ -62,7 +62,7 @@ class Shell:
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
-        pipe = Pipe(ServerConnection(self.server, now))
+        pipe = Pipe(ServerConnection(self.server, self.server.limits, now))
         self.pipes[pipe.connection.link] = pipe
         return pipe
 

@@ -123,7 +123,7 @@ class Driver:
 
     def accept(self, wire: Wire) -> Peer:
         """A new connection."""
-        connection = ServerConnection(self._server, self.now())
+        connection = ServerConnection(self._server, self._server.limits, self.now())
         peer = Peer(self, wire, connection)
         if len(self._peers) >= self._max_connections:
             warn_limited(

@@ -19,6 +19,7 @@ from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED, Connection
 from penstock.engine.effects import Link
 from penstock.engine.keepalive import KeepAlive
+from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.opening import (
     accepted_properties,
@@ -64,11 +65,11 @@ class ServerConnection(Connection):
 
     Args:
         server: the broker it belongs to.
+        limits: bounds of the listener it came through (its zone).
         now: when it was accepted.
     """
 
-    def __init__(self, server: Server, now: Now) -> None:
-        limits = server.limits
+    def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(
             Link(server.effects),
             Decoder(limits.max_packet_size_bytes),
@@ -76,6 +77,7 @@ class ServerConnection(Connection):
         )
         self.client_id = ""
         self.version = 0
+        self.limits = limits
         self._server = server
         self._session: Session | None = None
         self._aliases: dict[int, str] = {}
@@ -120,7 +122,7 @@ class ServerConnection(Connection):
 
         MQTT 5 clients know the limit and keep to it; for older ones this is the flow control.
         """
-        return self.link.unreleased_acks >= self._server.limits.receive_maximum
+        return self.link.unreleased_acks >= self.limits.receive_maximum
 
     def writable(self, now: Now) -> None:
         """The shell's write buffer has room again."""
@@ -132,7 +134,7 @@ class ServerConnection(Connection):
 
     def _connect(self, connect: Connect, now: Now) -> None:
         server = self._server
-        limits = server.limits
+        limits = self.limits
         self.version = connect.version
         self.link.version = connect.version
         server.registry.expire(now)
@@ -186,7 +188,7 @@ class ServerConnection(Connection):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
         self._answer(answer, now)
         if not self.link.closed:
-            session.attach(self.link, receive_maximum, now)
+            session.attach(self.link, limits, receive_maximum, now)
 
     def _answer(self, packet: Packet, now: Now) -> None:
         """Hold an answer for the commit; one the client would not take ends the connection."""
@@ -218,7 +220,7 @@ class ServerConnection(Connection):
                 raise RemoteProtocolError(  # MQTT 5 §3.14.2.2.2
                     reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
                 )
-            session.expiry_interval_s = min(wanted_s, self._server.limits.session_expiry_s_max)
+            session.expiry_interval_s = min(wanted_s, self.limits.session_expiry_s_max)
         with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
         self._end(with_will, "client disconnected", now, answered=True)
 
@@ -246,7 +248,7 @@ class ServerConnection(Connection):
             topic = self._resolve_alias(topic, properties)
             properties.topic_alias = None
             encoded = encode_properties(properties)
-        if not is_topic_name(topic, self._server.limits.topic_levels_max):
+        if not is_topic_name(topic, self.limits.topic_levels_max):
             raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
         qos = packet.qos
         again = qos == 2 and session.awaits_release(packet.packet_id)
@@ -289,7 +291,7 @@ class ServerConnection(Connection):
         It counts anew with each connection: what came on an earlier one and is released on
         this takes nothing of it, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
         """
-        allowed = self._server.limits.receive_maximum
+        allowed = self.limits.receive_maximum
         unacknowledged = self.link.unreleased_acks + session.inbound_count
         if unacknowledged >= allowed + self._quota_raised:
             raise RemoteProtocolError(
@@ -301,7 +303,7 @@ class ServerConnection(Connection):
         alias = properties.topic_alias
         if alias is None:
             return topic
-        if alias > self._server.limits.topic_alias_maximum:  # [MQTT-3.3.2-9]
+        if alias > self.limits.topic_alias_maximum:  # [MQTT-3.3.2-9]
             raise RemoteProtocolError(
                 reasons.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum"
             )
@@ -344,7 +346,7 @@ class ServerConnection(Connection):
             server.router.deliver_retained(session, entry, is_new, now)
 
     def _judge(self, topic_filter: str, session: Session) -> int:
-        limits = self._server.limits
+        limits = self.limits
         if is_shared(topic_filter):
             return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not is_topic_filter(topic_filter, limits.topic_levels_max):

@@ -111,19 +111,24 @@ class Session(Stored):
 
     # -- connections -------------------------------------------------------------------
 
-    def attach(self, link: Link, receive_maximum: int, now: Now) -> None:
+    def attach(self, link: Link, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection takes the session up: everything unacknowledged is sent again.
+
+        The bounds of the connection's listener hold for the session from here on, also
+        while it is offline.
 
         PUBLISH with DUP and PUBREL, with their packet identifiers and in their order
         [MQTT-4.4.0-1], then the queue, as far as the window allows.
         """
         self.link = link
+        self._limits = limits
+        self._queue.max_len = limits.max_mqueue_len
         self.disconnected_at_us = 0
         self._fetching = False
         for packet_id in self._inbound:
             self._inbound[packet_id] = False
         self._inbound_here = 0
-        self._window.reconnected(self._limits.window(receive_maximum))
+        self._window.reconnected(limits.window(receive_maximum))
         self.refill(now)
 
     def detach(self, now: Now) -> None:

@@ -41,7 +41,7 @@ class Line:
     """A client's end of a connection to the bench."""
 
     def __init__(self, bench: Bench, version: int) -> None:
-        self.connection = ServerConnection(bench.server, bench.now)
+        self.connection = ServerConnection(bench.server, bench.server.limits, bench.now)
         self.version = version
         self._bench = bench
         self._decoder = Decoder(1_000_000, version, server=False)
