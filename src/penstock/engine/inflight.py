@@ -25,6 +25,7 @@ from typing import Final, final
 
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery
+from penstock.engine.records import WindowEntry
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 AWAIT_PUBACK: Final = 1
@@ -103,6 +104,25 @@ class InFlightWindow:
         entry.sent = False
         self._entries[packet_id] = entry
         self._cursor = packet_id
+
+    def snapshot(self) -> list[WindowEntry]:
+        """The durable form: the entries of stored deliveries, oldest first."""
+        window: list[WindowEntry] = []
+        for entry in self._entries.values():
+            item = entry.delivery
+            if item.sequence > 0:
+                window.append(
+                    (
+                        entry.packet_id,
+                        entry.state,
+                        item.sequence,
+                        item.offset,
+                        item.qos,
+                        item.retain,
+                        item.subscription_ids,
+                    )
+                )
+        return window
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
         """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""

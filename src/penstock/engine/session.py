@@ -1,58 +1,30 @@
 """A session: the state of one client identifier, whichever side of the link it is on.
 
-Broker, client and bridge run this one machine. It holds
+Broker, client and bridge run this one machine::
 
-* outbound: the in-flight window and the message queue that refills it,
-* inbound: the packet identifiers of QoS 2 messages received and not yet released,
+      Session ─┬─ Outbound   the in-flight window, and the message queue that refills it
+               ├─ Inbound    packet identifiers of QoS 2 messages not yet released
+               ╰─ its subscriptions, its expiry, its durable form
 
-and writes packets to the ``Link`` of the connection it is attached to, if any.
-
-::
-
-      deliver ─▶ QoS 0 ───────────────▶ link, at once            (queue while offline)
-              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, after commit
-                          ─▶ else ─▶ queue ─▶ refill ─▶ window …
-
-Invariants:
-
-1. A QoS 1 or 2 message leaves only after the commit that holds its packet identifier;
-   so does PUBREL, PUBCOMP, and every acknowledgement (``Link.hold``).
-2. First in, first out: nothing overtakes the queue but QoS 0 while online.
-3. A stored session's sequence numbers ascend; all stored deliveries below
-   ``queue_head`` are in the window or gone.
-4. A body that lies in the log may be absent from memory; it is asked for
-   (``wanted``) before it is needed and supplied later, and order waits for it.
+It writes packets to the ``Link`` of the connection it is attached to, if any. What
+promises something leaves only after the commit that holds it (``Link.hold``).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final, final
+from typing import final
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects, Link, Stored
-from penstock.engine.inflight import (
-    AWAIT_PUBCOMP,
-    REJECTED,
-    RELEASE,
-    UNKNOWN,
-    VIOLATION,
-    InFlight,
-    InFlightWindow,
-)
+from penstock.engine.effects import Effects, Link
+from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery, Message
-from penstock.engine.queue import MessageQueue
-from penstock.engine.records import Progress, QueueEntry, WindowEntry
-from penstock.errors import RemoteProtocolError
+from penstock.engine.message import Delivery
+from penstock.engine.outbound import Outbound
+from penstock.engine.records import Progress, QueueEntry
 from penstock.protocol import reasons
-from penstock.protocol.encode import encode, encode_ack, encode_publish
-from penstock.protocol.kinds import PUBREC, PUBREL, V5, V31
-from penstock.protocol.packets import Publish, Pubrel, Subscription
-
-_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
+from penstock.protocol.packets import Publish, Subscription
 
 
 @final
@@ -65,7 +37,7 @@ class SessionSubscription:
 
 
 @final
-class Session(Stored):
+class Session(Outbound):
     """State of one client identifier.
 
     Args:
@@ -86,28 +58,13 @@ class Session(Stored):
         limits: EngineLimits,
         drops: Drops,
     ) -> None:
-        self.client_id = client_id
+        super().__init__(client_id, expiry_interval_s > 0, effects, limits, drops)
         self.number = number
         self.expiry_interval_s = expiry_interval_s
-        self.stored = expiry_interval_s > 0
         self.ended = False
-        self.link: Link | None = None
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self.wanted: list[int] = []  # log offsets of bodies needed next
-        self._window = InFlightWindow(limits.window(65535))
-        self._queue = MessageQueue(limits.max_mqueue_len)
-        self._inbound: dict[int, bool] = {}  # packet identifier: came on this connection
-        self._inbound_here = 0  # how many of them did
-        self._effects = effects
-        self._limits = limits
-        self._drops = drops
-        self._changed = False
-        self._fetching = False
-        self._next_sequence = 1
-        self._queue_head = 1
-        self._joined: list[Delivery] = []  # stored deliveries queued since the last snapshot
-        self._segments: deque[tuple[int, int]] = deque()  # stored: (first, last sequence)
+        self._inbound = Inbound()
 
     # -- connections -------------------------------------------------------------------
 
@@ -121,27 +78,15 @@ class Session(Stored):
         [MQTT-4.4.0-1], then the queue, as far as the window allows.
         """
         self.link = link
-        self._limits = limits
-        self._queue.max_len = limits.max_mqueue_len
         self.disconnected_at_us = 0
-        self._fetching = False
-        for packet_id in self._inbound:
-            self._inbound[packet_id] = False
-        self._inbound_here = 0
-        self._window.reconnected(limits.window(receive_maximum))
-        self.refill(now)
+        self._inbound.reconnected()
+        self.resume(limits, receive_maximum, now)
 
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
         self.link = None
         self.disconnected_at_us = now.wall_us
-        self._fetching = False
-        self.wanted = []
-        if self.stored:
-            for delivery in self._queue.waiting():
-                delivery.rest_in_log()
-            for entry in self._window.entries():
-                entry.delivery.rest_in_log()
+        self.rest()
 
     def end(self) -> None:
         """The session is over; what it still held is dropped and counted."""
@@ -151,379 +96,62 @@ class Session(Stored):
         unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
 
-    # -- outbound ----------------------------------------------------------------------
-
-    def deliver(
-        self,
-        message: Message,
-        qos: int,
-        retain: bool,
-        subscription_ids: tuple[int, ...],
-        at_once: bool,
-        now: Now,
-    ) -> None:
-        """One message for this session, with the QoS its subscription grants.
-
-        Args:
-            message: what was published.
-            qos: 0..2, the smaller of the published and the granted QoS.
-            retain: the RETAIN flag to send.
-            subscription_ids: identifiers of the subscriptions that matched.
-            at_once: QoS 0 need not wait for the commit of this turn.
-            now: when.
-        """
-        link = self.link
-        if qos == 0:
-            overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
-            if link is not None and (link.congested or not overtakes):
-                self._send_qos0(link, message, retain, subscription_ids, at_once, now)
-            elif link is not None or self._limits.mqueue_store_qos0:
-                waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
-                self._enqueue(waiting)
-                if link is None and self.stored:
-                    waiting.rest_in_log()
-            else:
-                self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
-            return
-        delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        if self.stored and message.offset >= 0:
-            delivery.sequence = self._next_sequence
-            self._next_sequence += 1
-            self._touch()
-        if link is None:
-            self._enqueue(delivery)
-            if self.stored:
-                delivery.rest_in_log()
-        elif len(self._queue) == 0 and self._window.has_room() and not link.congested:
-            self._send_new(link, delivery, message, now)
-        else:
-            self._enqueue(delivery)
-
-    def refill(self, now: Now) -> None:
-        """Send what the window has room for: first again, then from the queue, in order."""
-        link = self.link
-        if link is None or self._fetching or link.congested:
-            return
-        if not self._resend(link, now):
-            return
-        while len(self._queue) > 0:
-            head = self._queue.head()
-            assert head is not None
-            if head.qos > 0 and not self._window.has_room():
-                return
-            message = head.message
-            if message is None:
-                self._want(self._queue.without_body(self._bodies_at_once()))
-                return
-            self._queue.pop()
-            self._passed(head)
-            if message.expired(now.wall_us):
-                self._drops.count(reasons_to_drop.EXPIRED, self.client_id, message.topic)
-            elif head.qos == 0:
-                self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
-            else:
-                self._send_new(link, head, message, now)
-
-    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """PUBACK, PUBREC or PUBCOMP from the peer.
-
-        Raises:
-            RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
-        """
-        verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
-        link = self.link
-        if verdict == VIOLATION:
-            raise RemoteProtocolError(
-                reasons.PROTOCOL_ERROR, f"packet identifier {packet_id} awaits another packet"
-            )
-        if verdict == UNKNOWN:
-            if packet_type == PUBREC and reason_code < 0x80 and link is not None:
-                # let the peer finish its flow
-                code = reasons.PACKET_IDENTIFIER_NOT_FOUND
-                link.hold(encode_ack(PUBREL, packet_id, code, link.version))
-            return
-        self._touch()
-        if verdict == RELEASE:
-            if link is not None:
-                link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
-            return
-        if verdict == REJECTED:
-            self._drops.count(reasons_to_drop.REJECTED, self.client_id, "")
-        self.refill(now)
-
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset, for what ``wanted`` asked for.
-
-        One that was asked for and is missing is gone (retention), and counted. What an
-        earlier connection asked for is not taken: ``wanted`` is another list by now.
-        """
-        if asked is not self.wanted:
-            return
-        self._fetching = False
-        missing = {offset for offset in asked if offset not in bodies}
-        for entry in self._window.entries():
-            delivery = entry.delivery
-            if delivery.message is None and entry.state != AWAIT_PUBCOMP:
-                delivery.message = bodies.get(delivery.offset)
-                if delivery.offset in missing:
-                    self._window.drop(entry.packet_id)
-                    self._gone()
-        self._queue.supply(bodies)
-        while True:
-            head = self._queue.head()
-            if head is None or head.message is not None or head.offset not in missing:
-                break
-            self._queue.pop()
-            self._passed(head)
-            self._gone()
-        self.refill(now)
-
     # -- inbound -----------------------------------------------------------------------
 
     def receive(self, publish: Publish) -> bool:
-        """A PUBLISH from the peer; whether it is new and must be routed.
-
-        Only the packet identifier tells, not DUP: a first PUBLISH may carry DUP, after
-        a crash of ours that forgot nothing we acknowledged [MQTT-4.3.3-10].
-        """
+        """A PUBLISH from the peer; whether it is new and must be routed."""
         if publish.qos < 2:
             return True
-        known = self._inbound.get(publish.packet_id)
-        if not known:
-            self._inbound[publish.packet_id] = True
-            self._inbound_here += 1
-        if known is None:
+        is_new = self._inbound.receive(publish.packet_id)
+        if is_new:
             self._touch()
-        return known is None
+        return is_new
 
     def awaits_release(self, packet_id: int) -> bool:
         """Whether a QoS 2 message with this packet identifier was received and not released."""
-        return packet_id in self._inbound
+        return self._inbound.waits(packet_id)
 
     def release(self, packet_id: int) -> int:
         """PUBREL from the peer; the reason code for PUBCOMP."""
-        here = self._inbound.pop(packet_id, None)
-        if here is None:
-            return reasons.PACKET_IDENTIFIER_NOT_FOUND
-        if here:
-            self._inbound_here -= 1
-        self._touch()
-        return reasons.SUCCESS
+        code = self._inbound.release(packet_id)
+        if code == reasons.SUCCESS:
+            self._touch()
+        return code
 
     @property
     def inbound_count(self) -> int:
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
-        return self._inbound_here
-
-    @property
-    def window_length(self) -> int:
-        """Messages in flight."""
-        return len(self._window)
-
-    @property
-    def queue_length(self) -> int:
-        """Messages waiting."""
-        return len(self._queue)
-
-    def lowest_offset(self) -> int:
-        """The lowest log offset this session still needs, or -1."""
-        lowest = self._queue.first_offset()
-        for entry in self._window.entries():
-            offset = entry.delivery.offset
-            if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):
-                lowest = offset
-        return lowest
+        return self._inbound.here
 
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
         """The change since the last snapshot; see ``records``."""
         self._changed = False
-        joined = self._joined
-        self._joined = []
+        kept = self._kept
+        segment = kept.take_segment()
         if self.ended:
             return None
-        head = self._queue_head
-        segment: list[QueueEntry] = [
-            (item.sequence, item.offset, item.qos, item.retain, item.subscription_ids)
-            for item in joined
-            if item.sequence >= head
-        ]
-        if segment:
-            self._segments.append((segment[0][0], segment[-1][0]))
-        finished: list[int] = []
-        while self._segments and self._segments[0][1] < head:
-            finished.append(self._segments.popleft()[0])
-        window: list[WindowEntry] = []
-        for entry in self._window.entries():
-            item = entry.delivery
-            if item.sequence > 0:
-                window.append(
-                    (
-                        entry.packet_id,
-                        entry.state,
-                        item.sequence,
-                        item.offset,
-                        item.qos,
-                        item.retain,
-                        item.subscription_ids,
-                    )
-                )
-        inbound = list(self._inbound)
-        return Progress(self.number, head, self._next_sequence, window, inbound, segment, finished)
+        return Progress(
+            self.number,
+            kept.head,
+            kept.next_sequence,
+            self._window.snapshot(),
+            self._inbound.packet_ids(),
+            segment,
+            kept.take_finished(),
+        )
 
     def restore(
         self, progress: Progress, queue: list[QueueEntry], segments: list[tuple[int, int]]
     ) -> None:
         """Take up what ``snapshot`` and the segments kept. The session is offline."""
-        self._next_sequence = progress.next_sequence
-        self._queue_head = progress.queue_head
-        self._segments.extend(segments)
+        self._kept.restore(progress.queue_head, progress.next_sequence, segments)
         for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
             self._window.restore(
                 packet_id, state, Delivery(None, offset, qos, retain, ids, sequence)
             )
-        for packet_id in progress.inbound:
-            self._inbound[packet_id] = False
+        self._inbound.restore(progress.inbound)
         for sequence, offset, qos, retain, ids in queue:
             if sequence >= progress.queue_head:
                 self._push(Delivery(None, offset, qos, retain, ids, sequence))
-
-    # -- inside ------------------------------------------------------------------------
-
-    def _touch(self) -> None:
-        if self.stored and not self._changed:
-            self._changed = True
-            self._effects.changed.append(self)
-
-    def _enqueue(self, delivery: Delivery) -> None:
-        if delivery.sequence > 0:
-            self._joined.append(delivery)
-        self._push(delivery)
-
-    def _push(self, delivery: Delivery) -> None:
-        dropped = self._queue.push(delivery)
-        if dropped is not None:
-            self._passed(dropped)
-            topic = "" if dropped.message is None else dropped.message.topic
-            self._drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, topic)
-
-    def _passed(self, delivery: Delivery) -> None:
-        """``delivery`` left the queue."""
-        if delivery.sequence > 0:
-            self._queue_head = delivery.sequence + 1
-            self._touch()
-
-    def _gone(self) -> None:
-        self._touch()
-        self._drops.count(reasons_to_drop.RETENTION, self.client_id, "")
-
-    def _bodies_at_once(self) -> int:
-        """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
-        return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
-
-    def _want(self, offsets: list[int]) -> None:
-        """Ask for bodies; the shell reads them once the open batch is committed."""
-        self._fetching = True
-        self.wanted = offsets
-        self._effects.wanting.append((self, offsets))
-
-    def _send_qos0(
-        self,
-        link: Link,
-        message: Message,
-        retain: bool,
-        subscription_ids: tuple[int, ...],
-        at_once: bool,
-        now: Now,
-    ) -> None:
-        if link.congested:
-            self._drops.count(reasons_to_drop.SLOW_CONSUMER, self.client_id, message.topic)
-            return
-        frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, now)
-        if frame:
-            if at_once and link.unreleased_qos0 == 0:
-                link.send(frame)
-            else:
-                link.hold_qos0(frame)
-
-    def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        if delivery.sequence >= self._queue_head:
-            self._queue_head = delivery.sequence + 1
-        entry = self._window.add(delivery)
-        self._touch()
-        if not self._send(link, entry, message, False, now):
-            self._window.drop(entry.packet_id)
-
-    def _send(
-        self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
-    ) -> bool:
-        delivery = entry.delivery
-        frame = self._frame(
-            link,
-            message,
-            delivery.qos,
-            delivery.retain,
-            duplicate,
-            entry.packet_id,
-            delivery.subscription_ids,
-            now,
-        )
-        if frame:
-            link.hold(frame)
-        return len(frame) > 0
-
-    def _frame(
-        self,
-        link: Link,
-        message: Message,
-        qos: int,
-        retain: bool,
-        duplicate: bool,
-        packet_id: int,
-        subscription_ids: tuple[int, ...],
-        now: Now,
-    ) -> bytes:
-        """The PUBLISH packet, or nothing if the peer would not accept its size."""
-        properties = b""
-        if link.version == V5:
-            properties = message.properties
-            if subscription_ids or message.expires_at_us:
-                properties = message.properties_for(now.wall_us, subscription_ids)
-        frame = encode_publish(
-            message.topic_bytes,
-            message.payload,
-            qos,
-            retain,
-            duplicate,
-            packet_id,
-            link.version,
-            properties,
-        )
-        if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-            self._drops.count(reasons_to_drop.PACKET_TOO_LARGE, self.client_id, message.topic)
-            return b""
-        return frame
-
-    def _resend(self, link: Link, now: Now) -> bool:
-        """Send again what the last connection left; False while bodies must be fetched."""
-        entry = self._window.next_unsent()
-        while entry is not None:
-            if entry.state == AWAIT_PUBCOMP:
-                if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
-                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
-                else:
-                    link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
-                self._window.mark_sent(entry)
-            else:
-                message = entry.delivery.message
-                if message is None:
-                    self._want(self._window.unsent_without_body(self._bodies_at_once()))
-                    return False
-                if self._send(link, entry, message, True, now):
-                    self._window.mark_sent(entry)
-                else:
-                    self._window.drop(entry.packet_id)
-                    self._touch()
-            entry = self._window.next_unsent()
-        return True
