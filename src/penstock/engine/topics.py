@@ -73,3 +73,25 @@ def topic_matches(topic_filter: str, topic: str) -> bool:
         if position == depth - 1 and len(wanted) == depth + 1 and wanted[depth] == "#":
             return True  # "a/#" matches "a" itself
     return len(wanted) == depth
+
+
+def filter_covers(wide: str, narrow: str) -> bool:
+    """Whether ``wide`` matches every topic that ``narrow`` matches; both well formed."""
+    if wide == narrow or (wide == "+/#" and narrow == "#"):
+        return True
+    if narrow.startswith("$") and wide[:1] in ("+", "#"):  # [MQTT-4.7.2-1]
+        return False
+    allowed = wide.split("/")
+    wanted = narrow.split("/")
+    depth = len(wanted)
+    for position, level in enumerate(allowed):
+        if level == "#":
+            return True
+        if position >= depth:
+            return False
+        other = wanted[position]
+        if other == "#" or (level != "+" and level != other):
+            return False
+        if position == depth - 1 and len(allowed) == depth + 1 and allowed[depth] == "#":
+            return True  # "a/#" covers "a" itself
+    return len(allowed) == depth

@@ -1,0 +1,174 @@
+"""Password lines: what stands behind a user's name in the password file.
+
+::
+
+    alice:$argon2id$v=19$m=65536,t=3,p=4$<salt>$<hash>                Penstock's own
+    bob:SCRAM-SHA-256$15000:<salt>$<stored key>:<server key>          for SCRAM too (scram.py)
+    carol:$7$101$<salt>$<hash>     PBKDF2-SHA512, by mosquitto_passwd 2.0
+    dave:$6$<salt>$<hash>          SHA-512, by mosquitto_passwd 1.x
+
+A wrong password and an unknown user take the same time: who fails has always paid for one
+argon2 hash, so that an answer's delay tells no guesser which names exist.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final, final
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error, InvalidHashError
+from argon2.low_level import ARGON2_VERSION, Type
+
+from penstock.auth import scram
+
+ARGON2: Final = "$argon2"
+PBKDF2: Final = "$7$"
+SHA512: Final = "$6$"
+
+MEMORY_KIB_MAX: Final = 1_048_576  # of one argon2 line: a check must not take the machine down
+TIME_COST_MAX: Final = 100
+PARALLELISM_MAX: Final = 64
+ITERATIONS_MAX: Final = 10_000_000  # of one PBKDF2 line
+_SHA512_BYTES: Final = 64
+
+_hasher: Final = PasswordHasher()
+
+
+def password_line(password: str) -> str:
+    """The argon2id line of ``password``; a new salt each time."""
+    return _hasher.hash(password)
+
+
+def mistake_in(line: str) -> str:
+    """What is wrong with a password line, in a few words; empty when nothing is."""
+    try:
+        if line.startswith(ARGON2):
+            return _argon2_mistake(line)
+        if line.startswith(scram.LINE_PREFIX):
+            scram.parse_line(line)
+        elif line.startswith(PBKDF2):
+            iterations, _, _ = _pbkdf2_parts(line)
+            if not 1 <= iterations <= ITERATIONS_MAX:
+                return f"has {iterations} iterations, but 1 to {ITERATIONS_MAX} are allowed"
+        elif line.startswith(SHA512):
+            _sha512_parts(line)
+        else:
+            return (
+                "is not a password hash (a line starts with $argon2id$, SCRAM-SHA-256$, $7$"
+                " or $6$); write it with `penstock passwd`"
+            )
+    except (ValueError, binascii.Error, InvalidHashError):
+        return "is a damaged password hash; write it again with `penstock passwd`"
+    return ""
+
+
+def verify(line: str, password: bytes) -> bool:
+    """Whether ``password`` belongs to ``line``; slow on purpose."""
+    if line.startswith(ARGON2):
+        try:
+            return _hasher.verify(line, password)
+        except Argon2Error:
+            return False
+    if line.startswith(scram.LINE_PREFIX):
+        return scram.verify(scram.parse_line(line), password)
+    if line.startswith(PBKDF2):
+        iterations, salt, expected = _pbkdf2_parts(line)
+        found = hashlib.pbkdf2_hmac("sha512", password, salt, iterations)
+    else:
+        salt, expected = _sha512_parts(line)
+        found = hashlib.sha512(password + salt).digest()
+    return hmac.compare_digest(found, expected)
+
+
+@final
+class Users:
+    """The users of one password file, as it was read. Safe to use from several threads.
+
+    Args:
+        lines: user name to password line, each without a mistake.
+    """
+
+    def __init__(self, lines: Mapping[str, str]) -> None:
+        self._lines = dict(lines)
+        argon2_lines = [line for line in self._lines.values() if line.startswith(ARGON2)]
+        # What a refusal costs: the parameters of this file's lines, not of ours.
+        self._decoy = _decoy(argon2_lines[0]) if argon2_lines else password_line("decoy")
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lines
+
+    def line(self, name: str) -> str | None:
+        """The password line of ``name``."""
+        return self._lines.get(name)
+
+    def verify(self, name: str, password: bytes) -> bool:
+        """Whether ``name`` is a user with this password."""
+        line = self._lines.get(name)
+        if line is None:
+            verify(self._decoy, password)
+            return False
+        if verify(line, password):
+            return True
+        if not line.startswith(ARGON2):
+            verify(self._decoy, password)
+        return False
+
+    def changed(self, later: Users) -> set[str]:
+        """The users whose line is another, or gone, in ``later``."""
+        return {name for name, line in self._lines.items() if later.line(name) != line}
+
+
+def _argon2_mistake(line: str) -> str:
+    from argon2 import extract_parameters
+
+    found = extract_parameters(line)
+    if found.type is not Type.ID or found.version != ARGON2_VERSION:
+        return "is not argon2id, version 19; write it again with `penstock passwd`"
+    if (
+        found.memory_cost > MEMORY_KIB_MAX
+        or found.time_cost > TIME_COST_MAX
+        or found.parallelism > PARALLELISM_MAX
+    ):
+        return (
+            f"asks for m={found.memory_cost},t={found.time_cost},p={found.parallelism}, but at"
+            f" most m={MEMORY_KIB_MAX},t={TIME_COST_MAX},p={PARALLELISM_MAX} are allowed"
+        )
+    salt, digest = line.split("$")[4:6]
+    if not _argon2_base64(salt) or len(_argon2_base64(digest)) != found.hash_len:
+        raise ValueError("a hash of another length")
+    return ""
+
+
+def _argon2_base64(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+def _decoy(line: str) -> str:
+    """A line with the parameters of ``line``, and a hash no password has."""
+    head, _, digest = line.rpartition("$")
+    return f"{head}${'A' * len(digest)}"
+
+
+def _pbkdf2_parts(line: str) -> tuple[int, bytes, bytes]:
+    _, _, iterations, salt, expected = line.split("$")
+    return int(iterations), base64.b64decode(salt, validate=True), _sha512_digest(expected)
+
+
+def _sha512_parts(line: str) -> tuple[bytes, bytes]:
+    _, _, salt, expected = line.split("$")
+    return base64.b64decode(salt, validate=True), _sha512_digest(expected)
+
+
+def _sha512_digest(text: str) -> bytes:
+    digest = base64.b64decode(text, validate=True)
+    if len(digest) != _SHA512_BYTES:
+        raise ValueError("a digest of another length")
+    return digest

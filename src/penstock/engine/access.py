@@ -1,0 +1,158 @@
+"""Who may come in, and what they may do there: the two ports identity plugs into.
+
+*Authenticate* answers "who is this?" for a CONNECT: at once, or later where the answer is
+slow (a password hash is slow on purpose). *Authorize* answers "what may they do?" with one
+``Permissions`` for each client; ``None`` instead of it means everything, so that a broker
+without an access list pays nothing for having the port.
+
+::
+
+      CONNECT ─▶ judge ── Verdict ────────────────────────────▶ CONNACK
+                   ╰──── None ─▶ AWAIT_VERDICT ─▶ decided ────▶ CONNACK
+
+      CONNECT with a method ─▶ exchange ─▶ step ── CONTINUE ─▶ AUTH 0x18 ─▶ step …
+                                             ├──── SUCCESS ──▶ CONNACK, AUTH 0x00
+                                             ╰──── FAILURE ──▶ CONNACK, DISCONNECT
+
+The second picture is the enhanced authentication of MQTT 5 §4.12. What plugs in lives
+outside the engine (``penstock.auth``, ``penstock.broker.authentication``): it may draw
+random numbers and read clocks, the engine may not. The classes here let everyone in.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.effects import Link
+from penstock.protocol import reasons
+
+CONTINUE: Final = 0
+SUCCESS: Final = 1
+FAILURE: Final = 2
+
+
+@final
+class Credentials:
+    """What a CONNECT shows to say who it is.
+
+    Args:
+        client_id: the client identifier; empty when the server will assign one.
+        username: as sent, None without.
+        password: as sent, None without.
+    """
+
+    def __init__(self, client_id: str, username: str | None, password: bytes | None) -> None:
+        self.client_id = client_id
+        self.username = username
+        self.password = password
+
+
+@final
+class Verdict:
+    """The answer to a CONNECT.
+
+    Args:
+        reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
+        username: who it is; None for an anonymous client.
+    """
+
+    def __init__(self, reason_code: int, username: str | None = None) -> None:
+        self.reason_code = reason_code
+        self.username = username
+
+
+@final
+class Step:
+    """One answer of an authentication method.
+
+    Args:
+        outcome: ``CONTINUE``, ``SUCCESS`` or ``FAILURE``.
+        data: authentication data for the client, None for none.
+        username: who it is, with ``SUCCESS``.
+        reason_code: why not, with ``FAILURE``.
+        reason: one sentence for the client, left out where it makes the packet too large or
+            the client wants none.
+        user_properties: for the client, left out likewise, and first.
+    """
+
+    def __init__(
+        self,
+        outcome: int,
+        data: bytes | None = None,
+        username: str | None = None,
+        reason_code: int = reasons.NOT_AUTHORIZED,
+        reason: str = "",
+        user_properties: list[tuple[str, str]] | None = None,
+    ) -> None:
+        self.outcome = outcome
+        self.data = data
+        self.username = username
+        self.reason_code = reason_code
+        self.reason = reason
+        self.user_properties = user_properties
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Exchange:
+    """One run of an authentication method with one client; ended by ``SUCCESS`` or ``FAILURE``.
+
+    A step is taken on the event loop: it must be quick.
+    """
+
+    def step(self, data: bytes | None) -> Step:
+        """Take the client's authentication data, None when it sent none."""
+        del data
+        return Step(FAILURE)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Permissions:
+    """What one client may do. An answer may be cached by the one who gives it."""
+
+    def may_publish(self, topic: str) -> bool:
+        """Whether a message of this client may go to ``topic``."""
+        del topic
+        return True
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether this client may subscribe to all that ``topic_filter`` matches."""
+        del topic_filter
+        return True
+
+    def may_receive(self, topic: str) -> bool:
+        """Whether a message with this topic may go to this client."""
+        del topic
+        return True
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Authenticate:
+    """The port for credentials."""
+
+    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+        """Who this is. None: later, by ``ServerConnection.decided``; ``link`` says for whom.
+
+        A link that closed meanwhile needs no answer.
+        """
+        del credentials, link
+        return Verdict(reasons.SUCCESS)
+
+    def exchange(self, method: str, client_id: str) -> Exchange | None:
+        """A new run of an authentication method; None when there is no such method."""
+        del method, client_id
+        return None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Authorize:
+    """The port for permissions."""
+
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """What this client may do as of now; None = everything.
+
+        ``username`` was authenticated; None is an anonymous client.
+        """
+        del username, client_id
+        return None

@@ -1,0 +1,148 @@
+"""SCRAM-SHA-256: the RFC's own example, and everything that must not get in."""
+
+import base64
+
+import pytest
+
+from penstock.auth import scram
+from penstock.auth.scram import ScramExchange, ScramKeys, saslprep
+from penstock.engine.access import CONTINUE, FAILURE, SUCCESS
+
+# RFC 7677 §3
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+NONCE = "rOprNGfwEbeRWgbNEkqO" + SERVER_NONCE
+FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+CHALLENGE = f"r={NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
+FINAL = f"c=biws,r={NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+VERIFIER = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def exchange(password: str = "pencil") -> ScramExchange:
+    keys = scram.keys_for(password, 4096, SALT)
+    users = {"user": keys, "a,b=c": keys}
+    return ScramExchange(users.get, b"decoy", SERVER_NONCE)
+
+
+def test_the_example_of_rfc_7677() -> None:
+    run = exchange()
+    challenge = run.step(FIRST)
+    assert (challenge.outcome, challenge.data) == (CONTINUE, CHALLENGE)
+    end = run.step(FINAL)
+    assert (end.outcome, end.data, end.username) == (SUCCESS, VERIFIER, "user")
+
+
+def test_another_password_fails() -> None:
+    run = exchange("pencils")
+    assert run.step(FIRST).data == CHALLENGE
+    end = run.step(FINAL)
+    assert (end.outcome, end.data, end.username) == (FAILURE, None, None)
+
+
+def test_an_unknown_user_fails_at_the_end_like_a_wrong_password() -> None:
+    stranger = FIRST.replace(b"user", b"nobody")
+    answers = []
+    for _ in range(2):
+        run = exchange()
+        challenge = run.step(stranger)
+        assert challenge.outcome == CONTINUE
+        answers.append(challenge.data)
+        assert run.step(FINAL).outcome == FAILURE
+    assert answers[0] == answers[1], "the same salt each time, as a user has"
+    assert answers[0] != exchange().step(FIRST.replace(b"user", b"nobody2")).data
+
+
+def test_a_proof_for_the_decoy_gets_nobody_in() -> None:
+    """The decoy's keys are known to everyone who reads this: being no user decides."""
+    run = exchange()
+    run.step(FIRST.replace(b"user", b"nobody"))
+    run._keys = scram.keys_for("pencil", 4096, SALT)
+    run._messages = f"{FIRST.decode()[3:]},{CHALLENGE.decode()}"
+    assert run.step(FINAL).outcome == FAILURE
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        None,
+        b"",
+        b"\xff",
+        b"n,,n=user",
+        b"n,,r=abc,n=user",
+        b"n,,n=,r=abc",
+        b"n,,n=user,r=",
+        b"n,,n=us=er,r=abc",
+        b"n,,n=us\0er,r=abc",
+        b"n,a=other,n=user,r=abc",
+        b"p=tls-unique,,n=user,r=abc",
+        b"n,,m=ext,n=user,r=abc",
+        b"n,,n=user,r=" + b"x" * 5000,
+    ],
+)
+def test_a_first_message_that_is_none(first: bytes | None) -> None:
+    assert exchange().step(first).outcome == FAILURE
+
+
+@pytest.mark.parametrize(
+    "final",
+    [
+        None,
+        b"",
+        b"p=",
+        FINAL.replace(b"c=biws", b"c=eSws"),
+        FINAL.replace(b"r=rO", b"r=sO"),
+        FINAL.replace(SERVER_NONCE.encode(), b""),
+        FINAL.replace(b"p=dH", b"p=eH"),
+        FINAL.rpartition(b",p=")[0],
+        FINAL + b"!",
+        FINAL.replace(b"c=biws,", b""),
+        FINAL.rpartition(b"p=")[0] + b"p=",
+    ],
+)
+def test_a_last_message_that_proves_nothing(final: bytes | None) -> None:
+    run = exchange()
+    run.step(FIRST)
+    assert run.step(final).outcome == FAILURE
+
+
+def test_names_are_unescaped() -> None:
+    run = exchange()
+    assert run.step(FIRST.replace(b"user", b"a=2Cb=3Dc")).outcome == CONTINUE
+    assert run._is_known
+
+
+def test_nonces_are_drawn_anew() -> None:
+    keys: dict[str, ScramKeys] = {}
+    runs = [ScramExchange(keys.get, b"k").step(FIRST).data for _ in range(2)]
+    assert runs[0] != runs[1]
+
+
+def test_lines_hold_the_keys() -> None:
+    keys = scram.keys_for("pencil", 4096, SALT)
+    again = scram.parse_line(scram.line_of(keys))
+    assert (again.iterations, again.salt) == (4096, SALT)
+    assert (again.stored_key, again.server_key) == (keys.stored_key, keys.server_key)
+    assert scram.verify(again, b"pencil")
+    assert not scram.verify(again, b"Pencil")
+
+
+@pytest.mark.parametrize(
+    ("text", "prepared"),
+    [
+        ("plain text", "plain text"),
+        ("I\u00adX", "IX"),
+        ("user", "user"),
+        ("\u00aa", "a"),
+        ("\u2168", "IX"),
+        ("a\u00a0b", "a b"),
+        ("\u0627\u0628", "\u0627\u0628"),
+    ],
+)
+def test_saslprep_examples_of_rfc_4013(text: str, prepared: str) -> None:
+    assert saslprep(text) == prepared
+
+
+@pytest.mark.parametrize("text", ["\u0007", "\u06271", "a\u0627"])
+def test_saslprep_prohibits(text: str) -> None:
+    with pytest.raises(ValueError, match=r"prohibits|directions"):
+        saslprep(text)
