@@ -22,10 +22,11 @@ from penstock.config import Settings
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
-from penstock.errors import ConfigError, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreDamaged, StoreError, StoreFailed
 from penstock.store.api import Store
+from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
-from penstock.store.rocks import RocksStore, new_epoch
+from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import configure_logs
 from penstock.transport.tcp import listen
 
@@ -42,6 +43,7 @@ def serve(settings: Settings) -> int:
 
     Raises:
         ConfigError: a port is taken, the data directory cannot be used.
+        StoreDamaged: the store holds less than was acknowledged.
     """
     configure_logs(settings.log.level)
     store = _open_store(settings)
@@ -156,6 +158,8 @@ def _open_store(settings: Settings) -> Store:
         return MemoryStore(new_epoch())
     try:
         return RocksStore(settings.durability.data_dir)
+    except StoreDamaged:
+        raise
     except StoreError as error:
         raise ConfigError(str(error)) from error
 

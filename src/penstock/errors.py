@@ -12,7 +12,7 @@ ends the program, and a `StoreError` makes the broker stop acknowledging.
      │   │   └─ UnsupportedProtocolVersion
      │   └─ LocalProtocolError            our caller asked for something the protocol forbids
      └─ StoreError                        the durable store
-         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreFailed
+         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreFailed
          ├─ EpochMismatch  └─ OffsetOutOfRange
 """
 
@@ -71,6 +71,10 @@ class StoreLocked(StoreError):
 
 class StoreFormatError(StoreError):
     """The store was written in a format this version does not read."""
+
+
+class StoreDamaged(StoreError):
+    """The store holds less than was acknowledged: going on would hide it."""
 
 
 class StoreFailed(StoreError):

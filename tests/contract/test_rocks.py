@@ -12,7 +12,9 @@ from rocksdict import Options, Rdict
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
-from penstock.store.rocks import COLUMN_FAMILIES, STORE_DIRECTORY, WATERMARK_FILE, RocksStore
+from penstock.store.database import COLUMN_FAMILIES, STORE_DIRECTORY
+from penstock.store.rocks import RocksStore
+from penstock.store.watermark import Committed, read_watermark
 from tests.contract.test_store import rows
 
 HOLDER = """
@@ -25,14 +27,10 @@ sys.stdin.read()
 """
 
 
-def watermark(data_dir: Path) -> int:
-    return int.from_bytes((data_dir / WATERMARK_FILE).read_bytes()[:8], "little")
-
-
-def test_acknowledged_means_synced(tmp_path: Path) -> None:
-    assert RocksStore.acknowledged_when == "fsync"
-    store = RocksStore(tmp_path)
-    store.close()
+def watermark(data_dir: Path) -> Committed:
+    said = read_watermark(data_dir)
+    assert said is not None
+    return said
 
 
 def test_two_stores_have_two_epochs(tmp_path: Path) -> None:
@@ -115,18 +113,20 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         RocksStore(tmp_path / "file")
 
 
-def test_the_watermark_is_the_committed_end(tmp_path: Path) -> None:
+def test_the_watermark_is_what_was_committed(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
-    assert watermark(tmp_path) == 0
+    epoch = store.recover().epoch
+    assert watermark(tmp_path) == Committed(0, 0, 0, epoch)
     store.commit(rows(0, 3))
-    assert watermark(tmp_path) == 3
+    assert watermark(tmp_path) == Committed(3, 0, 1, epoch)
     store.commit(Commit(3))
-    assert watermark(tmp_path) == 3
+    assert watermark(tmp_path) == Committed(3, 0, 2, epoch)
+    store.commit(rows(3, 1))
+    store.retain(2**62, 0, 2**62)
+    assert watermark(tmp_path) == Committed(4, 3, 3, epoch)
     store.close()
-    (tmp_path / WATERMARK_FILE).write_bytes(b"\xff" * 8)
-    store = RocksStore(tmp_path)
-    assert watermark(tmp_path) == 3, "set anew at every start"
-    store.close()
+    RocksStore(tmp_path).close()
+    assert watermark(tmp_path) == Committed(4, 3, 3, epoch), "and a restart changes none of it"
 
 
 def test_many_small_commits_and_a_restart(tmp_path: Path) -> None:
@@ -144,10 +144,11 @@ def test_a_commit_that_cannot_be_written_fails(tmp_path: Path) -> None:
     """A closed database stands for every error of the disk: none may pass as success."""
     store = RocksStore(tmp_path)
     store.commit(rows(0, 1))
-    store._db.close()
+    store._database.rocks.close()
     with pytest.raises(StoreFailed):
         store.commit(rows(1, 1))
-    assert watermark(tmp_path) == 1
+    assert watermark(tmp_path).end == 1
+    assert watermark(tmp_path).commits == 1
 
 
 def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_log_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path)
         message.offset = base
         commit.messages = [message]
         store.commit(commit)
-    store._families["log"].flush()
+    store._database.families["log"].flush()
     store.close()
     tables = sorted((tmp_path / STORE_DIRECTORY).glob("*.sst"))
     largest = max(tables, key=lambda path: path.stat().st_size)

@@ -13,7 +13,7 @@ _initialise = RocksStore.__init__
 
 def _initialise_unsynced(self: RocksStore, data_dir: Path) -> None:
     _initialise(self, data_dir)
-    self._synced.sync = False
+    self._database.synced.sync = False
 
 
 if __name__ == "__main__":

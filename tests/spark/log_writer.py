@@ -12,7 +12,8 @@ from typing import Self
 
 from rocksdict import Options, Rdict, WriteBatch
 
-from penstock.store.chunk import encode_chunk, encode_key, encode_watermark
+from penstock.store.chunk import encode_chunk, encode_key
+from penstock.store.watermark import Committed
 
 FAMILIES = ("meta", "log", "sessions", "subscriptions", "queue", "progress", "retained", "wills")
 FIRST_RECEIVED_AT_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
@@ -76,9 +77,9 @@ class LogWriter:
 
     def commit(self, end: int | None = None) -> None:
         """Move the committed watermark."""
-        watermark = encode_watermark(self.end if end is None else end)
+        committed = Committed(self.end if end is None else end, self.earliest, 0, self.epoch)
         unfinished = self.data_dir / "committed.new"
-        unfinished.write_bytes(watermark + encode_watermark(self.earliest))
+        unfinished.write_bytes(committed.encode())
         unfinished.replace(self.data_dir / "committed")
 
     def trim(self, end: int, *, announce: bool = True) -> None:

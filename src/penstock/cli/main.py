@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import table
+from penstock.cli import store, table
+from penstock.cli.options import ConfigFile, DataDir
 from penstock.errors import ConfigError, PenstockError, StoreLocked
 
 EXIT_FAILED: Final = 1
@@ -33,10 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(table.app, name="table")
-
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file with settings.")
-]
+app.add_typer(store.app, name="store")
 
 
 def main() -> None:
@@ -83,9 +80,7 @@ def serve(
     bind: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where MQTT clients connect.")
     ] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory of the log and the state.")
-    ] = None,
+    data_dir: DataDir = None,
     persistence: Annotated[
         str | None, typer.Option(metavar="file|memory", help="What an acknowledgement promises.")
     ] = None,

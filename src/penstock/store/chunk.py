@@ -89,21 +89,3 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
         return pa.ipc.read_record_batch(pa.py_buffer(value), LOG_SCHEMA)
     except (pa.ArrowInvalid, EOFError, OSError) as error:
         raise StoreFormatError(f"a chunk of the log cannot be read: {error}") from error
-
-
-def encode_watermark(end_offset: int) -> bytes:
-    """Return the 8 bytes of the committed watermark: the exclusive end offset, little-endian."""
-    return end_offset.to_bytes(8, "little")
-
-
-def decode_watermark(data: bytes) -> int:
-    """Return the exclusive end offset that `encode_watermark` wrote."""
-    return int.from_bytes(data[:8], "little")
-
-
-def decode_earliest(data: bytes) -> int:
-    """Return the log's first offset, which may stand behind the watermark in the same form.
-
-    0 where nothing stands there: retention has not removed anything yet.
-    """
-    return int.from_bytes(data[8:16], "little")

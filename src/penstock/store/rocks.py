@@ -1,78 +1,40 @@
 """The file store: RocksDB, one atomic synced write for each commit.
 
-Column families and their keys (numbers are 8 bytes, big-endian, so that they sort):
-
-============= ============================== ===================================
-meta          format, epoch, created_at_us, and of the chunks in the log
-              log_bytes_appended (by commit), log_bytes_removed (by retain)
-log           base offset                    chunk (``store.chunk``)
-sessions      client identifier              session (``store.records`` from here)
-subscriptions session number, topic filter   subscription
-queue         session number, sequence       segment of the message queue
-progress      session number                 window, inbound packet ids, queue head
-retained      topic                          message
-wills         client identifier              will
-============= ============================== ===================================
-
-``WriteOptions.sync`` makes RocksDB fdatasync its write-ahead log before ``write``
-returns. A batch is one record of that log: after a crash it is there whole or not at all.
+What is kept under which key: ``store.database``. Which log it is, and the refusal of one that
+lost something: ``store.identity``.
 """
 
 from __future__ import annotations
 
-import logging
-import mmap
-import os
-import secrets
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, final
 
-from rocksdict import (
-    AccessType,
-    DBCompressionType,
-    DBRecoveryMode,
-    Options,
-    Rdict,
-    RdictIter,
-    WriteBatch,
-    WriteOptions,
-)
+from rocksdict import WriteBatch
 
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
-from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
 from penstock.store import records
-from penstock.store.chunk import decode_chunk, decode_key, encode_key, encode_watermark
-from penstock.store.log import chunk_of, messages_of, rehearse
-
-logger = logging.getLogger(__name__)
-
-FORMAT: Final = b"1"
-COLUMN_FAMILIES: Final = (
-    "meta",
-    "log",
-    "sessions",
-    "subscriptions",
-    "queue",
-    "progress",
-    "retained",
-    "wills",
+from penstock.store.chunk import decode_chunk, decode_key, encode_key
+from penstock.store.database import check, open_database
+from penstock.store.identity import (
+    COMMITS,
+    begin_epoch,
+    counter,
+    damaged,
+    find_begin,
+    find_end,
+    find_loss,
+    read_epoch,
+    refuse_losses,
 )
-STORE_DIRECTORY: Final = "store"
-WATERMARK_FILE: Final = "committed"
+from penstock.store.log import chunk_of, messages_of, rehearse
+from penstock.store.watermark import Committed, Watermark, read_watermark
+
 _APPENDED: Final = b"log_bytes_appended"
 _REMOVED: Final = b"log_bytes_removed"
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
-_WAL_BYTES_MAX: Final = 256 * 1024 * 1024
-_DIAGNOSTIC_LOGS_MAX: Final = 4
-
-
-def new_epoch() -> str:
-    """A name for a new incarnation of the log: sortable by time, never given twice."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 @final
@@ -85,40 +47,35 @@ class RocksStore:
     Raises:
         StoreLocked: another process has it open.
         StoreFormatError: it is of another format.
+        StoreDamaged: it holds less than was acknowledged.
         StoreError: it cannot be opened, for example for lack of permission.
     """
 
     acknowledged_when = "fsync"
 
     def __init__(self, data_dir: Path) -> None:
-        path = data_dir / STORE_DIRECTORY
+        refuse_losses(data_dir)
+        self._database = open_database(data_dir)
+        self._families = self._database.families
+        self._handles = self._database.handles
         try:
-            is_new = not path.exists()
-            path.mkdir(parents=True, exist_ok=True)
-            self._db = _open(path)
-            if is_new:  # its name must survive a power cut too
-                _sync_directory(data_dir)
-                _sync_directory(data_dir.absolute().parent)
-        except OSError as error:
-            raise StoreError(
-                f"the data directory {data_dir} cannot be used: {error.strerror}"
-            ) from error
-        self._families = {name: self._db.get_column_family(name) for name in COLUMN_FAMILIES}
-        self._handles = {name: self._db.get_column_family_handle(name) for name in COLUMN_FAMILIES}
-        self._synced = WriteOptions()
-        self._synced.sync = True
-        try:
-            self._epoch = self._identify()
-        except StoreError:
-            self._close_database()
+            claimed = read_watermark(data_dir)  # nobody moves it now
+            loss = find_loss(self._database, claimed)
+            if loss is not None:
+                raise damaged(data_dir, loss)
+            self._epoch = read_epoch(self._database) or begin_epoch(self._database)
+            self._end = find_end(self._database)
+            # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
+            self._log_bytes_appended = counter(self._database, _APPENDED)
+            self._log_bytes_removed = counter(self._database, _REMOVED)
+            self._commits = counter(self._database, COMMITS)
+            begin = find_begin(self._database)
+            self._watermark = Watermark(
+                data_dir, Committed(self._end, begin, self._commits, self._epoch)
+            )
+        except BaseException:
+            self._database.close()
             raise
-        self._end = self._find_end()
-        # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
-        self._log_bytes_appended = self._counter(_APPENDED)
-        self._log_bytes_removed = self._counter(_REMOVED)
-        self._watermark = _Watermark(data_dir / WATERMARK_FILE)
-        self._watermark.set_begin(self._find_begin())
-        self._watermark.set(self._end)
         rehearse()
 
     # -- recovery ----------------------------------------------------------------------
@@ -126,24 +83,24 @@ class RocksStore:
     def recover(self) -> Recovered:
         """Everything that was committed; see ``Store.recover``."""
         recovered = Recovered(self._epoch, self._end)
-        for key, value in _items(self._families["sessions"]):
+        for key, value in self._database.items("sessions"):
             recovered.sessions.append(records.decode_session(key.decode(), value))
-        for key, value in _items(self._families["subscriptions"]):
+        for key, value in self._database.items("subscriptions"):
             recovered.subscriptions.append(
                 records.decode_subscription(decode_key(key[:8]), key[8:].decode(), value)
             )
-        for key, value in _items(self._families["progress"]):
+        for key, value in self._database.items("progress"):
             number = decode_key(key)
             recovered.progress[number] = records.decode_progress(number, value)
-        for key, value in _items(self._families["queue"]):
+        for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
             segment = records.decode_segment(value)
             recovered.queues.setdefault(number, []).extend(segment)
             first, last = segment[0][0], segment[-1][0]
             recovered.segments.setdefault(number, []).append((first, last))
-        for _, value in _items(self._families["retained"]):
+        for _, value in self._database.items("retained"):
             recovered.retained.append(records.decode_message(value))
-        for key, value in _items(self._families["wills"]):
+        for key, value in self._database.items("wills"):
             recovered.wills[key.decode()] = records.decode_will(value)
         return recovered
 
@@ -172,10 +129,13 @@ class RocksStore:
                 batch.delete(client_id.encode(), handles["wills"])
             else:
                 batch.put(client_id.encode(), records.encode_will(will), handles["wills"])
-        self._write(batch, self._synced)
+        commits = self._commits + 1
+        batch.put(COMMITS, encode_key(commits), handles["meta"])
+        self._database.write(batch)
         self._log_bytes_appended = appended
+        self._commits = commits
         self._end = max(self._end, commit.next_offset)
-        self._watermark.set(self._end)
+        self._watermark.move(self._end, commits)
 
     def _write_sessions(self, batch: WriteBatch, commit: Commit) -> None:
         handles = self._handles
@@ -218,7 +178,7 @@ class RocksStore:
         while at < len(wanted):
             chunks.seek_for_prev(encode_key(wanted[at]))
             if not chunks.valid():
-                _check(chunks)
+                check(chunks)
                 at += 1
                 continue
             base = decode_key(chunks.key())
@@ -262,146 +222,12 @@ class RocksStore:
             handle = self._handles["log"]
             batch_of_deletes.delete_range(encode_key(first), encode_key(earliest), handle)
             batch_of_deletes.put(_REMOVED, encode_key(removed), self._handles["meta"])
-            self._write(batch_of_deletes, WriteOptions())
+            self._database.write(batch_of_deletes, sync=False)
             self._log_bytes_removed = removed
+        self._watermark.sync()
         return earliest
-
-    def _write(self, batch: WriteBatch, options: WriteOptions) -> None:
-        try:
-            self._db.write(batch, options)
-        except Exception as error:  # rocksdict raises bare Exception for every I/O error
-            raise StoreFailed(f"the store could not write: {error}") from error
 
     def close(self) -> None:
         """Let go of the database."""
         self._watermark.close()
-        self._close_database()
-
-    def _close_database(self) -> None:
-        self._handles.clear()  # each holds the database open, and locked
-        for database in (*self._families.values(), self._db):
-            try:
-                database.close()
-            except Exception as error:  # after a failed write RocksDB repeats it here
-                logger.warning("the store could not be closed in order: %s", error)
-
-    # -- opening -----------------------------------------------------------------------
-
-    def _identify(self) -> str:
-        meta = self._families["meta"]
-        kept = meta.get(b"format")
-        if kept is None:
-            batch = WriteBatch(raw_mode=True)
-            epoch: str = new_epoch()
-            created_at_us = int(datetime.now(UTC).timestamp() * 1_000_000)
-            batch.put(b"epoch", epoch.encode(), self._handles["meta"])
-            batch.put(b"created_at_us", str(created_at_us).encode(), self._handles["meta"])
-            batch.put(b"format", FORMAT, self._handles["meta"])
-            self._db.write(batch, self._synced)
-            return epoch
-        if kept != FORMAT:
-            raise StoreFormatError(
-                f"the store has format {kept.decode(errors='replace')}, this version of "
-                f"Penstock reads format {FORMAT.decode()}: use the version that wrote it"
-            )
-        named: bytes | None = meta.get(b"epoch")
-        if named is None:
-            raise StoreFormatError("the store has a format but no epoch: it is not a whole store")
-        return named.decode()
-
-    def _find_begin(self) -> int:
-        chunks = self._families["log"].iter()
-        chunks.seek_to_first()
-        return decode_key(chunks.key()) if chunks.valid() else 0
-
-    def _counter(self, key: bytes) -> int:
-        value: bytes | None = self._families["meta"].get(key)
-        return 0 if value is None else decode_key(value)
-
-    def _find_end(self) -> int:
-        chunks = self._families["log"].iter()
-        chunks.seek_to_last()
-        if not chunks.valid():
-            _check(chunks)
-            return 0
-        rows: int = decode_chunk(chunks.value()).num_rows
-        return decode_key(chunks.key()) + rows
-
-
-@final
-class _Watermark:
-    """Where the synced log ends and begins, shared with the stream service by a mapped file.
-
-    A reader of the database's files can see a write before it is synced, and lose it again
-    in a power cut; what lies below the watermark cannot be lost. The file itself needs no
-    sync: it is set anew at every start.
-    """
-
-    def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            os.ftruncate(descriptor, 16)
-            self._map = mmap.mmap(descriptor, 16)
-        finally:
-            os.close(descriptor)
-
-    def set(self, end: int) -> None:
-        self._map[:8] = encode_watermark(end)
-
-    def set_begin(self, begin: int) -> None:
-        self._map[8:] = encode_watermark(begin)
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._map.close()
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open(path: Path) -> Rdict:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.create_missing_column_families(True)
-    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
-    options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
-    options.set_compression_type(DBCompressionType.lz4())
-    families = {}
-    for name in COLUMN_FAMILIES:
-        family = Options(raw_mode=True)
-        family.set_compression_type(DBCompressionType.lz4())
-        families[name] = family
-    try:
-        return Rdict(
-            str(path), options, column_families=families, access_type=AccessType.read_write()
-        )
-    except Exception as error:  # rocksdict raises bare Exception for every error
-        if "lock" in str(error).lower() and "LOCK" in str(error):
-            raise StoreLocked(
-                f"the store in {path.parent} is in use by another process: stop it, or use "
-                "another --data-dir"
-            ) from error
-        raise StoreError(f"the store in {path.parent} cannot be opened: {error}") from error
-
-
-def _items(family: Rdict) -> Iterator[tuple[bytes, bytes]]:
-    entries = family.iter()
-    entries.seek_to_first()
-    while entries.valid():
-        yield entries.key(), entries.value()
-        entries.next()
-    _check(entries)
-
-
-def _check(entries: RdictIter) -> None:
-    """An iterator that stopped is at the end, and not at something it could not read."""
-    try:
-        entries.status()
-    except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        raise StoreFailed(f"the store could not be read: {error}") from error
+        self._database.close()

@@ -4,8 +4,8 @@ What it is. `LogFollower` opens the broker's RocksDB as a *secondary*: it reads 
 takes no lock, and is never waited for. `catch_up` lets it see what was written since.
 
 What is visible. A secondary reads bytes the broker has written but not yet synced; a power cut
-would take them back. So nothing at or above the *committed watermark* is ever shown: 8 bytes in
-`<data_dir>/committed`, the exclusive end of what is known to be on disk, moved by the broker after
+would take them back. So nothing at or above the *committed watermark* is ever shown
+(`store.watermark`), the exclusive end of what is known to be on disk, moved by the broker after
 each synced commit::
 
     0 ... earliest ─────────────── chunks ───────────────▶ end │ written, not yet synced
@@ -13,8 +13,8 @@ each synced commit::
 
 Where the log begins. After retention a secondary may go on showing chunks that are deleted: it
 keeps what it read from the write-ahead log and does not let a deletion that has meanwhile reached a
-table file hide it. So the broker says where the log begins in the 8 bytes behind the watermark, and
-nothing below is shown. A follower that still meets a gap opens the log anew, which mends its view.
+table file hide it. So the broker says beside the watermark where the log begins, and nothing below
+is shown. A follower that still meets a gap opens the log anew, which mends its view.
 
 States::
 
@@ -39,13 +39,8 @@ import pyarrow as pa
 from rocksdict import AccessType, Options, Rdict
 
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
-from penstock.store.chunk import (
-    decode_chunk,
-    decode_earliest,
-    decode_key,
-    decode_watermark,
-    encode_key,
-)
+from penstock.store.chunk import decode_chunk, decode_key, encode_key
+from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
 
 FORMAT: Final = "1"
 """Format of the log that this module reads (`meta`: `format`)."""
@@ -54,7 +49,6 @@ CATCH_UP_AGE_S_MAX: Final = 1.0
 """An idle follower looks for chunks removed by retention at least this often."""
 
 _COLUMN_FAMILIES: Final = ("meta", "log")
-_WATERMARK_LENGTH_BYTES: Final = 8
 
 
 class StoreNotReady(StoreError):
@@ -88,7 +82,7 @@ class LogFollower:
 
     def __init__(self, data_dir: Path) -> None:
         self._store = data_dir / "store"
-        self._watermark = data_dir / "committed"
+        self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"
         self._lock = threading.Lock()
         self._database: Rdict | None = None
@@ -175,9 +169,10 @@ class LogFollower:
             raise StoreNotReady(f"there is no log in {self._store.parent} yet") from error
         except OSError as error:
             raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
-        if len(data) < _WATERMARK_LENGTH_BYTES:
+        if len(data) < NUMBER_LENGTH_BYTES:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
-        return decode_watermark(data), decode_earliest(data)
+        committed = Committed.decode(data)
+        return committed.end, committed.begin
 
     def _open_log(self) -> Rdict:
         if self._log is not None:

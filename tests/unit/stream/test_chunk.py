@@ -10,12 +10,9 @@ from penstock.errors import StoreFormatError
 from penstock.store.chunk import (
     LOG_SCHEMA,
     decode_chunk,
-    decode_earliest,
     decode_key,
-    decode_watermark,
     encode_chunk,
     encode_key,
-    encode_watermark,
 )
 
 ROWS = st.lists(
@@ -54,10 +51,3 @@ def test_keys_sort_as_their_offsets_do() -> None:
     assert [decode_key(encode_key(n)) for n in offsets] == offsets
     with pytest.raises(StoreFormatError, match="a key of the log has 3 bytes where 8 belong"):
         decode_key(b"abc")
-
-
-def test_the_beginning_of_the_log_may_follow_the_watermark() -> None:
-    assert decode_watermark(encode_watermark(77)) == 77
-    assert decode_earliest(encode_watermark(77)) == 0
-    both = encode_watermark(77) + encode_watermark(5)
-    assert (decode_watermark(both), decode_earliest(both)) == (77, 5)

@@ -1,0 +1,173 @@
+"""RocksDB as Penstock uses it: its column families, how it is opened, and what its errors mean.
+
+Column families and their keys (numbers are 8 bytes, big-endian, so that they sort):
+
+============= ============================== ===================================
+meta          format, epoch, lineage,        (``store.identity``)
+              created_at_us, commits,
+              and of the chunks in the log
+              log_bytes_appended (by commit), log_bytes_removed (by retain)
+log           base offset                    chunk (``store.chunk``)
+sessions      client identifier              session (``store.records`` from here)
+subscriptions session number, topic filter   subscription
+queue         session number, sequence       segment of the message queue
+progress      session number                 window, inbound packet ids, queue head
+retained      topic                          message
+wills         client identifier              will
+============= ============================== ===================================
+
+``WriteOptions.sync`` makes RocksDB fdatasync its write-ahead log before ``write``
+returns. A batch is one record of that log: after a crash it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+from rocksdict import (
+    AccessType,
+    DBCompressionType,
+    DBRecoveryMode,
+    Options,
+    Rdict,
+    RdictIter,
+    WriteBatch,
+    WriteOptions,
+)
+
+from penstock.errors import StoreError, StoreFailed, StoreLocked
+from penstock.store.watermark import sync_directory
+
+logger = logging.getLogger(__name__)
+
+STORE_DIRECTORY: Final = "store"
+COLUMN_FAMILIES: Final = (
+    "meta",
+    "log",
+    "sessions",
+    "subscriptions",
+    "queue",
+    "progress",
+    "retained",
+    "wills",
+)
+_WAL_BYTES_MAX: Final = 256 * 1024 * 1024
+_DIAGNOSTIC_LOGS_MAX: Final = 4
+
+
+@final
+class Database:
+    """One open RocksDB: its column families by name, and handles of them for batches."""
+
+    def __init__(self, database: Rdict) -> None:
+        self.rocks = database
+        self.families = {name: database.get_column_family(name) for name in COLUMN_FAMILIES}
+        self.handles = {name: database.get_column_family_handle(name) for name in COLUMN_FAMILIES}
+        self.synced = WriteOptions()
+        self.synced.sync = True
+
+    def write(self, batch: WriteBatch, sync: bool = True) -> None:
+        """Write ``batch`` in one atomic step, and sync it unless told not to.
+
+        Raises:
+            StoreFailed: it could not be written, or its fate is unknown.
+        """
+        try:
+            self.rocks.write(batch, self.synced if sync else WriteOptions())
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise StoreFailed(f"the store could not write: {error}") from error
+
+    def items(self, family: str) -> Iterator[tuple[bytes, bytes]]:
+        """All keys and values of a column family, in the order of the keys.
+
+        Raises:
+            StoreFailed: not all of it can be read.
+        """
+        entries = self.families[family].iter()
+        entries.seek_to_first()
+        while entries.valid():
+            yield entries.key(), entries.value()
+            entries.next()
+        check(entries)
+
+    def close(self) -> None:
+        """Let go of the database, and of its lock."""
+        self.handles.clear()  # each holds the database open, and locked
+        for database in (*self.families.values(), self.rocks):
+            try:
+                database.close()
+            except Exception as error:  # after a failed write RocksDB repeats it here
+                logger.warning("the store could not be closed in order: %s", error)
+
+
+def open_database(data_dir: Path) -> Database:
+    """Open the database below ``data_dir``, or create it; it is locked from here on.
+
+    Raises:
+        StoreLocked: another process has it open.
+        StoreError: it cannot be opened, for example for lack of permission.
+    """
+    path = data_dir / STORE_DIRECTORY
+    try:
+        is_new = not path.exists()
+        path.mkdir(parents=True, exist_ok=True)
+        database = _open(path, AccessType.read_write())
+        if is_new:  # its name must survive a power cut too
+            sync_directory(data_dir)
+            sync_directory(data_dir.absolute().parent)
+    except OSError as error:
+        raise StoreError(
+            f"the data directory {data_dir} cannot be used: {error.strerror}"
+        ) from error
+    return Database(database)
+
+
+def open_for_reading(data_dir: Path) -> Database:
+    """Look into the database below ``data_dir`` without a lock and without changing its files.
+
+    What a write-ahead log holds is read into memory and not written to tables.
+
+    Raises:
+        StoreError: it cannot be opened, or is being changed by another process.
+    """
+    return Database(_open(data_dir / STORE_DIRECTORY, AccessType.read_only()))
+
+
+def has_database(data_dir: Path) -> bool:
+    """Whether there is a database below ``data_dir``."""
+    return (data_dir / STORE_DIRECTORY / "CURRENT").exists()
+
+
+def check(entries: RdictIter) -> None:
+    """An iterator that stopped is at the end, and not at something it could not read."""
+    try:
+        entries.status()
+    except Exception as error:  # rocksdict raises bare Exception for every I/O error
+        raise StoreFailed(f"the store could not be read: {error}") from error
+
+
+def _open(path: Path, access: AccessType) -> Rdict:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
+    options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
+    options.set_compression_type(DBCompressionType.lz4())
+    families = {}
+    for name in COLUMN_FAMILIES:
+        family = Options(raw_mode=True)
+        family.set_compression_type(DBCompressionType.lz4())
+        families[name] = family
+    try:
+        return Rdict(str(path), options, column_families=families, access_type=access)
+    except Exception as error:  # rocksdict raises bare Exception for every error
+        if "lock" in str(error).lower() and "LOCK" in str(error):
+            raise StoreLocked(
+                f"the store in {path.parent} is in use by another process: stop it, or use "
+                "another --data-dir"
+            ) from error
+        raise StoreError(f"the store in {path.parent} cannot be opened: {error}") from error
