@@ -2,14 +2,13 @@
 
 A failure names its seed. To replay it, and nothing else::
 
-      PENSTOCK_MODEL_SEED=1234 python -m pytest tests/model
+      PENSTOCK_SEED=1234 python -m pytest tests/model/test_simulation.py
 
 ``PENSTOCK_MODEL_SECONDS`` is the time for each of the two stores (default 8).
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,11 +20,9 @@ import pytest
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
+from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
 from tests.model.world import TRACE_LENGTH, Disk, World
 
-SECONDS: Final = float(os.environ.get("PENSTOCK_MODEL_SECONDS", "8"))
-SEED: Final = os.environ.get("PENSTOCK_MODEL_SEED", "")
-FIRST_SEED: Final = int(os.environ.get("PENSTOCK_MODEL_FIRST_SEED", "0"))
 STEPS: Final = 400
 
 
@@ -61,7 +58,7 @@ def play(seed: int, make: Callable[[Path], Disk]) -> None:
             world.run(STEPS)
         except Exception as failure:
             trace = "\n".join(world.trace[-TRACE_LENGTH:])
-            raise AssertionError(f"{trace}\nPENSTOCK_MODEL_SEED={seed}: {failure}") from failure
+            raise AssertionError(f"{trace}\n{replay(seed)}: {failure}") from failure
         finally:
             world.close()
 

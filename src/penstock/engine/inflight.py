@@ -10,6 +10,8 @@
                AWAIT_PUBCOMP ── PUBCOMP ─────────────▶ free
                     └── PUBREC again ─▶ PUBREL again
 
+      given up ─▶ QoS 1: free   QoS 2: AWAIT_PUBCOMP, PUBREL sent instead of the message
+
 A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. What is not
 in ``_TRANSITIONS`` is a protocol error; an acknowledgement for a packet identifier
 that is not in the window is answered by the session (``UNKNOWN``).
@@ -147,6 +149,19 @@ class InFlightWindow:
         entry = self._entries.get(packet_id)
         if entry is not None:
             self._free(entry)
+
+    def give_up(self, entry: InFlight) -> None:
+        """``entry`` was sent once and cannot be sent again.
+
+        At QoS 2 the receiver may have it and keep the packet identifier: were it used anew,
+        the next message would be taken for this one. So it stays taken until the receiver
+        let go of it: PUBREL is sent in place of the message.
+        """
+        if entry.state == AWAIT_PUBACK:
+            self._free(entry)
+        else:
+            entry.state = AWAIT_PUBCOMP
+            entry.delivery.message = None
 
     def reconnected(self, capacity: int) -> None:
         """A new connection: everything in the window is to be sent again, in order.

@@ -211,7 +211,7 @@ class Outbound(Stored):
             if delivery.message is None and entry.state != AWAIT_PUBCOMP:
                 delivery.message = bodies.get(delivery.offset)
                 if delivery.offset in missing:
-                    self._window.drop(entry.packet_id)
+                    self._window.give_up(entry)
                     self._gone()
         self._queue.supply(bodies)
         while True:
@@ -376,7 +376,7 @@ class Outbound(Stored):
                 if self._send(link, entry, message, True, now):
                     self._window.mark_sent(entry)
                 else:
-                    self._window.drop(entry.packet_id)
+                    self._window.give_up(entry)
                     self._touch()
             entry = self._window.next_unsent()
         return True

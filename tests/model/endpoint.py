@@ -1,0 +1,280 @@
+"""One side of a simulated link: an application, ``engine.session``, a disk, and a shell around.
+
+Both sides are the same: each publishes to the other, as a bridge and its broker do. Between the
+session and the wire stands the least that any user of it must have, so that what is proven here
+is the session and the commit, not a broker.
+
+::
+
+      publish ─▶ session ─▶ effects ─▶ seal ─▶ (write) ─▶ disk ─▶ (release) ─▶ wire
+      wire ─▶ decoder ─▶ session ─▶ new messages: rows of the log, acknowledgements held
+
+``crash`` forgets everything but what the disk has. A subclass with one method changed is a
+broken side, and must be found out (``tests/model/test_link_faults.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import REASONS, Drops
+from penstock.engine.effects import Commit, Effects, Link
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.records import Recovered, SessionRecord
+from penstock.engine.session import Session
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode_ack
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5
+from penstock.protocol.packets import Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from penstock.protocol.properties import Properties, encode_properties
+from penstock.protocol.reasons import QUOTA_EXCEEDED
+from penstock.store.memory import MemoryStore
+from tests.model.traffic import Traffic, key_of
+
+PACKET_SIZE_BYTES_MAX: Final = 1_000_000
+NUMBER: Final = 1  # of the one session
+
+
+class Endpoint:
+    """One side.
+
+    Args:
+        version: protocol level of the link.
+        limits: bounds of its session.
+        outward: the judge of what it sends.
+        inward: the judge of what it receives.
+        refuse_every: refuse each message whose number is a multiple of it; 0 = none.
+        now: when.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        limits: EngineLimits,
+        outward: Traffic,
+        inward: Traffic,
+        refuse_every: int,
+        now: Now,
+    ) -> None:
+        self.version = version
+        self.limits = limits
+        self.outward = outward
+        self.inward = inward
+        self.wire = bytearray()  # written to the socket in this step
+        self.under_way: Commit | None = None
+        self.written = False
+        self.reads: list[tuple[Session, list[int]]] = []  # bodies asked from the log
+        self.link: Link | None = None
+        self._refuse_every = refuse_every
+        self._store = MemoryStore(outward.sender)
+        self._decoder = Decoder(PACKET_SIZE_BYTES_MAX, version)
+        self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX, version)
+        self._start(now)
+
+    def _start(self, now: Now) -> None:
+        recovered = self.recovered()
+        self.effects = Effects(recovered.next_offset)
+        self.drops = Drops()
+        self.session = Session(
+            self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.effects, self.limits, self.drops
+        )
+        if recovered.sessions:
+            self.session.disconnected_at_us = now.wall_us
+            if NUMBER in recovered.progress:
+                self.session.restore(
+                    recovered.progress[NUMBER],
+                    recovered.queues.get(NUMBER, []),
+                    recovered.segments.get(NUMBER, []),
+                )
+        else:
+            record = SessionRecord(self.outward.sender, NUMBER, NEVER_EXPIRES_S, 0)
+            self.effects.put_session(record)
+        self.link = None
+        self.under_way = None
+        self.written = False
+        self.reads = []
+
+    def recovered(self) -> Recovered:
+        """What its disk has."""
+        return self._store.recover()
+
+    # -- the application ---------------------------------------------------------------
+
+    def publish(self, topic: str, qos: int, size: int, expiry_s: int, now: Now) -> None:
+        """A message for the other side."""
+        properties = b""
+        if expiry_s > 0 and self.version == V5:
+            properties = encode_properties(Properties(message_expiry_interval=expiry_s))
+        expires_at_us = now.wall_us + expiry_s * 1_000_000 if properties else 0
+        key = self.outward.published(topic, qos, expires_at_us)
+        payload = key.encode() + b"." * size
+        sender = self.outward.sender
+        message = Message(topic, payload, qos, False, sender, now.wall_us, properties)
+        if qos > 0:
+            self.effects.append(message)
+        self.session.deliver(message, qos, False, (), qos == 0, now)
+
+    # -- the connection ----------------------------------------------------------------
+
+    def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
+        """A connection whose other end accepts this much."""
+        self.detach(now)
+        link = Link(self.effects)
+        link.version = self.version
+        link.max_packet_size_bytes = packet_size_max
+        link.opened = True
+        self._decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version)
+        self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version)
+        self.outward.connected(receive_maximum)
+        self.link = link
+        self.session.attach(link, self.limits, receive_maximum, now)
+
+    def detach(self, now: Now) -> None:
+        """The connection is gone, as far as this side knows."""
+        if self.link is not None:
+            self.link.shut(False)
+            self.link = None
+            self.session.detach(now)
+
+    def receive(self, data: bytes, now: Now) -> None:
+        """Bytes from the wire."""
+        self._decoder.feed(data)
+        while (packet := self._decoder.next_packet()) is not None:
+            self.handle(packet, now)
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """One packet from the other side."""
+        link = self.link
+        assert link is not None
+        if isinstance(packet, Publish):
+            self._arrival(packet, link, now)
+        elif isinstance(packet, Pubrel):
+            code = self.session.release(packet.packet_id)
+            link.hold(encode_ack(PUBCOMP, packet.packet_id, code, self.version))
+        else:
+            assert isinstance(packet, Puback | Pubrec | Pubcomp), packet
+            self.outward.answered(packet)
+            kinds = {Puback: PUBACK, Pubrec: PUBREC, Pubcomp: PUBCOMP}
+            kind = kinds[type(packet)]
+            self.session.acknowledge(kind, packet.packet_id, packet.reason_code, now)
+
+    def _arrival(self, packet: Publish, link: Link, now: Now) -> None:
+        answer = {0: 0, 1: PUBACK, 2: PUBREC}[packet.qos]
+        refused = packet.qos > 0 and self.refuses(packet)
+        if not refused and self.is_new(packet):
+            sender = self.inward.sender
+            self.effects.append(
+                Message(packet.topic, packet.payload, packet.qos, False, sender, now.wall_us)
+            )
+        if answer:
+            code = QUOTA_EXCEEDED if refused else 0
+            link.hold_ack(encode_ack(answer, packet.packet_id, code, self.version))
+
+    def refuses(self, packet: Publish) -> bool:
+        """Whether the application refuses this message, whenever it comes."""
+        number = int(key_of(packet.payload).rpartition("|")[2])
+        return self._refuse_every > 0 and number % self._refuse_every == 0
+
+    def is_new(self, packet: Publish) -> bool:
+        """Whether the session sees this message for the first time."""
+        return self.session.receive(packet)
+
+    # -- commits -----------------------------------------------------------------------
+
+    def end_turn(self, now: Now) -> None:
+        """Write what is ready; seal and start a commit unless one is under way."""
+        ready = self.effects.ready
+        self.effects.ready = []
+        for link in ready:
+            self.leave(link, link.take_ready(), now)
+        self.effects.closing = []
+        if self.under_way is None:
+            commit = self.effects.seal()
+            if commit.writes:
+                self.under_way = commit
+                self.written = False
+            else:
+                self._release(commit, now)
+
+    def write(self) -> None:
+        """The disk has the commit under way."""
+        commit = self.under_way
+        if commit is None or self.written:
+            return
+        self.keep(commit)
+        self.written = True
+        for message in commit.messages:
+            key = key_of(message.payload)
+            if message.client_id == self.outward.sender:
+                self.outward.accepted(key)
+            else:
+                self.inward.row(key)
+
+    def keep(self, commit: Commit) -> None:
+        """Make a commit durable."""
+        self._store.commit(commit)
+
+    def release(self, now: Now) -> None:
+        """The commit is known to be on disk: what waited for it leaves."""
+        if self.under_way is not None and self.written:
+            commit = self.under_way
+            self.under_way = None
+            self._release(commit, now)
+            self.end_turn(now)
+
+    def _release(self, commit: Commit, now: Now) -> None:
+        for release in commit.releases:
+            if not release.link.closed:
+                self.leave(release.link, release.data, now)
+            release.done()
+        for stored, offsets in commit.wanting:
+            assert isinstance(stored, Session)
+            if offsets is stored.wanted:
+                self.reads.append((stored, offsets))
+
+    def leave(self, link: Link, data: bytes, now: Now) -> None:
+        """Bytes for the socket, seen by the judges on the way."""
+        if link is not self.link:
+            return
+        self._wire_decoder.feed(data)
+        while (packet := self._wire_decoder.next_packet()) is not None:
+            self.outward.left(packet, now.wall_us)
+        self.wire += data
+
+    def supply(self, now: Now) -> None:
+        """The oldest question for bodies is answered from the log."""
+        if self.reads:
+            session, offsets = self.reads.pop(0)
+            session.supply(offsets, self._store.read(offsets), now)
+
+    # -- trouble -----------------------------------------------------------------------
+
+    def crash(self, now: Now) -> None:
+        """Everything but the disk is forgotten."""
+        self.count_drops()
+        self.outward.crashed()
+        self.wire.clear()
+        self._start(now)
+
+    def trim(self) -> None:
+        """Retention takes all of the log, whether the session needs it or not."""
+        self._store.retain(1 << 62, 0, 1 << 62)
+
+    def count_drops(self) -> None:
+        """Hand the counters over to the judge."""
+        for reason in range(len(REASONS)):
+            self.outward.dropped[reason] += self.drops.counts[reason]
+            self.drops.counts[reason] = 0
+
+    def at_rest(self) -> None:
+        """Nothing may be left to do."""
+        name = self.outward.sender
+        assert self.session.window_length == 0, f"{name}: the window is stuck"
+        assert self.session.queue_length == 0, f"{name}: the queue is stuck"
+        assert self.link is not None
+        assert self.link.unreleased_acks == 0, f"{name}: acknowledgements are stuck"
+        progress = self.session.snapshot()
+        assert progress is not None
+        assert progress.inbound == [], f"{name} keeps packet identifiers {progress.inbound}"
