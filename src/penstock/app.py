@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import secrets
 import signal
 import time
 from typing import Final, final
@@ -22,6 +23,7 @@ from penstock.config import Settings
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
+from penstock.engine.sharing import SharingOptions
 from penstock.errors import ConfigError, StoreDamaged, StoreError, StoreFailed
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
@@ -137,6 +139,7 @@ class _Broker:
             filters,
             self._store.acknowledged_when,
             Now(time.monotonic(), time.time_ns() // 1000),
+            _sharing_options(self._settings),
         )
 
     def _streams_json(self) -> str:
@@ -180,4 +183,15 @@ def _engine_limits(settings: Settings) -> EngineLimits:
         subscriptions_per_session_max=limits.subscriptions_per_session_max,
         topic_levels_max=limits.topic_levels_max,
         connect_timeout_s=settings.listener.connect_timeout_s,
+    )
+
+
+def _sharing_options(settings: Settings) -> SharingOptions:
+    sharing = settings.sharing
+    return SharingOptions(
+        sharing.enabled,
+        sharing.strategy,
+        {entry.group: entry.strategy for entry in sharing.groups},
+        secrets.randbits(32),
+        sharing.before_mqtt5,
     )

@@ -68,7 +68,7 @@ def progress(
     segment: list[QueueEntry] | None = None,
     finished: list[int] | None = None,
 ) -> Progress:
-    return Progress(number, head, following, [], [], segment or [], finished or [])
+    return Progress(number, head, following, [], [], segment or [], finished or [], [], [])
 
 
 def entries(first: int, count: int) -> list[QueueEntry]:
@@ -230,7 +230,7 @@ def test_sessions_and_their_parts_are_recovered(place: Place, restart: Restart) 
         (65535, AWAIT_PUBACK, 5, 105, 1, True, (3, 4)),
         (1, AWAIT_PUBCOMP, 6, 106, 2, False, ()),
     ]
-    commit.progress = [Progress(1, 7, 9, window, [1, 65535], entries(7, 2), [])]
+    commit.progress = [Progress(1, 7, 9, window, [1, 65535], entries(7, 2), [], [], [])]
     place.store.commit(commit)
     recovered = restart().recover()
     assert {fields(record) for record in recovered.sessions} == {

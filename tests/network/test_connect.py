@@ -147,7 +147,7 @@ def test_connack_says_what_the_broker_offers(
     assert properties.receive_maximum == 1000
     assert properties.maximum_packet_size == 1_048_576
     assert properties.topic_alias_maximum == 16
-    assert properties.shared_subscription_available == 0
+    assert properties.shared_subscription_available is None  # which means that there are
     assert properties.user_properties == [("penstock-acknowledged", "fsync")]
 
 

@@ -98,12 +98,25 @@ def test_each_filter_is_answered_in_order(
     assert codes == [1, wrong, 1, wrong]
 
 
-def test_shared_subscriptions_are_refused(
-    shared_broker: Broker, clients: Clients, name: str
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_message_goes_to_one_member_of_each_group(
+    shared_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """CONNACK says so, and SUBACK has 0x9E."""
-    client = clients.join(shared_broker, name)
-    assert client.subscribe(f"$share/group/{name}") == [0x9E]
+    """v5 §4.8.2; and to an ordinary subscription of a member as well."""
+    first = clients.join(shared_broker, f"{name}1", version)
+    second = clients.join(shared_broker, f"{name}2", version)
+    other = clients.join(shared_broker, f"{name}o", version)
+    publisher = clients.join(shared_broker, f"{name}p", version)
+    for member in (first, second):
+        assert member.subscribe(f"$share/workers/{name}/+", qos=1) == [1]
+    assert other.subscribe(f"$share/audit/{name}/+", f"{name}/#", qos=1) == [1, 1]
+    for number in range(6):
+        publisher.publish(f"{name}/t", str(number).encode(), qos=1)
+    taken = [[member.take().payload for _ in range(3)] for member in (first, second)]
+    assert sorted(taken[0] + taken[1]) == [str(number).encode() for number in range(6)]
+    assert sorted(other.take().payload for _ in range(12)) == sorted(
+        [str(number).encode() for number in range(6)] * 2
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)

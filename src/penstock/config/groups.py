@@ -23,7 +23,7 @@ from pydantic import (
 
 from penstock.config.address import Address
 from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.topics import is_shared, is_topic_filter
+from penstock.engine.topics import is_share_name, is_shared, is_topic_filter
 
 TOPIC_LEVELS_MAX: Final = 1000
 
@@ -46,9 +46,19 @@ def _stream_name(value: str) -> str:
     return value
 
 
+def _share_name(value: str) -> str:
+    if not is_share_name(value):
+        raise ValueError("the name of a group of shared subscriptions, without / + and #")
+    return value
+
+
 BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 StreamName = Annotated[str, AfterValidator(_stream_name)]
+ShareName = Annotated[str, AfterValidator(_share_name)]
+SharingStrategy = Literal[
+    "round_robin", "random", "sticky", "least_inflight", "hash_client", "hash_topic"
+]
 
 
 class Group(BaseModel):
@@ -149,6 +159,43 @@ class Limits(Group):
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
 
 
+class ShareGroupStrategy(Group):
+    """The strategy of one group."""
+
+    group: ShareName
+    """Name of the group, as in $share/GROUP/FILTER; whatever the filter."""
+
+    strategy: SharingStrategy
+    """As sharing.strategy."""
+
+
+class Sharing(Group):
+    """Shared subscriptions, $share/GROUP/FILTER: each message goes to one member of the group."""
+
+    enabled: bool = True
+    """Grant shared subscriptions. Otherwise they are refused with reason code 0x9E."""
+
+    before_mqtt5: bool = True
+    """Grant them to MQTT 3.1 and 3.1.1 clients too, whose specifications do not know them."""
+
+    strategy: SharingStrategy = "round_robin"
+    """Which connected member gets a message: "round_robin" one after the other; "random";
+    "sticky" the same one while it can take more; "least_inflight" the one with the fewest messages
+    in flight and waiting; "hash_client" the same one for each publishing client; "hash_topic" the
+    same one for each topic. A member that can take no more is passed over."""
+
+    groups: tuple[ShareGroupStrategy, ...] = Field(default=(), max_length=1000)
+    """Other strategies by group, at most 1000."""
+
+    @model_validator(mode="after")
+    def _groups_differ(self) -> Sharing:
+        names = [group.group for group in self.groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"sharing.groups names {name!r} twice; give each one strategy")
+        return self
+
+
 class StreamDefinition(Group):
     """A named part of the log that Spark and other readers can read."""
 
@@ -199,6 +246,7 @@ class Settings(Group):
     listener: Listener = Listener()
     durability: Durability = Durability()
     limits: Limits = Limits()
+    sharing: Sharing = Sharing()
     stream: Stream = Stream()
     log: Log = Log()
 

@@ -27,7 +27,7 @@ from typing import Final, final
 
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery
-from penstock.engine.records import WindowEntry
+from penstock.engine.records import SharedEntry, WindowEntry
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 AWAIT_PUBACK: Final = 1
@@ -107,9 +107,10 @@ class InFlightWindow:
         self._entries[packet_id] = entry
         self._cursor = packet_id
 
-    def snapshot(self) -> list[WindowEntry]:
+    def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry]]:
         """The durable form: the entries of stored deliveries, oldest first."""
         window: list[WindowEntry] = []
+        shared: list[SharedEntry] = []
         for entry in self._entries.values():
             item = entry.delivery
             if item.sequence > 0:
@@ -124,7 +125,9 @@ class InFlightWindow:
                         item.subscription_ids,
                     )
                 )
-        return window
+                if item.shared is not None:
+                    shared.append(item.shared.entry(item.sequence))
+        return window, shared
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
         """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""

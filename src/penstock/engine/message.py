@@ -116,13 +116,34 @@ def _subscription_identifier(identifier: int) -> bytes:
 
 
 @final
+class Shared:
+    """What another member of a shared subscription needs to take a delivery over.
+
+    Args:
+        topic_filter: the shared subscription, ``$share/{group}/{filter}``.
+        qos: of the message, as published.
+        retain: the RETAIN flag, as published.
+    """
+
+    def __init__(self, topic_filter: str, qos: int, retain: bool) -> None:
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.retain = retain
+
+    def entry(self, sequence: int) -> tuple[int, str, int, bool]:
+        """The durable form, beside that of the delivery with this sequence."""
+        return (sequence, self.topic_filter, self.qos, self.retain)
+
+
+@final
 class Delivery:
     """One message on its way to one session.
 
     ``message`` is None while the body lies in the log only: a queue of a million
     offline messages holds offsets, not bodies. ``sequence`` numbers the stored
     deliveries of a session from 1; 0 means that this one is not stored (QoS 0, or a
-    session that ends with its connection).
+    session that ends with its connection). ``shared`` is set when it came through a
+    shared subscription, and may yet go to another member.
     """
 
     def __init__(
@@ -140,6 +161,7 @@ class Delivery:
         self.retain = retain
         self.subscription_ids = subscription_ids
         self.sequence = sequence
+        self.shared: Shared | None = None
 
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""

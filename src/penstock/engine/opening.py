@@ -69,13 +69,15 @@ def accepted_properties(
     expiry_s: int,
     keep_alive_s: int,
     acknowledged_when: str,
+    sharing: bool,
 ) -> Properties:
     """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults."""
     properties = Properties()
     properties.receive_maximum = limits.receive_maximum
     properties.maximum_packet_size = limits.max_packet_size_bytes
     properties.topic_alias_maximum = limits.topic_alias_maximum
-    properties.shared_subscription_available = 0
+    if not sharing:
+        properties.shared_subscription_available = 0
     properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
     wanted = connect.properties
     wanted_expiry_s = 0 if wanted is None else wanted.session_expiry_interval or 0

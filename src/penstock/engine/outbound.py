@@ -24,6 +24,7 @@ from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link, Stored
 from penstock.engine.inflight import (
+    AWAIT_PUBACK,
     AWAIT_PUBCOMP,
     REJECTED,
     RELEASE,
@@ -33,7 +34,7 @@ from penstock.engine.inflight import (
     InFlightWindow,
 )
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery, Message
+from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.queue import MessageQueue
 from penstock.engine.stored_queue import StoredQueue
 from penstock.errors import RemoteProtocolError
@@ -68,6 +69,7 @@ class Outbound(Stored):
         self.stored = stored
         self.link: Link | None = None
         self.wanted: list[int] = []  # log offsets of bodies needed next
+        self.took_shared = False  # may hold what came through a shared subscription
         self._window = InFlightWindow(limits.window(65535))
         self._queue = MessageQueue(limits.max_mqueue_len)
         self._kept = StoredQueue()
@@ -118,23 +120,56 @@ class Outbound(Stored):
             at_once: QoS 0 need not wait for the commit of this turn.
             now: when.
         """
-        link = self.link
         if qos == 0:
-            overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
-            if link is not None and (link.congested or not overtakes):
-                self._send_qos0(link, message, retain, subscription_ids, at_once, now)
-            elif link is not None or self._limits.mqueue_store_qos0:
-                waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
-                self._enqueue(waiting)
-                if link is None and self.stored:
-                    waiting.rest_in_log()
-            else:
-                self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
+            self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)
             return
         delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        if self.stored and message.offset >= 0:
-            delivery.sequence = self._kept.number()
-            self._touch()
+        self._deliver_acknowledged(delivery, message, now)
+
+    def deliver_shared(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        shared: Shared,
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        """One message for this session as a member of a shared subscription."""
+        self.took_shared = True
+        if qos == 0:
+            self._deliver_qos0(message, retain, subscription_ids, shared, at_once, now)
+            return
+        delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
+        delivery.shared = shared
+        self._deliver_acknowledged(delivery, message, now)
+
+    def _deliver_qos0(
+        self,
+        message: Message,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        shared: Shared | None,
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        link = self.link
+        overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
+        if link is not None and (link.congested or not overtakes):
+            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
+        elif link is not None or self._limits.mqueue_store_qos0:
+            waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
+            waiting.shared = shared
+            self._enqueue(waiting)
+            if link is None and self.stored:
+                waiting.rest_in_log()
+        else:
+            self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
+
+    def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
+        link = self.link
+        self._number(delivery)
         if link is None:
             self._enqueue(delivery)
             if self.stored:
@@ -143,6 +178,12 @@ class Outbound(Stored):
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery)
+
+    def _number(self, delivery: Delivery) -> None:
+        """A sequence number for what is stored of this session."""
+        if self.stored and delivery.offset >= 0 and delivery.qos > 0:
+            delivery.sequence = self._kept.number()
+            self._touch()
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
@@ -223,6 +264,57 @@ class Outbound(Stored):
             self._gone()
         self.refill(now)
 
+    # -- shared subscriptions (see ``sharing``) ------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether one more message finds a place in the window or in the queue."""
+        link = self.link
+        if link is not None and link.congested:
+            return False
+        return self._queue.has_room() or (
+            link is not None and len(self._queue) == 0 and self._window.has_room()
+        )
+
+    def shared_waiting(self, in_flight: bool) -> list[Delivery]:
+        """What other members of shared subscriptions may take over, oldest first.
+
+        Args:
+            in_flight: also QoS 1 messages that are not acknowledged, when the connection is
+                gone. Not QoS 2: one that is on its way stays with this session, and is lost
+                with it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        """
+        found: list[Delivery] = []
+        if in_flight:
+            found = [
+                entry.delivery
+                for entry in self._window.entries()
+                if entry.delivery.shared is not None and entry.state == AWAIT_PUBACK
+            ]
+        found.extend([item for item in self._queue.waiting() if item.shared is not None])
+        return found
+
+    def adopt(self, delivery: Delivery) -> None:
+        """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
+        self.took_shared = True
+        self._number(delivery)
+        self._enqueue(delivery)
+
+    def let_go(self, taken: list[Delivery]) -> None:
+        """Others took these over, a part of ``shared_waiting``."""
+        gone = set(taken)
+        for entry in self._window.entries():
+            if entry.delivery in gone:
+                self._window.drop(entry.packet_id)
+                gone.remove(entry.delivery)
+        self._touch()
+        head = self._queue.head()
+        while head is not None and head in gone:
+            gone.remove(head)
+            self._passed(self._queue.pop())
+            head = self._queue.head()
+        if gone:
+            self._kept.renumber(self._queue.without(gone))
+
     @property
     def window_length(self) -> int:
         """Messages in flight."""
@@ -235,7 +327,7 @@ class Outbound(Stored):
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
-        lowest = self._queue.first_offset()
+        lowest = self._queue.lowest_offset(self.took_shared)
         for entry in self._window.entries():
             offset = entry.delivery.offset
             if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):

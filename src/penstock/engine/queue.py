@@ -45,6 +45,10 @@ class MessageQueue:
             self.qos0_count += 1
         return dropped
 
+    def has_room(self) -> bool:
+        """Whether one more delivery fits and none must go for it."""
+        return self.max_len <= 0 or len(self._waiting) < self.max_len
+
     def head(self) -> Delivery | None:
         """The next delivery to send, left in place."""
         return self._waiting[0] if self._waiting else None
@@ -56,12 +60,21 @@ class MessageQueue:
             self.qos0_count -= 1
         return delivery
 
-    def first_offset(self) -> int:
-        """The lowest log offset in the queue, or -1 when it needs nothing from the log."""
+    def lowest_offset(self, mixed: bool) -> int:
+        """The lowest log offset in the queue, or -1 when it needs nothing from the log.
+
+        Args:
+            mixed: offsets may not ascend: some came from another member of a group.
+        """
+        lowest = -1
         for delivery in self._waiting:
-            if delivery.offset >= 0 and delivery.sequence > 0:
-                return delivery.offset
-        return -1
+            offset = delivery.offset
+            if offset >= 0 and (delivery.sequence > 0 or delivery.message is None):
+                if lowest < 0 or offset < lowest:
+                    lowest = offset
+                if not mixed:
+                    break
+        return lowest
 
     def without_body(self, limit: int) -> list[int]:
         """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
@@ -84,6 +97,17 @@ class MessageQueue:
     def waiting(self) -> list[Delivery]:
         """All deliveries, next first."""
         return list(self._waiting)
+
+    def without(self, gone: set[Delivery]) -> list[Delivery]:
+        """Remove ``gone``; what stays, next first."""
+        kept: deque[Delivery] = deque()
+        for delivery in self._waiting:
+            if delivery not in gone:
+                kept.append(delivery)
+            elif delivery.qos == 0:
+                self.qos0_count -= 1
+        self._waiting = kept
+        return list(kept)
 
     def _drop_oldest(self) -> Delivery:
         if self.qos0_count > 0:

@@ -18,6 +18,8 @@ from penstock.protocol.packets import Subscription
 QueueEntry: TypeAlias = tuple[int, int, int, bool, tuple[int, ...]]
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
 WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
+# what came through a shared subscription: (sequence, its filter, qos and retain as published)
+SharedEntry: TypeAlias = tuple[int, str, int, bool]
 
 
 @final
@@ -69,6 +71,8 @@ class Progress:
         inbound: packet identifiers of QoS 2 messages received and not yet released.
         segment: what joined the queue since the last record and still waits.
         finished_segments: first sequences of segments the queue has passed.
+        window_shared: those of the window that came through a shared subscription.
+        segment_shared: those of the segment that did.
     """
 
     def __init__(
@@ -80,6 +84,8 @@ class Progress:
         inbound: list[int],
         segment: list[QueueEntry],
         finished_segments: list[int],
+        window_shared: list[SharedEntry],
+        segment_shared: list[SharedEntry],
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -88,6 +94,8 @@ class Progress:
         self.inbound = inbound
         self.segment = segment
         self.finished_segments = finished_segments
+        self.window_shared = window_shared
+        self.segment_shared = segment_shared
 
 
 @final
@@ -115,5 +123,6 @@ class Recovered:
         self.progress: dict[int, Progress] = {}
         self.queues: dict[int, list[QueueEntry]] = {}  # by session number, ascending sequence
         self.segments: dict[int, list[tuple[int, int]]] = {}  # (first, last sequence)
+        self.queue_shared: dict[int, list[SharedEntry]] = {}  # those of the queues
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}

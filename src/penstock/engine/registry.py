@@ -54,7 +54,7 @@ class Registry:
             number += 1
         return f"auto-{epoch}-{number}"
 
-    def open(self, client_id: str, clean_start: bool, expiry_interval_s: int) -> Session:
+    def open(self, client_id: str, clean_start: bool, expiry_interval_s: int, now: Now) -> Session:
         """The session for an accepted CONNECT: the existing one, or a new one.
 
         No connection may be attached to an existing session any more.
@@ -64,7 +64,7 @@ class Registry:
             session.expiry_interval_s = expiry_interval_s
         else:
             if session is not None:
-                self._remove(session)
+                self._remove(session, now)
             session = Session(
                 client_id,
                 self._next_number,
@@ -80,16 +80,18 @@ class Registry:
 
     def close(self, session: Session, now: Now) -> None:
         """The connection of ``session`` ended."""
-        session.detach(now)
         if session.expiry_interval_s == 0:
-            self._remove(session)
+            session.detach(now)
+            self._remove(session, now)
             return
+        self._router.sharing.left(session, now)
+        session.detach(now)
         self._store(session, now.wall_us)
         self._schedule(session)
 
     def end(self, session: Session, now: Now) -> None:
         """End ``session`` now, and publish a will that waited for it [MQTT-3.1.3-9]."""
-        self._remove(session)
+        self._remove(session, now)
         self._wills.publish(session.client_id, now)
 
     def expire(self, now: Now) -> None:
@@ -131,9 +133,10 @@ class Registry:
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
-                progress or Progress(record.number, 1, 1, [], [], [], []),
+                progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
                 recovered.queues.get(record.number, []),
                 recovered.segments.get(record.number, []),
+                recovered.queue_shared.get(record.number, []),
             )
         by_number = {session.number: session for session in self.sessions.values()}
         for kept in recovered.subscriptions:
@@ -144,8 +147,9 @@ class Registry:
         for record in recovered.sessions:
             session = self.sessions[record.client_id]
             if record.expiry_interval_s == 0:
-                self._remove(session)
+                self._remove(session, now)
                 continue
+            self._router.sharing.left(session, now)
             if record.disconnected_at_us == 0:
                 self._store(session, now.wall_us)
             self._schedule(session)
@@ -173,9 +177,10 @@ class Registry:
             ]
             heapify(self._expiring)
 
-    def _remove(self, session: Session) -> None:
+    def _remove(self, session: Session, now: Now) -> None:
         for topic_filter in list(session.subscriptions):
             self._router.unsubscribe(session, topic_filter)
+        self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
         self._scheduled.pop(session.number, None)
         session.end()

@@ -15,7 +15,8 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.topics import topic_matches
+from penstock.engine.sharing import Sharing, SharingOptions
+from penstock.engine.topics import is_shared, topic_matches
 from penstock.engine.trie import SubscriptionTrie
 
 _CACHED_TOPICS_MAX: Final = 10_000
@@ -34,6 +35,7 @@ class Router:
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
         drops: where retained messages that are not kept are counted.
+        sharing: how shared subscriptions are handed out.
     """
 
     def __init__(
@@ -42,8 +44,10 @@ class Router:
         limits: EngineLimits,
         stream_filters: tuple[str, ...],
         drops: Drops,
+        sharing: SharingOptions,
     ) -> None:
         self.trie = SubscriptionTrie()
+        self.sharing = Sharing(effects, drops, sharing)
         self.retained = RetainedMessages(limits.retained_messages_max)
         self._effects = effects
         self._drops = drops
@@ -61,17 +65,19 @@ class Router:
         matches = self.trie.match(message.topic)
         append = self._in_a_stream(message.topic)
         if not append and message.qos > 0:
-            for match in matches:
+            for match in matches.sessions:
                 if match.session.stored and match.grant.qos > 0:
                     append = True
                     break
+            for group in matches.groups:
+                append = append or group.stored_qos > 0
         if append:
             self._effects.append(message)
         if message.retain:
             self._retain(message)
         at_once = message.qos == 0
         reached = 0
-        for match in matches:
+        for match in matches.sessions:
             grant = match.own if match.session is publisher else match.grant
             if grant is None:
                 continue
@@ -84,6 +90,9 @@ class Router:
                 at_once,
                 now,
             )
+        for group in matches.groups:
+            if self.sharing.publish(group, message, at_once, now):
+                reached += 1
         return reached
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
@@ -91,13 +100,23 @@ class Router:
         topic_filter = entry.subscription.topic_filter
         is_new = topic_filter not in session.subscriptions
         session.subscriptions[topic_filter] = entry
-        self.trie.add(session, topic_filter, entry)
+        if is_shared(topic_filter):
+            group = self.sharing.join(session, entry)
+            if group is not None:
+                self.trie.add_group(group)
+        else:
+            self.trie.add(session, topic_filter, entry)
         return is_new
 
     def deliver_retained(
         self, session: Session, entry: SessionSubscription, is_new: bool, now: Now
     ) -> None:
-        """Send the retained messages a subscription asks for; the SUBACK goes before them."""
+        """Send the retained messages a subscription asks for; the SUBACK goes before them.
+
+        A shared subscription gets none (v5 §4.8.2).
+        """
+        if is_shared(entry.subscription.topic_filter):
+            return
         handling = entry.subscription.retain_handling
         if handling != RETAIN_ALWAYS and not (handling == RETAIN_IF_NEW and is_new):
             return
@@ -119,7 +138,12 @@ class Router:
         """Remove a subscription; whether there was one."""
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
-        self.trie.remove(session, topic_filter)
+        if is_shared(topic_filter):
+            group = self.sharing.leave(session, topic_filter)
+            if group is not None:
+                self.trie.remove_group(group)
+        else:
+            self.trie.remove(session, topic_filter)
         return True
 
     def _retain(self, message: Message) -> None:

@@ -19,6 +19,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
+from penstock.engine.sharing import SharingOptions
 from penstock.engine.wills import Wills
 
 
@@ -33,6 +34,7 @@ class Server:
         acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
             MQTT 5 clients in CONNACK.
         now: the time of the start.
+        sharing: how shared subscriptions are handed out.
     """
 
     def __init__(
@@ -42,13 +44,16 @@ class Server:
         stream_filters: tuple[str, ...],
         acknowledged_when: str,
         now: Now,
+        sharing: SharingOptions | None = None,
     ) -> None:
         self.limits = limits
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
         self.effects = Effects(recovered.next_offset)
-        self.router = Router(self.effects, limits, stream_filters, self.drops)
+        self.router = Router(
+            self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
+        )
         self.wills = Wills(self.effects, self.router)
         self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
         self.connections: dict[str, Connection] = {}  # by client identifier
@@ -56,9 +61,10 @@ class Server:
         self._recover(recovered, now)
 
     def tick(self, now: Now) -> None:
-        """Do what is due: delayed wills, expired sessions."""
+        """Do what is due: delayed wills, expired sessions, shared messages nobody works on."""
         self.wills.publish_due(now)
         self.registry.expire(now)
+        self.router.sharing.spread(now)
 
     def needed_from(self, end: int) -> int:
         """The lowest log offset a session still needs; ``end`` when none needs any."""

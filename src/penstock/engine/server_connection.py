@@ -31,7 +31,15 @@ from penstock.engine.opening import (
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.topics import is_shared, is_system_topic, is_topic_filter, is_topic_name
+from penstock.engine.topics import (
+    is_share_name,
+    is_shared,
+    is_system_topic,
+    is_topic_filter,
+    is_topic_name,
+    share_name,
+    unshared,
+)
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
@@ -79,6 +87,7 @@ class ServerConnection(Connection):
         self.version = 0
         self.limits = limits
         self._server = server
+        self._sharing = server.router.sharing
         self._session: Session | None = None
         self._aliases: dict[int, str] = {}
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
@@ -97,10 +106,14 @@ class ServerConnection(Connection):
             self._publish(packet, session, now)
         elif isinstance(packet, Puback):
             session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
+            if self._sharing.uneven and session.queue_length == 0:
+                self._sharing.ready(session, now)
         elif isinstance(packet, Pubrec):
             session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubcomp):
             session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
+            if self._sharing.uneven and session.queue_length == 0:
+                self._sharing.ready(session, now)
         elif isinstance(packet, Pubrel):
             self._release(packet, session)
         elif isinstance(packet, Subscribe):
@@ -159,7 +172,7 @@ class ServerConnection(Connection):
             server.wills.disarm(self.client_id)
         else:
             server.wills.publish(self.client_id, now)
-        session = server.registry.open(self.client_id, connect.clean_start, expiry_s)
+        session = server.registry.open(self.client_id, connect.clean_start, expiry_s, now)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
             server.wills.arm(self.client_id, message, delay_s)
@@ -183,12 +196,14 @@ class ServerConnection(Connection):
                 expiry_s,
                 keep_alive_s,
                 server.acknowledged_when,
+                self._sharing.options.enabled,
             )
             if self._exceeds(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
         self._answer(answer, now)
         if not self.link.closed:
             session.attach(self.link, limits, receive_maximum, now)
+            self._sharing.ready(session, now)
 
     def _answer(self, packet: Packet, now: Now) -> None:
         """Hold an answer for the commit; one the client would not take ends the connection."""
@@ -344,12 +359,18 @@ class ServerConnection(Connection):
             return
         for entry, is_new in added:
             server.router.deliver_retained(session, entry, is_new, now)
+        if self._sharing.uneven:
+            self._sharing.ready(session, now)
 
     def _judge(self, topic_filter: str, session: Session) -> int:
         limits = self.limits
         if is_shared(topic_filter):
-            return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        if not is_topic_filter(topic_filter, limits.topic_levels_max):
+            sharing = self._sharing.options
+            if not sharing.enabled or (self.version != V5 and not sharing.before_v5):
+                return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+            if not is_share_name(share_name(topic_filter)):
+                return reasons.TOPIC_FILTER_INVALID
+        if not is_topic_filter(unshared(topic_filter), limits.topic_levels_max):
             return reasons.TOPIC_FILTER_INVALID
         full = len(session.subscriptions) >= limits.subscriptions_per_session_max
         if full and topic_filter not in session.subscriptions:
@@ -362,6 +383,7 @@ class ServerConnection(Connection):
         for topic_filter in packet.topic_filters:
             if server.router.unsubscribe(session, topic_filter):
                 codes.append(reasons.SUCCESS)
+                self._sharing.unsubscribed(session, topic_filter, now)
                 if session.stored:
                     server.effects.put_subscription(
                         SubscriptionRecord(session.number, topic_filter, None)

@@ -20,9 +20,9 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link
 from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery
+from penstock.engine.message import Delivery, Shared
 from penstock.engine.outbound import Outbound
-from penstock.engine.records import Progress, QueueEntry
+from penstock.engine.records import Progress, QueueEntry, SharedEntry
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
 
@@ -129,29 +129,42 @@ class Session(Outbound):
         """The change since the last snapshot; see ``records``."""
         self._changed = False
         kept = self._kept
-        segment = kept.take_segment()
+        segment, segment_shared = kept.take_segment()
         if self.ended:
             return None
+        window, window_shared = self._window.snapshot()
         return Progress(
             self.number,
             kept.head,
             kept.next_sequence,
-            self._window.snapshot(),
+            window,
             self._inbound.packet_ids(),
             segment,
             kept.take_finished(),
+            window_shared,
+            segment_shared,
         )
 
     def restore(
-        self, progress: Progress, queue: list[QueueEntry], segments: list[tuple[int, int]]
+        self,
+        progress: Progress,
+        queue: list[QueueEntry],
+        segments: list[tuple[int, int]],
+        queue_shared: list[SharedEntry],
     ) -> None:
         """Take up what ``snapshot`` and the segments kept. The session is offline."""
         self._kept.restore(progress.queue_head, progress.next_sequence, segments)
+        shared: dict[int, Shared] = {}
+        for sequence, topic_filter, qos, retain in progress.window_shared + queue_shared:
+            shared[sequence] = Shared(topic_filter, qos, retain)
+        self.took_shared = len(shared) > 0
         for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
-            self._window.restore(
-                packet_id, state, Delivery(None, offset, qos, retain, ids, sequence)
-            )
+            delivery = Delivery(None, offset, qos, retain, ids, sequence)
+            delivery.shared = shared.get(sequence)
+            self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
         for sequence, offset, qos, retain, ids in queue:
             if sequence >= progress.queue_head:
-                self._push(Delivery(None, offset, qos, retain, ids, sequence))
+                delivery = Delivery(None, offset, qos, retain, ids, sequence)
+                delivery.shared = shared.get(sequence)
+                self._push(delivery)

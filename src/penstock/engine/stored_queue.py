@@ -17,7 +17,7 @@ from collections import deque
 from typing import final
 
 from penstock.engine.message import Delivery
-from penstock.engine.records import QueueEntry
+from penstock.engine.records import QueueEntry, SharedEntry
 
 
 @final
@@ -45,19 +45,32 @@ class StoredQueue:
         if sequence >= self.head:
             self.head = sequence + 1
 
-    def take_segment(self) -> list[QueueEntry]:
+    def renumber(self, waiting: list[Delivery]) -> None:
+        """Some left from the middle of the queue: what stays begins anew, without holes."""
+        self._joined = []
+        self.head = self.next_sequence
+        for delivery in waiting:
+            if delivery.sequence > 0:
+                delivery.sequence = self.number()
+                self._joined.append(delivery)
+
+    def take_segment(self) -> tuple[list[QueueEntry], list[SharedEntry]]:
         """What joined since the last call and still waits: the next segment."""
         joined = self._joined
         self._joined = []
         head = self.head
-        segment: list[QueueEntry] = [
-            (item.sequence, item.offset, item.qos, item.retain, item.subscription_ids)
-            for item in joined
-            if item.sequence >= head
-        ]
+        segment: list[QueueEntry] = []
+        shared: list[SharedEntry] = []
+        for item in joined:
+            if item.sequence >= head:
+                segment.append(
+                    (item.sequence, item.offset, item.qos, item.retain, item.subscription_ids)
+                )
+                if item.shared is not None:
+                    shared.append(item.shared.entry(item.sequence))
         if segment:
             self._segments.append((segment[0][0], segment[-1][0]))
-        return segment
+        return segment, shared
 
     def take_finished(self) -> list[int]:
         """First sequences of the segments that may leave the store."""

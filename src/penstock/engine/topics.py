@@ -46,6 +46,28 @@ def is_shared(topic_filter: str) -> bool:
     return topic_filter.startswith(SHARE_PREFIX)
 
 
+def unshared(topic_filter: str) -> str:
+    """The filter a subscription matches topics with: of ``$share/{group}/{filter}`` the last.
+
+    Empty when a shared subscription has no group or no filter.
+    """
+    if not topic_filter.startswith(SHARE_PREFIX):
+        return topic_filter
+    end = topic_filter.find("/", len(SHARE_PREFIX))
+    return "" if end < 0 else topic_filter[end + 1 :]
+
+
+def share_name(topic_filter: str) -> str:
+    """The group of a shared subscription."""
+    end = topic_filter.find("/", len(SHARE_PREFIX))
+    return topic_filter[len(SHARE_PREFIX) :] if end < 0 else topic_filter[len(SHARE_PREFIX) : end]
+
+
+def is_share_name(name: str) -> bool:
+    """Whether ``name`` may be that of a group [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
+    return name != "" and "/" not in name and "+" not in name and "#" not in name
+
+
 def is_system_topic(topic: str) -> bool:
     """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
     return topic.startswith(SYSTEM_PREFIX)

@@ -8,7 +8,8 @@
 Matching walks the levels of a topic once, with at most three ways on from a node (the
 level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
 for a topic, merged to one grant for each session, is cached until any subscription
-changes.
+changes. Groups of shared subscriptions hang in the tree as groups: which member gets a
+message is chosen for each (``sharing``), so members come and go without a new match.
 
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
@@ -19,6 +20,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.sharing import ShareGroup
+from penstock.engine.topics import unshared
 
 _CACHED_TOPICS_MAX: Final = 10_000
 _CACHED_MATCHES_MAX: Final = 200_000
@@ -66,10 +69,30 @@ class Match:
 
 
 @final
+class Matches:
+    """Everything a topic reaches; must not be changed."""
+
+    def __init__(self, sessions: list[Match], groups: list[ShareGroup]) -> None:
+        self.sessions = sessions
+        self.groups = groups  # each gets the message once more [MQTT 5 §4.8.2]
+
+
+@final
 class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
         self.entries: dict[Session, SessionSubscription] = {}
+        self.groups: list[ShareGroup] | None = None
+
+    def unused(self) -> bool:
+        return not self.entries and not self.children and not self.groups
+
+
+@final
+class _Found:
+    def __init__(self) -> None:
+        self.sessions: dict[Session, Match] = {}
+        self.groups: list[ShareGroup] = []
 
 
 @final
@@ -78,11 +101,31 @@ class SubscriptionTrie:
 
     def __init__(self) -> None:
         self._root = _Node()
-        self._cache: dict[str, list[Match]] = {}
+        self._cache: dict[str, Matches] = {}
         self._cached_matches = 0  # in all of it
 
     def add(self, session: Session, topic_filter: str, entry: SessionSubscription) -> None:
         """Subscribe ``session``, replacing its subscription with the same filter."""
+        self._node(topic_filter).entries[session] = entry
+        self._forget()
+
+    def add_group(self, group: ShareGroup) -> None:
+        """A shared subscription with its first member."""
+        node = self._node(unshared(group.topic_filter))
+        if node.groups is None:
+            node.groups = []
+        node.groups.append(group)
+        self._forget()
+
+    def remove(self, session: Session, topic_filter: str) -> None:
+        """Unsubscribe ``session``; branches that nobody uses go with it."""
+        self._remove(topic_filter, session, None)
+
+    def remove_group(self, group: ShareGroup) -> None:
+        """A shared subscription without members; branches that nobody uses go with it."""
+        self._remove(unshared(group.topic_filter), None, group)
+
+    def _node(self, topic_filter: str) -> _Node:
         node = self._root
         for level in topic_filter.split("/"):
             child = node.children.get(level)
@@ -90,12 +133,13 @@ class SubscriptionTrie:
                 child = _Node()
                 node.children[level] = child
             node = child
-        node.entries[session] = entry
+        return node
+
+    def _forget(self) -> None:
         self._cache.clear()
         self._cached_matches = 0
 
-    def remove(self, session: Session, topic_filter: str) -> None:
-        """Unsubscribe ``session``; branches that nobody uses go with it."""
+    def _remove(self, topic_filter: str, session: Session | None, group: ShareGroup | None) -> None:
         path: list[tuple[_Node, str]] = []
         node = self._root
         for level in topic_filter.split("/"):
@@ -104,26 +148,29 @@ class SubscriptionTrie:
                 return
             path.append((node, level))
             node = child
-        node.entries.pop(session, None)
-        while path and not node.entries and not node.children:
+        if session is not None:
+            node.entries.pop(session, None)
+        if group is not None and node.groups is not None and group in node.groups:
+            node.groups.remove(group)
+        while path and node.unused():
             node, level = path.pop()
             del node.children[level]
-        self._cache.clear()
-        self._cached_matches = 0
+        self._forget()
 
-    def match(self, topic: str) -> list[Match]:
-        """The sessions a message with this topic is for. The list must not be changed."""
+    def match(self, topic: str) -> Matches:
+        """The sessions and groups a message with this topic is for."""
         cached = self._cache.get(topic)
         if cached is not None:
             return cached
-        found: dict[Session, Match] = {}
+        found = _Found()
         levels = topic.split("/")
         self._walk(self._root, levels, 0, topic.startswith("$"), found)
-        matches = list(found.values())
-        self._cached_matches += len(matches)
+        matches = Matches(list(found.sessions.values()), found.groups)
+        count = len(matches.sessions) + len(matches.groups)
+        self._cached_matches += count
         if len(self._cache) >= _CACHED_TOPICS_MAX or self._cached_matches > _CACHED_MATCHES_MAX:
             self._cache.clear()
-            self._cached_matches = len(matches)
+            self._cached_matches = count
         self._cache[topic] = matches
         return matches
 
@@ -133,7 +180,7 @@ class SubscriptionTrie:
         levels: list[str],
         depth: int,
         hidden: bool,
-        found: dict[Session, Match],
+        found: _Found,
     ) -> None:
         """Collect from ``node`` down; ``hidden`` keeps wildcards off ``$`` [MQTT-4.7.2-1]."""
         if not hidden:
@@ -152,10 +199,12 @@ class SubscriptionTrie:
                 self._walk(any_level, levels, depth + 1, False, found)
 
 
-def _collect(node: _Node, found: dict[Session, Match]) -> None:
+def _collect(node: _Node, found: _Found) -> None:
     for session, entry in node.entries.items():
-        match = found.get(session)
+        match = found.sessions.get(session)
         if match is None:
             match = Match(session)
-            found[session] = match
+            found.sessions[session] = match
         match.add(entry)
+    if node.groups is not None:
+        found.groups.extend(node.groups)

@@ -17,6 +17,7 @@ from penstock.engine.records import (
     QueueEntry,
     Recovered,
     SessionRecord,
+    SharedEntry,
     SubscriptionRecord,
     WillRecord,
 )
@@ -45,6 +46,7 @@ class MemoryStore:
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
         self._progress: dict[int, Progress] = {}
         self._segments: dict[int, dict[int, list[QueueEntry]]] = {}
+        self._shared: dict[int, dict[int, list[SharedEntry]]] = {}  # beside the segments
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
 
@@ -61,6 +63,9 @@ class MemoryStore:
             recovered.segments[number] = [
                 (first, segments[first][-1][0]) for first in sorted(segments)
             ]
+        for number, by_first in self._shared.items():
+            shared = [entry for first in sorted(by_first) for entry in by_first[first]]
+            recovered.queue_shared[number] = shared
         recovered.retained = list(self._retained.values())
         recovered.wills = dict(self._wills)
         return recovered
@@ -79,6 +84,7 @@ class MemoryStore:
             self._subscriptions.pop(number, None)
             self._progress.pop(number, None)
             self._segments.pop(number, None)
+            self._shared.pop(number, None)
         for session in commit.sessions:
             self._sessions[session.client_id] = session
         for subscription in commit.subscriptions:
@@ -92,8 +98,13 @@ class MemoryStore:
             segments = self._segments.setdefault(progress.number, {})
             for first in progress.finished_segments:
                 segments.pop(first, None)
+                if progress.number in self._shared:
+                    self._shared[progress.number].pop(first, None)
             if progress.segment:
-                segments[progress.segment[0][0]] = progress.segment
+                first = progress.segment[0][0]
+                segments[first] = progress.segment
+                if progress.segment_shared:
+                    self._shared.setdefault(progress.number, {})[first] = progress.segment_shared
         for topic, retained in commit.retained:
             if retained is None:
                 self._retained.pop(topic, None)

@@ -15,6 +15,7 @@ from penstock.engine.records import (
     Progress,
     QueueEntry,
     SessionRecord,
+    SharedEntry,
     SubscriptionRecord,
     WillRecord,
     WindowEntry,
@@ -28,8 +29,25 @@ _encode = msgspec.msgpack.Encoder().encode
 _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
 _session = msgspec.msgpack.Decoder(tuple[int, int, int, int])
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
-_progress = msgspec.msgpack.Decoder(tuple[int, int, int, list[WindowEntry], list[int]])
-_segment = msgspec.msgpack.Decoder(tuple[int, list[QueueEntry]])
+
+
+class _Progress(msgspec.Struct, array_like=True):
+    layout: int
+    queue_head: int
+    next_sequence: int
+    window: list[WindowEntry]
+    inbound: list[int]
+    shared: list[SharedEntry] = []
+
+
+class _Segment(msgspec.Struct, array_like=True):
+    layout: int
+    entries: list[QueueEntry]
+    shared: list[SharedEntry] = []
+
+
+_progress = msgspec.msgpack.Decoder(_Progress)
+_segment = msgspec.msgpack.Decoder(_Segment)
 _message = msgspec.msgpack.Decoder(tuple[int, _MessageRow])
 _will = msgspec.msgpack.Decoder(tuple[int, _MessageRow, int, int])
 
@@ -68,31 +86,41 @@ def decode_subscription(number: int, topic_filter: str, value: bytes) -> Subscri
 
 def encode_progress(progress: Progress) -> bytes:
     """The value under a session number, without the segment."""
-    return _encode(
-        (
-            _LAYOUT,
-            progress.queue_head,
-            progress.next_sequence,
-            progress.window,
-            progress.inbound,
-        )
+    row = (
+        _LAYOUT,
+        progress.queue_head,
+        progress.next_sequence,
+        progress.window,
+        progress.inbound,
     )
+    return _encode((*row, progress.window_shared) if progress.window_shared else row)
 
 
 def decode_progress(number: int, value: bytes) -> Progress:
     """Inverse of ``encode_progress``."""
-    _, queue_head, next_sequence, window, inbound = _progress.decode(value)
-    return Progress(number, queue_head, next_sequence, window, inbound, [], [])
+    kept = _progress.decode(value)
+    return Progress(
+        number,
+        kept.queue_head,
+        kept.next_sequence,
+        kept.window,
+        kept.inbound,
+        [],
+        [],
+        kept.shared,
+        [],
+    )
 
 
-def encode_segment(segment: list[QueueEntry]) -> bytes:
+def encode_segment(segment: list[QueueEntry], shared: list[SharedEntry]) -> bytes:
     """The value under (session number, first sequence)."""
-    return _encode((_LAYOUT, segment))
+    return _encode((_LAYOUT, segment, shared) if shared else (_LAYOUT, segment))
 
 
-def decode_segment(value: bytes) -> list[QueueEntry]:
+def decode_segment(value: bytes) -> tuple[list[QueueEntry], list[SharedEntry]]:
     """Inverse of ``encode_segment``."""
-    return _segment.decode(value)[1]
+    kept = _segment.decode(value)
+    return kept.entries, kept.shared
 
 
 def encode_message(message: Message) -> bytes:

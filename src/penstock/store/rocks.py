@@ -94,8 +94,10 @@ class RocksStore:
             recovered.progress[number] = records.decode_progress(number, value)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
-            segment = records.decode_segment(value)
+            segment, shared = records.decode_segment(value)
             recovered.queues.setdefault(number, []).extend(segment)
+            if shared:
+                recovered.queue_shared.setdefault(number, []).extend(shared)
             first, last = segment[0][0], segment[-1][0]
             recovered.segments.setdefault(number, []).append((first, last))
         for _, value in self._database.items("retained"):
@@ -165,7 +167,8 @@ class RocksStore:
             batch.delete(number + encode_key(first), handles["queue"])
         if progress.segment:
             key = number + encode_key(progress.segment[0][0])
-            batch.put(key, records.encode_segment(progress.segment), handles["queue"])
+            value = records.encode_segment(progress.segment, progress.segment_shared)
+            batch.put(key, value, handles["queue"])
 
     # -- reading -----------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
+from penstock.engine.sharing import SharingOptions
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -83,20 +84,26 @@ class Bench:
     Args:
         limits: bounds.
         streams: topic filters of the configured streams.
+        sharing: how shared subscriptions are handed out.
     """
 
     def __init__(
-        self, limits: EngineLimits | None = None, streams: tuple[str, ...] = ("#",)
+        self,
+        limits: EngineLimits | None = None,
+        streams: tuple[str, ...] = ("#",),
+        sharing: SharingOptions | None = None,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
         self.now = Now(1000.0, START_US)
         self._streams = streams
+        self._sharing = sharing
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
     def _start(self) -> Server:
-        return Server(self.limits, self.store.recover(), self._streams, "memory", self.now)
+        recovered = self.store.recover()
+        return Server(self.limits, recovered, self._streams, "memory", self.now, self._sharing)
 
     def pass_s(self, seconds: float) -> None:
         """Time passes; then what is due happens."""

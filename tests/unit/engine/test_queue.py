@@ -98,12 +98,12 @@ def test_bodies_are_supplied_in_order_up_to_the_first_that_is_missing() -> None:
     assert [item.message is not None for item in queue.waiting()] == [True, False, False]
 
 
-def test_the_first_offset_passes_over_what_is_not_stored() -> None:
+def test_the_lowest_offset_passes_over_what_is_not_stored() -> None:
     queue = MessageQueue(0)
-    assert queue.first_offset() == -1
+    assert queue.lowest_offset(False) == -1
     queue.push(delivery("qos 0", 0, offset=1))
     queue.push(delivery("not in the log", 1))
-    assert queue.first_offset() == -1
+    assert queue.lowest_offset(False) == -1
     queue.push(delivery("stored", 1, offset=7, sequence=1))
     queue.push(delivery("stored", 1, offset=8, sequence=2))
-    assert queue.first_offset() == 7
+    assert queue.lowest_offset(False) == 7

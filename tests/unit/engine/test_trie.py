@@ -25,7 +25,7 @@ def entry(topic_filter: str, qos: int, identifier: int = 0) -> SessionSubscripti
 
 
 def found(trie: SubscriptionTrie, topic: str) -> dict[str, Grant]:
-    return {match.session.client_id: match.grant for match in trie.match(topic)}
+    return {match.session.client_id: match.grant for match in trie.match(topic).sessions}
 
 
 CHANGE = st.tuples(st.integers(0, 2), st.sampled_from(FILTERS), st.integers(-1, 2))
@@ -57,7 +57,7 @@ def test_overlapping_subscriptions_are_one_delivery() -> None:
     trie.add(one, "a/#", entry("a/#", 2, 7))
     trie.add(one, "a/b", entry("a/b", 0, 9))
     trie.add(one, "+/b", entry("+/b", 1))
-    (match,) = trie.match("a/b")
+    (match,) = trie.match("a/b").sessions
     assert match.grant.qos == 2
     assert sorted(match.grant.subscription_ids) == [7, 9]
 
@@ -66,9 +66,9 @@ def test_no_local_leaves_out_only_what_has_it() -> None:
     """[MQTT-3.8.3-3]"""
     trie, one = SubscriptionTrie(), session("one")
     trie.add(one, "#", SessionSubscription(Subscription("#", 2, no_local=True), 1))
-    assert trie.match("a")[0].own is None
+    assert trie.match("a").sessions[0].own is None
     trie.add(one, "a", SessionSubscription(Subscription("a", 1), 2))
-    own = trie.match("a")[0].own
+    own = trie.match("a").sessions[0].own
     assert own is not None
     assert (own.qos, own.subscription_ids) == (1, (2,))
 
@@ -107,6 +107,6 @@ def test_the_cache_is_bounded_by_matches() -> None:
     for number in range(1000):
         trie.add(session(str(number)), "#", entry("#", 0))
     for number in range(500):
-        assert len(trie.match(f"topic/{number}")) == 1000
-        cached = sum(len(matches) for matches in trie._cache.values())
+        assert len(trie.match(f"topic/{number}").sessions) == 1000
+        cached = sum(len(matches.sessions) for matches in trie._cache.values())
         assert cached <= trie_module._CACHED_MATCHES_MAX

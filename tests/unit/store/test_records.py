@@ -69,7 +69,7 @@ def test_progress(
     window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]],
     inbound: list[int],
 ) -> None:
-    value = records.encode_progress(Progress(9, head, following, window, inbound, [], []))
+    value = records.encode_progress(Progress(9, head, following, window, inbound, [], [], [], []))
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.window, read.inbound) == (window, inbound)
@@ -79,7 +79,7 @@ def test_progress(
 
 @given(st.lists(ENTRY, min_size=1, max_size=5))
 def test_segments(segment: list[tuple[int, int, int, bool, tuple[int, ...]]]) -> None:
-    assert records.decode_segment(records.encode_segment(segment)) == segment
+    assert records.decode_segment(records.encode_segment(segment, [])) == (segment, [])
 
 
 @given(MESSAGE)
