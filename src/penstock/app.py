@@ -183,6 +183,7 @@ def _engine_limits(settings: Settings) -> EngineLimits:
         subscriptions_per_session_max=limits.subscriptions_per_session_max,
         topic_levels_max=limits.topic_levels_max,
         connect_timeout_s=settings.listener.connect_timeout_s,
+        write_buffer_bytes_max=settings.listener.write_buffer_bytes_max,
     )
 
 

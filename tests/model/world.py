@@ -138,6 +138,7 @@ class World:
         for read in shell.reads[:1]:
             self._supply(read)
             busy = True
+        busy = bool(shell.server.resume(self._now())) or busy
         shell.end_turn()
         if shell.under_way is not None:
             self._write()
@@ -178,6 +179,7 @@ class World:
 
     def _settle(self) -> None:
         if self.random.random() < self._turns:
+            self._shell.server.resume(self._now())
             self._shell.end_turn()
         self._count_drops()
 
@@ -299,7 +301,7 @@ class World:
     def _congest(self) -> None:
         for pipe in self._shell.pipes.values():
             if self.random.random() < 0.5:
-                pipe.connection.link.congested = True
+                pipe.connection.link.wire_full()
 
     def _relieve(self) -> None:
         for pipe in list(self._shell.pipes.values()):
@@ -324,7 +326,7 @@ class World:
 
     def _to_broker(self, pipe: Pipe, size: int | None) -> bool:
         connection = pipe.connection
-        if connection.saturated or connection.link.closed or not pipe.to_broker:
+        if connection.stalled or connection.link.closed or not pipe.to_broker:
             return False
         data = bytes(pipe.to_broker[:size])
         del pipe.to_broker[: len(data)]

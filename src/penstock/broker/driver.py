@@ -3,6 +3,7 @@
 ::
 
       socket bytes ─▶ Peer.received ─▶ engine ─▶ effects        (many times in one turn)
+      what an earlier turn left ────────▶
                                                     │ end of turn
                     ready bytes written ◀───────────┤
                                                     ▼ seal, if no commit is under way
@@ -10,7 +11,9 @@
                                                     │ committed
             held bytes written ◀────────────────────╯  and the next batch is sealed
 
-One commit is under way at a time; what arrives meanwhile shares the next.
+One commit is under way at a time; what arrives meanwhile shares the next. A connection
+does a bounded amount of work in one turn. What it leaves over, and what waits for room, the
+engine resumes in a later turn; until then the socket is not read.
 """
 
 from __future__ import annotations
@@ -61,12 +64,11 @@ class Peer:
 
     def congested(self) -> None:
         """The client does not read as fast as it is written to."""
-        self.connection.link.congested = True
+        self.connection.link.wire_full()
 
     def writable(self) -> None:
         """The client caught up."""
-        self.connection.writable(self._driver.now())
-        self._driver.end_turn_soon()
+        self._driver.writable(self)
 
     def lost(self, because: str) -> None:
         """The socket is gone."""
@@ -97,18 +99,17 @@ class Driver:
         self._effects = server.effects
         self._store = store
         self._max_connections = max_connections
-        self._commit_bytes_max = commit_bytes_max
+        self._effects.waiting_bytes_max = commit_bytes_max
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
         self._committer = Committer(store, self._loop, self._committed)
         self._peers: dict[Link, Peer] = {}
-        self._paused: list[Peer] = []
         self._deadlines: list[tuple[float, int, Peer]] = []
         self._entries = count()
         self._turn_ends = False
-        self._committing = False
+        self._turn_begins = False
+        self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._failed = False
-        self._idle = asyncio.Event()
         self._wall_us = 0
         self._limiter = RepeatLimiter()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
@@ -141,17 +142,26 @@ class Driver:
         return peer
 
     def received(self, peer: Peer, data: bytes) -> None:
-        """Bytes from a client; its reading pauses while too much waits for a commit."""
+        """Bytes from a client; its reading pauses while it must wait."""
         connection = peer.connection
         was = connection.state
         connection.receive(data, self.now())
         if connection.state == CONNECTED and was != CONNECTED:
             self._watch(peer)
             logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
-        if connection.saturated or self._effects.size_bytes >= self._commit_bytes_max:
+        if connection.stalled:
             peer.wire.pause_reading()
-            self._paused.append(peer)
         self.end_turn_soon()
+
+    def writable(self, peer: Peer) -> None:
+        """A client that was congested has read."""
+        peer.connection.writable(self.now())
+        self._read_again(peer)
+        self.end_turn_soon()
+
+    def _read_again(self, peer: Peer) -> None:
+        if not peer.connection.stalled:
+            peer.wire.resume_reading()
 
     def lost(self, peer: Peer, because: str) -> None:
         """A client's socket is gone."""
@@ -172,8 +182,21 @@ class Driver:
     def _end_turn(self) -> None:
         self._turn_ends = False
         self._write_ready()
-        if not self._committing and not self._failed:
+        if self._under_way is None and not self._failed:
             self._commit()
+        if self._effects.unfinished and not self._turn_begins:
+            self._turn_begins = True
+            self._loop.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        """Go on with what earlier turns left over, after the sockets had theirs."""
+        self._turn_begins = False
+        for user in self._server.resume(self.now()):
+            assert isinstance(user, ServerConnection)
+            peer = self._peers.get(user.link)
+            if peer is not None:
+                self._read_again(peer)
+        self.end_turn_soon()
 
     def _write_ready(self) -> None:
         effects = self._effects
@@ -212,12 +235,14 @@ class Driver:
             self._store.commit(commit)
             self._release(commit)
         else:
-            self._committing = True
-            self._idle.clear()
+            self._under_way = self._loop.create_future()
             self._committer.submit(commit)
 
     def _committed(self, commit: Commit, failure: StoreFailed | None) -> None:
-        self._committing = False
+        under_way = self._under_way
+        assert under_way is not None
+        self._under_way = None
+        under_way.set_result(None)
         if failure is not None:
             self._fail(failure)
             return
@@ -234,26 +259,16 @@ class Driver:
             release.done()
             if peer is not None and link.draining and link.drained:
                 peer.wire.close()
+        self._write_ready()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)
             self._fetch(stored, offsets)
-        if self._paused:
-            paused = self._paused
-            self._paused = []
-            for peer in paused:
-                if peer.connection.saturated:
-                    self._paused.append(peer)
-                else:
-                    peer.wire.resume_reading()
-        if not self._committing:
-            self._idle.set()
 
     def _fail(self, failure: StoreFailed) -> None:
         """Fail closed: nothing more is acknowledged, every client is told (contract, rule 2)."""
         if self._failed:
             return
         self._failed = True
-        self._idle.set()
         logger.error("%s; nothing is acknowledged any more", failure)
         self._server.shut_down(reasons.UNSPECIFIED_ERROR, "the store failed", self.now())
         self._write_ready()
@@ -327,6 +342,6 @@ class Driver:
                 reasons.SERVER_SHUTTING_DOWN, "the server is shutting down", self.now()
             )
             self._end_turn()
-            while self._committing:
-                await self._idle.wait()
+        while self._under_way is not None:
+            await self._under_way
         self._committer.stop()

@@ -9,6 +9,14 @@ Which packets a state takes stands in ``ServerConnection``'s table; what is not 
 a protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``,
 says ``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and
 what was ready is written.
+
+While a peer makes more than it takes, or more than its share, its packets are not decoded::
+
+      READING ── a turn's share of work is done ──────────────▶ STALLED ── next turn ─▶ READING
+              ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
+
+What was received stays undecoded, the shell stops reading while ``stalled`` is set, and the
+silence that follows is ours: it does not count against keep alive.
 """
 
 from __future__ import annotations
@@ -16,7 +24,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine.clock import Now
-from penstock.engine.effects import Link
+from penstock.engine.effects import Link, Resumable
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -30,10 +38,12 @@ AWAIT_CONNECT: Final = 0
 CONNECTED: Final = 1
 CLOSED: Final = 2
 
+WORK_PER_TURN_MAX: Final = 1000  # packets handled and messages handed to sessions
+
 REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
 
 
-class Connection:
+class Connection(Resumable):
     """What both roles of a connection share.
 
     Args:
@@ -43,7 +53,11 @@ class Connection:
     """
 
     def __init__(self, link: Link, decoder: Decoder, keep_alive: KeepAlive) -> None:
+        super().__init__()
         self.link = link
+        link.user = self
+        self.stalled = False  # packets wait undecoded: the shell must not read
+        self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
         self._decoder = decoder
@@ -55,15 +69,48 @@ class Connection:
             return
         try:
             self._decoder.feed(data)
-            packet = self._decoder.next_packet()
-            while packet is not None:
-                self._keep_alive.heard(now.monotonic_s)
-                self.handle(packet, now)
-                if self.link.closed:
-                    return
-                packet = self._decoder.next_packet()
+            if not self.stalled:
+                self._decode(now, False)
         except RemoteProtocolError as error:
             self.protocol_error(error, now)
+
+    def resume(self, now: Now) -> None:
+        """Go on with what was left undecoded, as far as there is room."""
+        if self.state == CLOSED or not self.stalled:
+            return
+        self._keep_alive.heard(now.monotonic_s)
+        self.stalled = False
+        try:
+            if self.must_wait():
+                self.stalled = True
+            else:
+                self._decode(now, False)
+        except RemoteProtocolError as error:
+            self.protocol_error(error, now)
+
+    def _decode(self, now: Now, to_the_end: bool) -> None:
+        """Handle what was received, until a packet is incomplete or it is enough for now."""
+        self.work = 0
+        packet = self._decoder.next_packet()
+        while packet is not None:
+            self._keep_alive.heard(now.monotonic_s)
+            self.handle(packet, now)
+            if self.link.closed:
+                return
+            self.work += 1
+            if not to_the_end and (self.work >= WORK_PER_TURN_MAX or self.must_wait()):
+                self.stalled = True
+                if self.work >= WORK_PER_TURN_MAX:
+                    self.wait_for_turn()
+                return
+            packet = self._decoder.next_packet()
+
+    def must_wait(self) -> bool:
+        """Whether too much waits on our side; if so, it is settled who calls ``resume``."""
+        return False
+
+    def wait_for_turn(self) -> None:
+        """See to it that ``resume`` is called in the next turn."""
 
     def handle(self, packet: Packet, now: Now) -> None:
         """One packet from the peer; each role has its own table."""
@@ -88,7 +135,12 @@ class Connection:
         self._end(True, because, now)
 
     def lost(self, because: str, now: Now) -> None:
-        """The socket ended without a farewell."""
+        """The socket ended without a farewell; what came before that still counts."""
+        if self.stalled and self.state != CLOSED:
+            try:
+                self._decode(now, True)
+            except RemoteProtocolError as error:
+                self.protocol_error(error, now)
         self._end(True, because, now)
 
     def deadline_s(self) -> float:
@@ -100,7 +152,9 @@ class Connection:
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.state == AWAIT_CONNECT:
+        if self.stalled:  # it may have sent much: we do not read
+            self._keep_alive.heard(now.monotonic_s)
+        elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)
         else:
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
@@ -113,5 +167,6 @@ class Connection:
         self.state = CLOSED
         self.closed_because = because
         self.link.shut(answered)
+        self.link.user = None
         if was_connected:
             self.ended(with_will, now)

@@ -15,12 +15,21 @@ rule 1). Bytes held on one link keep their order, so acknowledgements leave in t
 of the packets they answer [MQTT-4.6.0-2].
 
 A batch with nothing to write still waits for the commit under way, then leaves at once.
+
+What is written to a link is counted until the shell has handed it to the socket, and from
+then on for as long as the socket's buffer is full, so that memory has a bound whatever the
+peer does::
+
+      send, hold ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
+                    ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
+                          queue, and what the peer asks for is not read (``connection``)
 """
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
+from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
 
@@ -31,6 +40,19 @@ class Stored:
     def snapshot(self) -> Progress | None:
         """The durable form now, and none of it unchanged twice; None when it ended."""
         return None
+
+
+PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
+
+
+class Resumable:
+    """Who does its work in portions: what it leaves over goes on in a later turn."""
+
+    def __init__(self) -> None:
+        self.waits_for_turn = False
+
+    def resume(self, now: Now) -> None:
+        """Do the next portion."""
 
 
 @final
@@ -51,11 +73,25 @@ class Link:
         self.releasing = 0  # sealed releases whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
         self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
+        self.pending_bytes = 0  # sent or held, and not yet handed to the socket
+        self.pending_bytes_max = PENDING_BYTES_MAX
+        self.unwritten_bytes = 0  # handed to the socket since it is congested
         self.ready: list[bytes] = []
         self.held: list[bytes] = []
+        self.behind: list[bytes] = []  # QoS 0 that waits for nothing but its place
         self.held_acks = 0
         self.held_qos0 = 0
+        self.user: Resumable | None = None  # resumed when there is room again
+        self._wanted = False  # the user waits for that
         self._effects = effects
+
+    def has_room(self) -> bool:
+        """Whether a message that can wait in a queue may be sent now."""
+        return not self.congested and self.pending_bytes < self.pending_bytes_max
+
+    def is_full(self) -> bool:
+        """Whether the peer must read before we do anything more for it."""
+        return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
         """Send ``frame`` in this turn."""
@@ -65,6 +101,15 @@ class Link:
         if not self.ready:
             self._effects.ready.append(self)
         self.ready.append(frame)
+        self._count(len(frame))
+
+    def send_qos0(self, frame: bytes) -> None:
+        """Send a QoS 0 message in this turn, or right behind those that wait for a commit."""
+        if self.unreleased_qos0 == 0:
+            self.send(frame)
+        else:
+            self.behind.append(frame)
+            self._count(len(frame))
 
     def send_last(self, frame: bytes) -> None:
         """Send a farewell in this turn, even before the connection was opened."""
@@ -76,6 +121,7 @@ class Link:
         if not self.held:
             self._effects.holding.append(self)
         self.held.append(frame)
+        self._count(len(frame))
 
     def hold_ack(self, frame: bytes) -> None:
         """Send an acknowledgement after the commit of this turn; it counts until released."""
@@ -85,9 +131,43 @@ class Link:
 
     def hold_qos0(self, frame: bytes) -> None:
         """Send a QoS 0 message after the commit of this turn; it counts until released."""
+        if self.behind:  # they came first, and wait with it now
+            if not self.held:
+                self._effects.holding.append(self)
+            self.held.extend(self.behind)
+            self.behind = []
         self.hold(frame)
         self.held_qos0 += 1
         self.unreleased_qos0 += 1
+
+    def released(self, size_bytes: int, acks: int, qos0: int) -> None:
+        """A commit is durable, and what it held was handed to the socket."""
+        self.opened = True
+        self.releasing -= 1
+        self.unreleased_acks -= acks
+        self.unreleased_qos0 -= qos0
+        if self.behind and self.unreleased_qos0 == 0:
+            if not self.ready:
+                self._effects.ready.append(self)
+            self.ready.extend(self.behind)
+            self.behind = []
+            if self.closed:
+                self._effects.closing.append(self)
+        self._handed_over(size_bytes)
+
+    def wire_full(self) -> None:
+        """The socket's buffer is full: the peer does not read as fast as it is written to."""
+        self.congested = True
+        self.unwritten_bytes = 0
+
+    def wire_has_room(self) -> None:
+        """The peer caught up."""
+        self.congested = False
+        self.unwritten_bytes = 0
+
+    def resume_when_room(self) -> None:
+        """Let the user go on when something was handed over."""
+        self._wanted = True
 
     def shut(self, drain: bool) -> None:
         """Nothing more will be sent; the shell writes what is ready and closes the socket.
@@ -97,17 +177,38 @@ class Link:
         self.closed = True
         self.draining = drain
         self._effects.closing.append(self)
+        if not drain and self.behind:
+            size_bytes = 0
+            for frame in self.behind:
+                size_bytes += len(frame)
+            self.behind = []
+            self._handed_over(size_bytes)
 
     @property
     def drained(self) -> bool:
         """Whether the socket of a closed link may be closed now."""
-        return not self.draining or not (self.held or self.releasing)
+        return not self.draining or not (self.held or self.releasing or self.ready or self.behind)
 
     def take_ready(self) -> bytes:
         """The bytes to write now."""
         frames = self.ready
         self.ready = []
-        return frames[0] if len(frames) == 1 else b"".join(frames)
+        data = frames[0] if len(frames) == 1 else b"".join(frames)
+        self._handed_over(len(data))
+        return data
+
+    def _count(self, size_bytes: int) -> None:
+        self.pending_bytes += size_bytes
+        self._effects.unsent_bytes += size_bytes
+
+    def _handed_over(self, size_bytes: int) -> None:
+        self.pending_bytes -= size_bytes
+        self._effects.unsent_bytes -= size_bytes
+        if self.congested:
+            self.unwritten_bytes += size_bytes
+        if self._wanted:
+            self._wanted = False
+            self._effects.resume_later(self.user)
 
 
 @final
@@ -122,10 +223,7 @@ class Release:
 
     def done(self) -> None:
         """The commit is durable and the bytes were handed to the socket."""
-        self.link.opened = True
-        self.link.releasing -= 1
-        self.link.unreleased_acks -= self.acks
-        self.link.unreleased_qos0 -= self.qos0
+        self.link.released(len(self.data), self.acks, self.qos0)
 
 
 @final
@@ -175,11 +273,15 @@ class Effects:
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
+        self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
+        self.waiting_bytes_max = 0  # of both, above which reading pauses; 0 = no limit
+        self.unfinished: list[Resumable] = []  # go on in the next turn
         self.ready: list[Link] = []
         self.holding: list[Link] = []
         self.closing: list[Link] = []
         self.changed: list[Stored] = []
         self.wanting: list[tuple[Stored, list[int]]] = []
+        self._blocked: list[Resumable] = []  # by ``is_full``; go on once a batch is sealed
         self._base_offset = next_offset
         self._messages: list[Message] = []
         self._sessions: dict[str, SessionRecord] = {}
@@ -187,6 +289,20 @@ class Effects:
         self._subscriptions: list[SubscriptionRecord] = []
         self._retained: dict[str, Message | None] = {}
         self._wills: dict[str, WillRecord | None] = {}
+
+    def is_full(self) -> bool:
+        """Whether so much waits for commits and sockets that nothing more should be read."""
+        return 0 < self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
+
+    def resume_later(self, user: Resumable | None) -> None:
+        """Let ``user`` go on in the next turn."""
+        if user is not None and not user.waits_for_turn:
+            user.waits_for_turn = True
+            self.unfinished.append(user)
+
+    def resume_when_sealed(self, user: Resumable) -> None:
+        """Let ``user`` go on when there may be room again for what it makes."""
+        self._blocked.append(user)
 
     def append(self, message: Message) -> None:
         """Append ``message`` to the log; it has its offset from here on."""
@@ -258,4 +374,9 @@ class Effects:
             self._retained = {}
         if self._wills:
             self._wills = {}
+        if self._blocked:
+            blocked = self._blocked
+            self._blocked = []
+            for user in blocked:
+                self.resume_later(user)
         return commit

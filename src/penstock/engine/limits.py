@@ -27,6 +27,8 @@ class EngineLimits:
         subscriptions_per_session_max: subscriptions of one session.
         topic_levels_max: levels of a topic name or filter.
         connect_timeout_s: time a new connection has to send CONNECT.
+        write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
+            before its messages stay in the queue and its own packets are not read.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class EngineLimits:
         subscriptions_per_session_max: int = 10_000,
         topic_levels_max: int = 128,
         connect_timeout_s: float = 10.0,
+        write_buffer_bytes_max: int = 1_048_576,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -58,6 +61,7 @@ class EngineLimits:
         self.subscriptions_per_session_max = subscriptions_per_session_max
         self.topic_levels_max = topic_levels_max
         self.connect_timeout_s = connect_timeout_s
+        self.write_buffer_bytes_max = write_buffer_bytes_max
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

@@ -174,10 +174,12 @@ class Outbound(Stored):
             self._enqueue(delivery)
             if self.stored:
                 delivery.rest_in_log()
-        elif len(self._queue) == 0 and self._window.has_room() and not link.congested:
+        elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery)
+            if not link.has_room():
+                link.resume_when_room()
 
     def _number(self, delivery: Delivery) -> None:
         """A sequence number for what is stored of this session."""
@@ -188,7 +190,10 @@ class Outbound(Stored):
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
         link = self.link
-        if link is None or self._fetching or link.congested:
+        if link is None or self._fetching:
+            return
+        if not link.has_room():
+            link.resume_when_room()
             return
         if not self._resend(link, now):
             return
@@ -196,6 +201,9 @@ class Outbound(Stored):
             head = self._queue.head()
             assert head is not None
             if head.qos > 0 and not self._window.has_room():
+                return
+            if not link.has_room():
+                link.resume_when_room()
                 return
             message = head.message
             if message is None:
@@ -388,8 +396,8 @@ class Outbound(Stored):
             return
         frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, now)
         if frame:
-            if at_once and link.unreleased_qos0 == 0:
-                link.send(frame)
+            if at_once:
+                link.send_qos0(frame)
             else:
                 link.hold_qos0(frame)
 
@@ -451,9 +459,12 @@ class Outbound(Stored):
         return frame
 
     def _resend(self, link: Link, now: Now) -> bool:
-        """Send again what the last connection left; False while bodies must be fetched."""
+        """Send again what the last connection left; False when some of it must wait."""
         entry = self._window.next_unsent()
         while entry is not None:
+            if not link.has_room():
+                link.resume_when_room()
+                return False
             if entry.state == AWAIT_PUBCOMP:
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
                     link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))

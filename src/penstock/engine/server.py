@@ -14,7 +14,7 @@ from typing import final
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
+from penstock.engine.effects import Effects, Resumable
 from penstock.engine.limits import EngineLimits
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
@@ -65,6 +65,15 @@ class Server:
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.router.sharing.spread(now)
+
+    def resume(self, now: Now) -> list[Resumable]:
+        """Go on with what an earlier turn left over; who did. Those may be left over again."""
+        unfinished = self.effects.unfinished
+        self.effects.unfinished = []
+        for user in unfinished:
+            user.waits_for_turn = False
+            user.resume(now)
+        return unfinished
 
     def needed_from(self, end: int) -> int:
         """The lowest log offset a session still needs; ``end`` when none needs any."""

@@ -16,7 +16,7 @@ from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED, Connection
+from penstock.engine.connection import CLOSED, CONNECTED, Connection
 from penstock.engine.effects import Link
 from penstock.engine.keepalive import KeepAlive
 from penstock.engine.limits import EngineLimits
@@ -86,6 +86,7 @@ class ServerConnection(Connection):
         self.client_id = ""
         self.version = 0
         self.limits = limits
+        self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._server = server
         self._sharing = server.router.sharing
         self._session: Session | None = None
@@ -131,17 +132,42 @@ class ServerConnection(Connection):
 
     @property
     def saturated(self) -> bool:
-        """Whether to stop reading: as many acknowledgements wait for a commit as allowed.
+        """Whether as many acknowledgements wait for a commit as a client may leave open.
 
-        MQTT 5 clients know the limit and keep to it; for older ones this is the flow control.
+        MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read
+        until there is room. What counts is what waits for us: a QoS 2 message that waits for
+        its PUBREL does not, for the PUBREL could never be read.
         """
-        return self.link.unreleased_acks >= self.limits.receive_maximum
+        return self.version != V5 and self.link.unreleased_acks >= self.limits.receive_maximum
+
+    def must_wait(self) -> bool:
+        """Whether too much waits on our side for more of this client's packets."""
+        link = self.link
+        effects = self._server.effects
+        if self.saturated or link.is_full():
+            link.resume_when_room()
+            return True
+        if effects.is_full():
+            effects.resume_when_sealed(self)
+            return True
+        return False
+
+    def wait_for_turn(self) -> None:
+        """See to it that ``resume`` is called in the next turn."""
+        self._server.effects.resume_later(self)
+
+    def resume(self, now: Now) -> None:
+        """There may be room again, or it is this connection's turn."""
+        if self.state == CLOSED:
+            return
+        if self._session is not None:
+            self._session.refill(now)
+        super().resume(now)
 
     def writable(self, now: Now) -> None:
         """The shell's write buffer has room again."""
-        self.link.congested = False
-        if self._session is not None:
-            self._session.refill(now)
+        self.link.wire_has_room()
+        self.resume(now)
 
     # -- CONNECT and the end -----------------------------------------------------------
 
@@ -280,6 +306,7 @@ class ServerConnection(Connection):
             topic, packet.payload, qos, packet.retain, self.client_id, now.wall_us, encoded
         )
         reached = self._server.router.publish(message, session, now)
+        self.work += reached
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self.version == V5
             self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
@@ -288,13 +315,17 @@ class ServerConnection(Connection):
         if packet.qos == 1:
             self.link.hold_ack(encode_ack(PUBACK, packet.packet_id, code, self.version))
         elif packet.qos == 2:
-            self.link.hold(encode_ack(PUBREC, packet.packet_id, code, self.version))
+            frame = encode_ack(PUBREC, packet.packet_id, code, self.version)
+            if self.version == V5:  # counts until its PUBREL: see _check_receive_maximum
+                self.link.hold(frame)
+            else:
+                self.link.hold_ack(frame)
 
     def _release(self, packet: Pubrel, session: Session) -> None:
         counted = session.inbound_count
         code = session.release(packet.packet_id)
         frame = encode_ack(PUBCOMP, packet.packet_id, code, self.version)
-        if session.inbound_count < counted:
+        if session.inbound_count < counted or self.version != V5:
             self.link.hold_ack(frame)
         else:
             self.link.hold(frame)

@@ -44,7 +44,8 @@ class Line:
     def __init__(self, bench: Bench, version: int) -> None:
         self.connection = ServerConnection(bench.server, bench.server.limits, bench.now)
         self.version = version
-        self._bench = bench
+        self.bench = bench
+        bench.lines.append(self)
         self._decoder = Decoder(1_000_000, version, server=False)
 
     def send(self, *packets: Packet) -> None:
@@ -52,16 +53,17 @@ class Line:
         self.receive(b"".join(encode(packet, self.version) for packet in packets))
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the client."""
-        self.connection.receive(data, self._bench.now)
+        """Bytes from the client; turns go by until all that may be is handled."""
+        self.connection.receive(data, self.bench.now)
+        self.bench.turns()
 
     def cut(self) -> None:
         """The broker finds the socket dead."""
-        self.connection.lost("cut", self._bench.now)
+        self.connection.lost("cut", self.bench.now)
 
     def read(self) -> list[Packet]:
         """What reached the client since the last call."""
-        return self.parse(self._bench.take_ready(self))
+        return self.parse(self.bench.take_ready(self))
 
     def parse(self, data: bytes) -> list[Packet]:
         """The packets in ``data``."""
@@ -74,7 +76,7 @@ class Line:
     @property
     def session(self) -> Session:
         """The session of this client, as the engine has it."""
-        return self._bench.server.registry.sessions[self.connection.client_id]
+        return self.bench.server.registry.sessions[self.connection.client_id]
 
 
 @final
@@ -96,6 +98,7 @@ class Bench:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
         self.now = Now(1000.0, START_US)
+        self.lines: list[Line] = []
         self._streams = streams
         self._sharing = sharing
         self.server = self._start()
@@ -142,6 +145,7 @@ class Bench:
         max_packet_size: int | None = None,
         expiry_s: int = 3600,
         will: Will | None = None,
+        keep_alive_s: int = 0,
     ) -> Line:
         """An accepted connection; ``durable``: its session outlives it."""
         properties = None
@@ -152,7 +156,7 @@ class Bench:
                 maximum_packet_size=max_packet_size,
             )
         clean_start = not durable if clean is None else clean
-        packet = Connect(client_id, version, clean_start, 0, will, properties=properties)
+        packet = Connect(client_id, version, clean_start, keep_alive_s, will, properties=properties)
         line, connack = self.connect(packet)
         assert connack.reason_code == 0, connack
         return line
@@ -190,11 +194,30 @@ class Bench:
     def commit(self) -> None:
         """Everything that is open becomes durable, and all that follows from it."""
         for _ in range(100):
+            self.turns()
+            self._write_ready()
             commit = self.seal()
             self.finish(commit)
+            if self.server.effects.unfinished:
+                continue
             if not commit.writes and not commit.releases and not commit.wanting:
                 return
         raise AssertionError("the engine never comes to rest")
+
+    def turns(self) -> None:
+        """As many turns as it takes until nothing is left over."""
+        for _ in range(10_000):
+            if not self.server.resume(self.now):
+                return
+        raise AssertionError("the engine never comes to rest")
+
+    def _write_ready(self) -> None:
+        effects = self.server.effects
+        ready = effects.ready
+        effects.ready = []
+        for link in ready:
+            written = self._written.setdefault(link, bytearray())
+            written += link.take_ready()
 
     def take_ready(self, line: Line) -> bytes:
         """The bytes that left on ``line`` since the last call."""

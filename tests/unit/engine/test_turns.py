@@ -1,0 +1,294 @@
+"""Turns: what a connection may do in one, what it leaves for the next, and what it waits for."""
+
+import pytest
+
+from penstock.engine.connection import CONNECTED, WORK_PER_TURN_MAX
+from penstock.engine.limits import EngineLimits
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import (
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+    Will,
+)
+from tests.unit.engine.bench import Bench, Line, publishes
+
+MAXIMUM = 3
+
+
+def arrive(line: Line, *packets: Packet) -> None:
+    """Packets in one read, and no turn after it."""
+    data = b"".join(encode(packet, line.version) for packet in packets)
+    line.connection.receive(data, line.bench.now)
+
+
+# -- a turn's share ------------------------------------------------------------------------
+
+
+def test_a_turn_handles_a_bounded_number_of_packets() -> None:
+    bench = Bench()
+    line = bench.join("c", 4)
+    arrive(line, *[Pingreq()] * (3 * WORK_PER_TURN_MAX))
+    connection = line.connection
+    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, True)
+    bench.server.resume(bench.now)
+    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, True)
+    bench.turns()
+    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, False)
+
+
+def test_a_message_for_many_counts_as_many() -> None:
+    bench = Bench()
+    for number in range(10):
+        bench.subscriber(f"s{number}", "t", 0, 4)
+    line = bench.join("p", 4)
+    arrive(line, *[Publish("t", b"x")] * WORK_PER_TURN_MAX)
+    assert line.connection.stalled
+    assert line.connection.work < WORK_PER_TURN_MAX + 20
+    bench.turns()
+    assert not line.connection.stalled
+
+
+def test_others_have_their_turn_in_between() -> None:
+    bench = Bench()
+    greedy, modest = bench.join("a", 4), bench.join("b", 4)
+    arrive(greedy, *[Pingreq()] * (2 * WORK_PER_TURN_MAX))
+    arrive(modest, Pingreq())
+    assert modest.read() == [Pingresp()]
+    assert greedy.connection.stalled
+
+
+def test_what_came_before_the_socket_ended_still_counts() -> None:
+    """A publisher of QoS 0 that says goodbye and closes loses nothing by our taking turns."""
+    bench = Bench()
+    subscriber = bench.subscriber("s", "t", 0, 4)
+    line = bench.join("p", 4, will=Will("t", b"will"))
+    arrive(line, *[Publish("t", b"x")] * (3 * WORK_PER_TURN_MAX), Disconnect())
+    line.cut()
+    bench.commit()
+    assert [m.payload for m in publishes(subscriber.read())] == [b"x"] * 3 * WORK_PER_TURN_MAX
+    assert line.connection.closed_because == "client disconnected"
+
+
+def test_a_mistake_in_a_later_turn_is_answered() -> None:
+    bench = Bench()
+    line = bench.join("c", 5)
+    arrive(line, *[Pingreq()] * WORK_PER_TURN_MAX, Pingreq(), Publish("a/+", b""))
+    bench.turns()
+    *pings, last = line.read()
+    assert len(pings) == WORK_PER_TURN_MAX + 1
+    assert isinstance(last, Disconnect)
+
+
+# -- bounded memory ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Pingreq(),
+        Publish("t", b"x", 1, packet_id=1),
+        Subscribe(1, [Subscription("t", 1)]),
+        Pubrec(7),
+    ],
+    ids=lambda packet: type(packet).__name__,
+)
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, version: int) -> None:
+    """Its socket is full: a bounded number of its packets is taken, then none."""
+    limit = 10_000
+    bench = Bench(EngineLimits(write_buffer_bytes_max=limit))
+    line = bench.join("c", version)
+    link = line.connection.link
+    link.wire_full()
+    for _ in range(100):
+        if not line.connection.stalled:
+            line.send(*[packet] * 500)
+        bench.commit()
+        bench.take_ready(line)
+    assert line.connection.stalled
+    assert limit <= link.pending_bytes + link.unwritten_bytes < limit + 100
+    line.connection.writable(bench.now)
+    bench.turns()
+    assert link.unwritten_bytes < limit
+    for _ in range(100):
+        bench.commit()
+        bench.take_ready(line)
+    assert not line.connection.stalled
+
+
+def test_every_packet_is_answered_once_the_client_reads() -> None:
+    bench = Bench(EngineLimits(write_buffer_bytes_max=1000))
+    line = bench.join("c", 4)
+    line.connection.link.wire_full()
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 2001)])
+    answers: list[Packet] = []
+    for _ in range(100):
+        bench.commit()
+        answers += line.read()
+        if line.connection.link.is_full():
+            line.connection.writable(bench.now)
+    assert answers == [Puback(n) for n in range(1, 2001)]
+
+
+def test_a_link_without_room_leaves_messages_in_the_queue() -> None:
+    """Also before the socket says so: what waits for a commit takes memory too."""
+    bench = Bench(EngineLimits(write_buffer_bytes_max=10_000))
+    line = bench.subscriber("s", "t", 1, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(*[Publish("t", bytes(4000), 1, packet_id=n) for n in range(1, 11)])
+    assert line.connection.link.pending_bytes < 14_000
+    assert line.session.window_length == 3
+    bench.commit()
+    for _ in range(10):
+        bench.take_ready(line)
+        bench.commit()
+    assert line.session.window_length == 10
+
+
+def test_a_resumed_session_is_sent_again_in_portions() -> None:
+    bench = Bench(EngineLimits(write_buffer_bytes_max=10_000))
+    line = bench.subscriber("s", "t", 1, 4)
+    for _ in range(10):
+        bench.publish("t", bytes(4000))
+        bench.commit()
+    assert len(publishes(line.read())) == 10
+    line.cut()
+    line = bench.join("s", 4, durable=True)
+    assert line.connection.link.pending_bytes < 14_000
+    bench.commit()
+    again = publishes(line.read())
+    assert len(again) == 10
+    assert all(message.dup for message in again)
+
+
+def test_reading_pauses_while_much_waits_for_a_commit() -> None:
+    """Whether it is in the log or held for somebody."""
+    bench = Bench(streams=())
+    bench.server.effects.waiting_bytes_max = 100_000
+    bench.join("s", 4).send(Subscribe(1, [Subscription("t", 1)]))
+    publisher = bench.join("p", 5)
+    publisher.send(*[Publish("t", bytes(10_000), 0) for _ in range(100)])
+    effects = bench.server.effects
+    assert publisher.connection.stalled is True
+    assert 100_000 <= effects.size_bytes + effects.unsent_bytes < 111_000
+    bench.commit()
+    assert (publisher.connection.stalled, effects.unsent_bytes) == (False, 0)
+
+
+def test_nothing_stays_counted_when_connections_end() -> None:
+    bench = Bench()
+    line = bench.subscriber("s", "t", 2, 4)
+    publisher = bench.join("p", 4)
+    for qos in (0, 1, 2):
+        publisher.send(Publish("t", b"x", qos, packet_id=1 if qos else 0))
+    line.cut()
+    publisher.send(Disconnect())
+    bench.commit()
+    assert bench.server.effects.unsent_bytes == 0
+
+
+# -- back-pressure instead of receive maximum ------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_decoding_stops_in_the_middle_of_a_read(version: int, qos: int) -> None:
+    """Before MQTT 5: as many as the receive maximum are taken, the rest after the commit."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", version)
+    line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
+    assert line.connection.stalled
+    assert len(bench.seal().messages) == MAXIMUM
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_and_goes_on_after_each_commit(version: int, qos: int) -> None:
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", version)
+    line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
+    bench.commit()
+    answer = Puback if qos == 1 else Pubrec
+    assert line.read() == [answer(n) for n in range(1, 100)]
+    if qos == 2:
+        line.send(*[Pubrel(n) for n in range(1, 100)])
+        assert line.connection.stalled
+        bench.commit()
+        assert line.read() == [Pubcomp(n) for n in range(1, 100)]
+
+
+def test_mqtt_5_is_told_when_it_truly_exceeds_the_receive_maximum() -> None:
+    """[MQTT-3.3.4-7]: as many as it may are no reason to pause it, and one more is an error."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", 5)
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, MAXIMUM + 1)], Pingreq())
+    assert not line.connection.stalled
+    assert line.read() == [Pingresp()]
+    line.send(Publish("t", b"x", 1, packet_id=9))
+    assert line.connection.link.closed
+
+
+# -- keep alive while paused -----------------------------------------------------------------
+
+
+def test_our_pause_is_not_the_clients_silence() -> None:
+    """[MQTT-3.1.2-22]: keep alive strikes silence, not what we do not read."""
+    bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
+    line = bench.join("c", 4, keep_alive_s=10)
+    line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 10)])
+    assert line.connection.stalled
+    for _ in range(10):
+        bench.pass_s(14.0)
+        line.connection.tick(bench.now)
+    assert not line.connection.link.closed
+    bench.commit()
+    assert (line.connection.stalled, line.connection.state) == (False, CONNECTED)
+    bench.pass_s(14.0)
+    line.connection.tick(bench.now)
+    assert line.connection.state == CONNECTED, "it had no time to be heard"
+    bench.pass_s(2.0)
+    line.connection.tick(bench.now)
+    assert line.connection.closed_because == "nothing heard for 1.5 x keep alive"
+
+
+# -- QoS 0 behind what waits -----------------------------------------------------------------
+
+
+def test_a_steady_stream_of_qos_0_does_not_wait_for_commits_for_ever() -> None:
+    """One message had to wait; those behind it go with it, and those after that at once."""
+    bench = Bench()
+    line = bench.subscriber("s", "t", 0, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(Publish("t", b"held", 1, packet_id=1))
+    under_way = bench.seal()
+    for number in range(3):
+        publisher.send(Publish("t", b"%d" % number))
+    assert publishes(line.read()) == []
+    bench.finish(under_way)
+    assert [m.payload for m in publishes(line.read())] == [b"held", b"0", b"1", b"2"]
+    under_way = bench.seal()
+    publisher.send(Publish("t", b"3"))
+    assert [m.payload for m in publishes(line.read())] == [b"3"]
+    bench.finish(under_way)
+
+
+def test_what_must_wait_keeps_its_place_behind_what_came_first() -> None:
+    bench = Bench()
+    line = bench.subscriber("s", "t", 0, 4)
+    publisher = bench.join("p", 4)
+    publisher.send(Publish("t", b"0", 1, packet_id=1))
+    under_way = bench.seal()
+    publisher.send(Publish("t", b"1"), Publish("t", b"2", 1, packet_id=2), Publish("t", b"3"))
+    bench.finish(under_way)
+    assert [m.payload for m in publishes(line.read())] == [b"0"]
+    bench.commit()
+    assert [m.payload for m in publishes(line.read())] == [b"1", b"2", b"3"]
