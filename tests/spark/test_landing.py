@@ -151,6 +151,19 @@ def test_a_table_of_other_messages_is_refused(
         land(replace(settings, topics=("plant/#",)))
 
 
+def test_a_checkpoint_that_passed_messages_by_mistake_is_not_taken_for_others(
+    log: LogWriter, settings: LandingSettings, land: Land
+) -> None:
+    log.append(6)
+    assert land(replace(settings, topics=("plnt/#",))).rows_landed == 0
+    corrected = replace(settings, topics=("plant/#",))
+    with pytest.raises(ConfigError, match=r"made for stream messages, topics plnt/#, .* remove"):
+        land(corrected)
+    shutil.rmtree(settings.checkpoint_dir)
+    assert land(corrected).rows_landed == 6
+    assert landed(settings.table) == list(range(6))
+
+
 def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_table(
     log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
 ) -> None:

@@ -1,24 +1,36 @@
-"""What Spark's checkpoint says about a query, read without Spark.
+"""What a checkpoint says about a query, read without Spark.
 
     <checkpoint>/metadata     {"id": query id}
     <checkpoint>/offsets/N    batch N was planned: version, Spark's own line, then a position
     <checkpoint>/commits/N    batch N is done
 
 A batch that is planned and not done is replayed when the query starts again.
+
+Beside Spark's own files there is one of ours:
+
+    <checkpoint>/penstock-selection.json   which messages the query takes
+
+A checkpoint holds offsets and not what was chosen below them. A query that goes on with it and
+chooses otherwise would leave out, without a word, what it would have taken before.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import ConfigError
 from penstock.spark.offsets import Position
+from penstock.spark.parquet_files import sync
 
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_POSITION: Final = "-"
+
+SELECTION_NAME: Final = "penstock-selection.json"
+"""What the query chooses, in the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,45 @@ def read_checkpoint(directory: Path) -> Checkpoint:
         planned=None if planned is None else _read_end(directory, planned),
         done=None if done is None else _read_end(directory, done),
     )
+
+
+def keep_selection(directory: Path, stream: str, topics: Sequence[str]) -> None:
+    """Write down what the query with this checkpoint takes; once it has begun, compare.
+
+    Args:
+        directory: the checkpoint's, which exists.
+        stream: name of the stream.
+        topics: MQTT topic filters, in any order; empty for every message of the stream.
+
+    Raises:
+        ConfigError: the checkpoint was made for other messages.
+    """
+    path = directory / SELECTION_NAME
+    selection = {"stream": stream, "topics": sorted(set(topics))}
+    try:
+        if path.exists() and _last_batch(directory / "offsets") is not None:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            kept = selection
+            unfinished = path.with_name(f"{SELECTION_NAME}.new")
+            unfinished.write_text(json.dumps(selection, ensure_ascii=False), encoding="utf-8")
+            sync(unfinished)
+            unfinished.replace(path)
+            sync(directory)
+        described = _described(kept)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"the checkpoint file {path} cannot be used: {error}") from error
+    if kept != selection:
+        raise ConfigError(
+            f"the checkpoint in {directory} was made for {described}, and with"
+            f" {_described(selection)} messages that it has passed would be missing; give another"
+            f" --checkpoint, or remove {directory} to begin anew"
+        )
+
+
+def _described(selection: dict[str, Any]) -> str:
+    topics = ",".join(selection["topics"])
+    return f"stream {selection['stream']}, {f'topics {topics}' if topics else 'all topics'}"
 
 
 def _last_batch(log: Path) -> int | None:

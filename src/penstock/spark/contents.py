@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from penstock.errors import ConfigError
-from penstock.spark.delta_commit import TABLE_SCHEMA, TableError
+from penstock.spark.delta_commit import TABLE_SCHEMA, TableError, table_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,6 +130,7 @@ def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: 
 
 
 def _open(path: Path) -> DeltaTable:
+    table_directory(path)
     if not (path / "_delta_log").is_dir():
         raise ConfigError(f"there is no table in {path}")
     try:

@@ -20,11 +20,19 @@ never landed again.
 A commit that failed and a commit whose fate is unknown are different errors. Neither deletes a
 file: if the commit did happen, its files are part of the table. On restart Spark replays the batch
 and the table itself says whether it is there.
+
+What the table says is believed only once it is on disk: the deltalake package syncs nothing, and a
+commit seen here may have been written by an attempt that was killed a moment later. Spark, told
+that its batch has landed, would never send it again. So every look at the table first syncs what is
+new in its log.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -46,6 +54,7 @@ COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
 
 _LOG_DIRECTORY: Final = "_delta_log"
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
 class TableError(PenstockError):
@@ -101,12 +110,35 @@ class Batch:
         return f"penstock-query:{self.query_id}"
 
 
+def table_directory(path: Path) -> Path:
+    """The absolute form of `path`.
+
+    Raises:
+        ConfigError: the deltalake package would look for the table elsewhere: it takes some
+            characters of a path as it would in a URL.
+    """
+    absolute = path.absolute()
+    misread = _MISREAD.search(str(absolute))
+    if misread is not None:
+        raise ConfigError(
+            f"the table's directory {absolute} has {misread.group()} in its path, which the Delta"
+            " library reads as part of a URL; choose another directory"
+        )
+    return absolute
+
+
 class MessageTable:
-    """A Delta table of messages at `path`, which need not exist yet. For one thread at a time."""
+    """A Delta table of messages at `path`, which need not exist yet. For one thread at a time.
+
+    Raises:
+        ConfigError: no table can be at `path`.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        self.path = table_directory(path)
         self._delta: DeltaTable | None = None
+        self._synced: set[tuple[str, int, int]] = set()
+        """Files of the table's log that are on disk: name, size, time of change (ns)."""
 
     def exists(self) -> bool:
         """Whether the table has been created."""
@@ -125,13 +157,13 @@ class MessageTable:
             )
 
     def has_landed(self, batch: Batch) -> bool:
-        """Whether the batch is in the table."""
+        """Whether the batch is in the table, on disk."""
         delta = self._refresh()
         version = None if delta is None else delta.transaction_version(batch.transaction_id)
         return version is not None and version >= batch.batch_id
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after the last row landed; 0 when none is."""
+        """The offset after the last row landed, and on disk; 0 when none is."""
         delta = self._refresh()
         return (delta.transaction_version(selection.transaction_id) or 0) if delta else 0
 
@@ -139,12 +171,14 @@ class MessageTable:
         """Make `files` part of the table, in one step, unless the batch is in it already.
 
         Raises:
+            ConfigError: another job has made the table, for other messages.
             TableCommitFailed: it did not happen.
             TableCommitUnknown: it may have happened.
         """
         first = min(file.first_offset for file in files)
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
+            self.check_holds(batch.selection)  # whoever creates the table says what it holds
             if self.has_landed(batch):
                 return Outcome.REPLAYED
             if self.landed_end(batch.selection) > first:
@@ -156,7 +190,10 @@ class MessageTable:
                 continue
             except Exception as failure:
                 return self._settle(batch, failure)
-            self._sync_log()
+            try:
+                self._sync_log()
+            except OSError as failure:
+                raise self._unknown(batch, failure) from failure
             return Outcome.LANDED
         raise TableCommitFailed(
             f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
@@ -170,10 +207,13 @@ class MessageTable:
             landed = False
         if landed:
             return Outcome.LANDED
-        raise TableCommitUnknown(
+        raise self._unknown(batch, failure) from failure
+
+    def _unknown(self, batch: Batch, failure: Exception) -> TableCommitUnknown:
+        return TableCommitUnknown(
             f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
             f" ({failure}); run the job again, it will find out"
-        ) from failure
+        )
 
     def _write(self, batch: Batch, files: Sequence[NewFile]) -> None:
         selection = batch.selection
@@ -213,12 +253,14 @@ class MessageTable:
             )
 
     def _refresh(self) -> DeltaTable | None:
-        """The table as it is now; None when there is none yet."""
+        """The table as it is now, on disk; None when there is none yet."""
         try:
             if self._delta is not None:
                 self._delta.update_incremental()
             elif (self.path / _LOG_DIRECTORY).is_dir():
                 self._delta = DeltaTable(self.path)
+            if self._delta is not None:
+                self._sync_log()
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake raises OSError, DeltaError and others
@@ -226,12 +268,24 @@ class MessageTable:
         return self._delta
 
     def _sync_log(self) -> None:
-        """Have the commit on disk before Spark writes down that the batch is done."""
+        """Have the table's log on disk, whoever wrote it, as far as it is not known to be."""
         log = self.path / _LOG_DIRECTORY
-        newest = max(log.glob("*.json"), default=None)
-        if newest is not None:
-            sync(newest)
-        sync(log)
+        found: set[tuple[str, int, int]] = set()
+        with os.scandir(log) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another writer's, unfinished, or cleaned up
+                    stat = entry.stat()
+                    found.add((entry.name, stat.st_size, stat.st_mtime_ns))
+        new = found - self._synced
+        for name, _, _ in sorted(new):
+            with suppress(FileNotFoundError):
+                sync(log / name)
+        if new:
+            sync(log)
+        if not self._synced:
+            sync(self.path)
+            sync(self.path.parent)
+        self._synced = found
 
 
 def _add_action(file: NewFile) -> AddAction:

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark import parquet_files
+from penstock.spark import delta_commit, parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
 from penstock.spark.delta_commit import (
     Batch,
@@ -124,6 +124,125 @@ def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: MessageTa
     table.check_holds(Selection("another epoch", "messages"))
     with pytest.raises(ConfigError, match="holds MQTT messages of stream messages, topics #; land"):
         table.check_holds(Selection(EPOCH, "messages", ("a/#",)))
+
+
+def test_the_job_that_creates_the_table_says_what_it_holds(table: MessageTable) -> None:
+    """Neither found a table when it started, so neither was refused then."""
+    other = MessageTable(table.path)
+    theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
+    for job, batch in ((table, BATCH_0), (other, theirs)):
+        job.check_holds(batch.selection)
+    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    with pytest.raises(ConfigError, match=r"topics #; land MQTT messages of .* topics t/# in"):
+        other.commit(theirs, written(other, 0, 10))
+    assert landed(table) == list(range(10))
+
+
+@pytest.mark.parametrize("chosen", [("t/#",), ("t/1", "t/2")])
+def test_jobs_of_other_topics_that_race_to_create_the_table(
+    table: MessageTable, chosen: tuple[str, ...]
+) -> None:
+    def land(number: int) -> str:
+        own = MessageTable(table.path)
+        topics = chosen if number % 2 else ()
+        batch = Batch(f"query-{number}", 0, Selection(EPOCH, "messages", topics))
+        try:
+            return own.commit(batch, written(own, 0, 10)).name
+        except ConfigError:
+            return "REFUSED"
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = sorted(pool.map(land, range(4)))
+    assert outcomes == ["LANDED", "OVERTAKEN", "REFUSED", "REFUSED"]
+    assert landed(table) == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["100%", "a b", "ü", "a:b", "[*]"])
+def test_any_directory_will_do(tmp_path: Path, name: str) -> None:
+    table = MessageTable(tmp_path / name)
+    assert table.commit(BATCH_0, written(table, 0, 3)) is Outcome.LANDED
+    assert MessageTable(tmp_path / name).has_landed(BATCH_0)
+    assert read_contents(tmp_path / name).rows == newest_rows(tmp_path / name, 9).num_rows == 3
+
+
+@pytest.mark.parametrize("name", ["a%20b", "%C3%BC", "a%2Fb", "a\\b", "a#b", "a?b"])
+def test_a_directory_that_delta_misreads_is_refused(tmp_path: Path, name: str) -> None:
+    for use in (MessageTable, read_contents):
+        with pytest.raises(ConfigError, match="reads as part of a URL; choose another"):
+            use(tmp_path / "tables" / name)
+    assert not (tmp_path / "tables").exists()
+
+
+# -- what is believed is on disk -----------------------------------------------------------
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what is synced, of the table's log and the directories above."""
+    names: list[str] = []
+
+    def note(path: Path) -> None:
+        names.append(path.name)
+        parquet_files.sync(path)
+
+    monkeypatch.setattr(delta_commit, "sync", note)
+    return names
+
+
+COMMIT_0 = f"{0:020}.json"
+COMMIT_1 = f"{1:020}.json"
+
+
+def killed_before_it_synced(table: MessageTable, batch: Batch, start: int, end: int) -> None:
+    """What an attempt leaves that ends between writing its commit and syncing it."""
+    table.exists()
+    table._write(batch, written(table, start, end))
+
+
+def test_a_commit_is_synced_with_the_names_that_lead_to_it(
+    table: MessageTable, synced: list[str]
+) -> None:
+    table.commit(BATCH_0, written(table, 0, 10))
+    assert synced == [COMMIT_0, "_delta_log", table.path.name, table.path.parent.name]
+    synced.clear()
+    table.commit(BATCH_1, written(table, 10, 20))
+    assert synced == [COMMIT_1, "_delta_log"], "and what is known to be on disk is not again"
+
+
+@pytest.mark.parametrize("ask", ["has_landed", "commit", "landed_end"])
+def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
+    table: MessageTable, synced: list[str], ask: str
+) -> None:
+    killed_before_it_synced(MessageTable(table.path), BATCH_0, 0, 10)
+    killed_before_it_synced(MessageTable(table.path), BATCH_1, 10, 20)
+    assert COMMIT_1 not in synced
+    synced.clear()
+    if ask == "has_landed":
+        assert table.has_landed(BATCH_1)
+    elif ask == "commit":
+        assert table.commit(BATCH_1, written(table, 10, 20)) is Outcome.REPLAYED
+    else:
+        assert table.landed_end(BATCH_1.selection) == 20
+    assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
+
+
+def test_a_commit_found_after_an_error_is_synced(
+    table: MessageTable, failing: list[str], synced: list[str]
+) -> None:
+    failing.append("after")
+    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert synced[:2] == [COMMIT_0, "_delta_log"]
+
+
+def test_a_commit_that_cannot_be_synced_is_not_called_landed(
+    table: MessageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: Path) -> None:
+        raise OSError("input/output error")
+
+    monkeypatch.setattr(delta_commit, "sync", fail)
+    with pytest.raises(TableCommitUnknown, match="input/output error"):
+        table.commit(BATCH_0, written(table, 0, 10))
 
 
 @pytest.fixture

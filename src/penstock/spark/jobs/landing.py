@@ -37,7 +37,7 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, PenstockError
-from penstock.spark.checkpoints import read_checkpoint
+from penstock.spark.checkpoints import keep_selection, read_checkpoint
 from penstock.spark.delta_commit import Batch, MessageTable, Outcome, Selection, TableCommitFailed
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.progress import Progress, Reporter
@@ -146,6 +146,7 @@ class Landing:
             if log is not None:
                 selection = Selection(log.epoch, settings.stream, settings.topics)
                 self._table.check_holds(selection)
+                keep_selection(settings.checkpoint_dir, settings.stream, settings.topics)
                 starting = self._starting(selection, log)
                 self._reporter.change(state="starting", latest=log.latest)
                 with self._open_spark(

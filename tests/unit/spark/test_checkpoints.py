@@ -1,0 +1,59 @@
+"""What a checkpoint remembers of its query's choice. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError
+from penstock.spark.checkpoints import SELECTION_NAME, keep_selection
+
+
+def plan(checkpoint: Path) -> None:
+    """As Spark does, before it runs the first batch."""
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / "0").write_text("v1\n{}\n-\n")
+
+
+@pytest.mark.parametrize(
+    ("stream", "topics"), [("messages", ("plant/#",)), ("other", ("plnt/#",)), ("messages", ())]
+)
+def test_another_choice_is_refused_once_batches_were_planned(
+    tmp_path: Path, stream: str, topics: tuple[str, ...]
+) -> None:
+    keep_selection(tmp_path, "messages", ("plnt/#",))
+    plan(tmp_path)
+    keep_selection(tmp_path, "messages", ("plnt/#",))
+    with pytest.raises(ConfigError, match=r"made for stream messages, topics plnt/#, .* remove"):
+        keep_selection(tmp_path, stream, topics)
+    keep_selection(tmp_path, "messages", ("plnt/#",))
+
+
+def test_the_order_of_topics_is_no_choice(tmp_path: Path) -> None:
+    keep_selection(tmp_path, "messages", ("b", "a"))
+    plan(tmp_path)
+    keep_selection(tmp_path, "messages", ("a", "b", "a"))
+
+
+def test_before_the_first_batch_another_choice_is_free(tmp_path: Path) -> None:
+    keep_selection(tmp_path, "messages", ("plnt/#",))
+    keep_selection(tmp_path, "messages", ("plant/#",))
+    plan(tmp_path)
+    with pytest.raises(ConfigError):
+        keep_selection(tmp_path, "messages", ("plnt/#",))
+
+
+def test_a_checkpoint_of_an_older_version_takes_the_choice_it_is_given(tmp_path: Path) -> None:
+    plan(tmp_path)
+    keep_selection(tmp_path, "messages", ("a",))
+    with pytest.raises(ConfigError):
+        keep_selection(tmp_path, "messages", ("b",))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "\x00"])
+def test_a_file_that_is_damaged_is_told(tmp_path: Path, content: str) -> None:
+    plan(tmp_path)
+    (tmp_path / SELECTION_NAME).write_text(content)
+    with pytest.raises(ConfigError, match=f"{SELECTION_NAME} cannot be used"):
+        keep_selection(tmp_path, "messages", ())
