@@ -18,7 +18,9 @@ import uvloop
 
 from penstock.broker.driver import Driver
 from penstock.broker.retention import retain_forever
+from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
+from penstock.broker.sys_topics import SysTopics
 from penstock.config import Settings
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -79,6 +81,9 @@ class _Broker:
         )
         listener = None
         stream = None
+        interval_s = settings.status.sys_interval_s
+        sys_topics = SysTopics(server, self._store, interval_s, driver.now())
+        status = asyncio.create_task(tell_forever(driver, sys_topics))
         retention = asyncio.create_task(
             retain_forever(
                 server,
@@ -107,13 +112,15 @@ class _Broker:
             await self._stopped.wait()
         finally:
             retention.cancel()
+            status.cancel()
             if listener is not None:
                 listener.close()
             await driver.stop()
             if stream is not None:
                 await stream.stop()
-            with contextlib.suppress(asyncio.CancelledError):
-                await retention
+            for task in (retention, status):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         return self._exit_code
 
     def _server(self, streamed: bool) -> Server:

@@ -205,6 +205,20 @@ def test_the_size_of_the_log_is_known_after_a_restart(place: Place, restart: Res
     assert store.retain(0, 500_000, 2**62) > starts_at
 
 
+def test_the_extent_of_the_log_is_told(place: Place, restart: Restart) -> None:
+    assert place.store.log_extent() == (0, 0, 0)
+    for base in range(20):
+        place.store.commit(rows(base, 1, size=10_000))
+    whole = place.store.log_extent()
+    assert (whole.earliest, whole.end) == (0, 20)
+    assert whole.size_bytes >= 20 * 10_000
+    starts_at = place.store.retain(0, 100_000, 2**62)
+    trimmed = place.store.log_extent()
+    assert (trimmed.earliest, trimmed.end) == (starts_at, 20)
+    assert trimmed.size_bytes < whole.size_bytes
+    assert restart().log_extent() == trimmed
+
+
 def test_offsets_never_restart(place: Place, restart: Restart) -> None:
     """However much retention takes, the end of the log is known after a restart."""
     place.store.commit(rows(0, 3))

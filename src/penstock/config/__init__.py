@@ -13,6 +13,7 @@ from penstock.config.groups import (
     Listener,
     Log,
     Settings,
+    Status,
     Stream,
     StreamDefinition,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "Listener",
     "Log",
     "Settings",
+    "Status",
     "Stream",
     "StreamDefinition",
     "load_settings",

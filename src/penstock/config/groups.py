@@ -233,6 +233,14 @@ class Stream(Group):
         return self
 
 
+class Status(Group):
+    """What the broker tells about itself: the topics under $SYS (docs/sys_topics.md)."""
+
+    sys_interval_s: float = Field(default=10.0, ge=0, le=86_400)
+    """Time between two updates of the $SYS topics, in seconds; only values that changed are
+    sent. 0 to 86400; 0 turns the topics off."""
+
+
 class Log(Group):
     """What the broker writes to standard error."""
 
@@ -248,6 +256,7 @@ class Settings(Group):
     limits: Limits = Limits()
     sharing: Sharing = Sharing()
     stream: Stream = Stream()
+    status: Status = Status()
     log: Log = Log()
 
     @model_validator(mode="after")

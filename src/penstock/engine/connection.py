@@ -67,6 +67,7 @@ class Connection(Resumable):
         """Bytes from the peer."""
         if self.state == CLOSED:
             return
+        self.link.counters.bytes_received += len(data)
         try:
             self._decoder.feed(data)
             if not self.stalled:
@@ -91,8 +92,10 @@ class Connection(Resumable):
     def _decode(self, now: Now, to_the_end: bool) -> None:
         """Handle what was received, until a packet is incomplete or it is enough for now."""
         self.work = 0
+        counters = self.link.counters
         packet = self._decoder.next_packet()
         while packet is not None:
+            counters.packets_received += 1
             self._keep_alive.heard(now.monotonic_s)
             self.handle(packet, now)
             if self.link.closed:

@@ -38,6 +38,11 @@ REASONS: Final = (
 _RECENT_MAX: Final = 100
 
 
+def slug_of(reason: int) -> str:
+    """The name of ``reason`` in a topic or a metric: "queue_full"."""
+    return REASONS[reason].lower().replace(" ", "_")
+
+
 @final
 class Drops:
     """Counters by reason, and the latest drops as (reason, client id, topic)."""

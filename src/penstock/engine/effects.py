@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.clock import Now
+from penstock.engine.counters import Counters
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
 
@@ -82,6 +83,7 @@ class Link:
         self.held_acks = 0
         self.held_qos0 = 0
         self.user: Resumable | None = None  # resumed when there is room again
+        self.counters = effects.counters
         self._wanted = False  # the user waits for that
         self._effects = effects
 
@@ -194,6 +196,8 @@ class Link:
         frames = self.ready
         self.ready = []
         data = frames[0] if len(frames) == 1 else b"".join(frames)
+        self.counters.packets_sent += len(frames)
+        self.counters.bytes_sent += len(data)
         self._handed_over(len(data))
         return data
 
@@ -215,15 +219,20 @@ class Link:
 class Release:
     """Bytes of one link that may leave once their commit is durable."""
 
-    def __init__(self, link: Link, data: bytes, acks: int, qos0: int) -> None:
+    def __init__(self, link: Link, data: bytes, packets: int, acks: int, qos0: int) -> None:
         self.link = link
         self.data = data
+        self.packets = packets
         self.acks = acks
         self.qos0 = qos0
 
     def done(self) -> None:
         """The commit is durable and the bytes were handed to the socket."""
-        self.link.released(len(self.data), self.acks, self.qos0)
+        link = self.link
+        if link.draining or not link.closed:
+            link.counters.packets_sent += self.packets
+            link.counters.bytes_sent += len(self.data)
+        link.released(len(self.data), self.acks, self.qos0)
 
 
 @final
@@ -276,6 +285,7 @@ class Effects:
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
         self.waiting_bytes_max = 0  # of both, above which reading pauses; 0 = no limit
         self.unfinished: list[Resumable] = []  # go on in the next turn
+        self.counters = Counters()
         self.ready: list[Link] = []
         self.holding: list[Link] = []
         self.closing: list[Link] = []
@@ -353,12 +363,14 @@ class Effects:
             frames = link.held
             link.held = []
             data = frames[0] if len(frames) == 1 else b"".join(frames)
-            commit.releases.append(Release(link, data, link.held_acks, link.held_qos0))
+            commit.releases.append(Release(link, data, len(frames), link.held_acks, link.held_qos0))
             link.releasing += 1
             link.held_acks = 0
             link.held_qos0 = 0
         commit.wanting = self.wanting
         self.wanting = []
+        if commit.writes:
+            self.counters.commits += 1
         self._base_offset = self.next_offset
         self._messages = []
         self.size_bytes = 0

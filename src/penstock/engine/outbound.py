@@ -456,6 +456,9 @@ class Outbound(Stored):
         if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
             self._drops.count(reasons_to_drop.PACKET_TOO_LARGE, self.client_id, message.topic)
             return b""
+        counters = self._effects.counters
+        counters.publish_sent += 1
+        counters.publish_bytes_sent += len(message.payload)
         return frame
 
     def _resend(self, link: Link, now: Now) -> bool:

@@ -105,6 +105,7 @@ class Registry:
             if session is None or session.number != number or session.link is not None:
                 continue
             if _expires_at_us(session) <= now.wall_us:
+                self._effects.counters.sessions_expired += 1
                 self.end(session, now)
 
     def lowest_offset(self, end: int) -> int:

@@ -16,13 +16,15 @@ from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.sharing import Sharing, SharingOptions
-from penstock.engine.topics import is_shared, topic_matches
+from penstock.engine.topics import is_shared, is_system_topic, topic_matches
 from penstock.engine.trie import SubscriptionTrie
 
 _CACHED_TOPICS_MAX: Final = 10_000
 
 RETAIN_ALWAYS: Final = 0  # [MQTT 5 §3.8.3.1] retain handling
 RETAIN_IF_NEW: Final = 1
+
+SYSTEM_TOPICS_MAX: Final = 10_000
 
 
 @final
@@ -48,6 +50,9 @@ class Router:
     ) -> None:
         self.trie = SubscriptionTrie()
         self.sharing = Sharing(effects, drops, sharing)
+        self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
+        self.subscription_count = 0
+        self.shared_subscription_count = 0
         self.retained = RetainedMessages(limits.retained_messages_max)
         self._effects = effects
         self._drops = drops
@@ -95,11 +100,36 @@ class Router:
                 reached += 1
         return reached
 
+    def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
+        """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
+
+        Like a retained message of QoS 0, but in memory only: neither the log nor the store
+        ever sees it, and a client that is away misses it, because what it would find in its
+        queue would not be true any more.
+        """
+        known = self.system.get(topic)
+        if known is not None and known.payload == value:
+            return False
+        message = Message(topic, value, 0, True, "", now.wall_us)
+        self.system.put(message)
+        matches = self.trie.match(topic)
+        for match in matches.sessions:
+            if match.session.link is not None:
+                grant = match.grant
+                retain = grant.retain_as_published
+                match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
+        for group in matches.groups:
+            if group.can_go_on():
+                self.sharing.publish(group, message, True, now)
+        return True
+
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
         """Add a subscription, or replace the one with the same filter; whether it is new."""
         topic_filter = entry.subscription.topic_filter
         is_new = topic_filter not in session.subscriptions
         session.subscriptions[topic_filter] = entry
+        if is_new:
+            self._count_subscription(topic_filter, 1)
         if is_shared(topic_filter):
             group = self.sharing.join(session, entry)
             if group is not None:
@@ -121,6 +151,10 @@ class Router:
         if handling != RETAIN_ALWAYS and not (handling == RETAIN_IF_NEW and is_new):
             return
         ids = (entry.identifier,) if entry.identifier > 0 else ()
+        if is_system_topic(entry.subscription.topic_filter):
+            for message in self.system.match(entry.subscription.topic_filter):
+                session.deliver(message, 0, True, ids, False, now)
+            return
         for message in self.retained.match(entry.subscription.topic_filter):
             if message.expired(now.wall_us):
                 self.retained.remove(message.topic)
@@ -138,6 +172,7 @@ class Router:
         """Remove a subscription; whether there was one."""
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
+        self._count_subscription(topic_filter, -1)
         if is_shared(topic_filter):
             group = self.sharing.leave(session, topic_filter)
             if group is not None:
@@ -145,6 +180,11 @@ class Router:
         else:
             self.trie.remove(session, topic_filter)
         return True
+
+    def _count_subscription(self, topic_filter: str, step: int) -> None:
+        self.subscription_count += step
+        if is_shared(topic_filter):
+            self.shared_subscription_count += step
 
     def _retain(self, message: Message) -> None:
         if not message.payload:

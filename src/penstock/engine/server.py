@@ -57,6 +57,7 @@ class Server:
         self.wills = Wills(self.effects, self.router)
         self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
         self.connections: dict[str, Connection] = {}  # by client identifier
+        self.clients_max = 0  # connected at the same time
         self.shutting_down = False
         self._recover(recovered, now)
 

@@ -91,6 +91,7 @@ class ServerConnection(Connection):
         self._sharing = server.router.sharing
         self._session: Session | None = None
         self._aliases: dict[int, str] = {}
+        self.link.counters.sockets_accepted += 1
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
 
     # -- the table ---------------------------------------------------------------------
@@ -205,6 +206,8 @@ class ServerConnection(Connection):
         self._session = session
         self.state = CONNECTED
         server.connections[self.client_id] = self
+        server.clients_max = max(server.clients_max, len(server.connections))
+        self.link.counters.connections_accepted += 1
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
         receive_maximum = 65535
@@ -283,6 +286,8 @@ class ServerConnection(Connection):
 
     def _publish(self, packet: Publish, session: Session, now: Now) -> None:
         topic = packet.topic
+        self.link.counters.publish_received += 1
+        self.link.counters.publish_bytes_received += len(packet.payload)
         properties = packet.properties
         encoded = b""
         if properties is not None:

@@ -17,11 +17,19 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Recovered
+
+
+class LogExtent(NamedTuple):
+    """What the log holds: offsets from ``earliest`` up to, not including, ``end``."""
+
+    earliest: int
+    end: int
+    size_bytes: int
 
 
 class Store(Protocol):
@@ -54,6 +62,9 @@ class Store(Protocol):
         since the epoch), or while the log is larger than ``bytes_max``; never one that
         reaches to ``keep_from`` or beyond. One call does a bounded amount of work.
         """
+
+    def log_extent(self) -> LogExtent:
+        """What the log holds now: committed messages only. Cheap, and safe from any thread."""
 
     def close(self) -> None:
         """Let go of the store; nothing may be called afterwards."""

@@ -21,6 +21,7 @@ from penstock.engine.records import (
     SubscriptionRecord,
     WillRecord,
 )
+from penstock.store.api import LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
 
@@ -138,6 +139,10 @@ class MemoryStore:
                 self._log_bytes -= message.size_bytes()
                 self._earliest += 1
         return self._earliest
+
+    def log_extent(self) -> LogExtent:
+        """What the log holds; see ``Store.log_extent``."""
+        return LogExtent(self._earliest, self._end, self._log_bytes)
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -16,6 +16,7 @@ from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
 from penstock.store import records
+from penstock.store.api import LogExtent
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import check, open_database
 from penstock.store.identity import (
@@ -69,9 +70,9 @@ class RocksStore:
             self._log_bytes_appended = counter(self._database, _APPENDED)
             self._log_bytes_removed = counter(self._database, _REMOVED)
             self._commits = counter(self._database, COMMITS)
-            begin = find_begin(self._database)
+            self._earliest = find_begin(self._database)
             self._watermark = Watermark(
-                data_dir, Committed(self._end, begin, self._commits, self._epoch)
+                data_dir, Committed(self._end, self._earliest, self._commits, self._epoch)
             )
         except BaseException:
             self._database.close()
@@ -228,7 +229,13 @@ class RocksStore:
             self._database.write(batch_of_deletes, sync=False)
             self._log_bytes_removed = removed
         self._watermark.sync()
+        self._earliest = earliest
         return earliest
+
+    def log_extent(self) -> LogExtent:
+        """What the log holds; see ``Store.log_extent``."""
+        size_bytes = self._log_bytes_appended - self._log_bytes_removed
+        return LogExtent(self._earliest, self._end, size_bytes)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -1,0 +1,188 @@
+"""``$SYS``: what the broker tells about itself, under the names Mosquitto's users know.
+
+::
+
+      counters, sessions, store ─ every sys_interval_s ─▶ values ─ changed ─▶ router ─▶ subscribers
+
+Every value is text. It is kept in memory like a retained message, so that a new subscription
+gets it at once; only a value that changed is sent again. Nothing of it reaches the log, the
+store or a subscription to ``#`` [MQTT-4.7.2-1]. docs/sys_topics.md lists every topic.
+
+The load averages are Mosquitto's: exponentially weighted rates a minute over 1, 5 and 15
+minutes, that start from 0.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+from pathlib import Path
+from typing import Final, final
+
+from penstock import __version__
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import REASONS, slug_of
+from penstock.engine.server import Server
+from penstock.store.api import Store
+
+PREFIX: Final = "$SYS/broker/"
+
+_MINUTE_S: Final = 60.0
+_SPANS: Final = ((1, "1min"), (5, "5min"), (15, "15min"))
+_STATM: Final = Path("/proc/self/statm")  # Linux: sizes of this process, in pages
+_KIBIBYTE: Final = 1024
+
+
+@final
+class Load:
+    """How fast a total grows, a minute, averaged over the last 1, 5 and 15 minutes.
+
+    Args:
+        total: where it starts.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.averages = [0.0] * len(_SPANS)
+        self._total = total
+
+    def update(self, total: int, elapsed_s: float) -> None:
+        """``total`` is what it is ``elapsed_s`` (above 0) after the last update."""
+        rate = (total - self._total) * _MINUTE_S / elapsed_s
+        self._total = total
+        for position, (minutes, _) in enumerate(_SPANS):
+            keeps = math.exp(-elapsed_s / (minutes * _MINUTE_S))
+            self.averages[position] = rate + keeps * (self.averages[position] - rate)
+
+
+@final
+class SysTopics:
+    """Publishes the ``$SYS`` topics of one broker.
+
+    Args:
+        server: what it tells about.
+        store: whose log it tells about.
+        interval_s: time between two updates; 0 = never.
+        now: when the broker started.
+    """
+
+    def __init__(self, server: Server, store: Store, interval_s: float, now: Now) -> None:
+        self._server = server
+        self._store = store
+        self._interval_s = interval_s
+        self._started_s = now.monotonic_s
+        self._updated_s = now.monotonic_s
+        self._due_s = now.monotonic_s
+        self._loads = {name: Load(total) for name, total in self._rates()}
+
+    def tick(self, now: Now) -> bool:
+        """Publish what changed, if an update is due; whether there was anything."""
+        if self._interval_s == 0 or now.monotonic_s < self._due_s:
+            return False
+        self._due_s = now.monotonic_s + self._interval_s
+        elapsed_s = now.monotonic_s - self._updated_s
+        self._updated_s = now.monotonic_s
+        if elapsed_s > 0:
+            for name, total in self._rates():
+                self._loads[name].update(total, elapsed_s)
+        published = False
+        for name, value in self.values(now):
+            if self._server.router.publish_system(PREFIX + name, value.encode(), now):
+                published = True
+        return published
+
+    def values(self, now: Now) -> list[tuple[str, str]]:
+        """Every topic below ``$SYS/broker/`` with its value."""
+        found: list[tuple[str, object]] = [
+            ("version", f"penstock version {__version__}"),
+            ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
+            ("acknowledged_when", self._server.acknowledged_when),
+        ]
+        found += self._clients()
+        found += self._messages()
+        found += self._state()
+        found += _memory()
+        for name, load in self._loads.items():
+            for position, (_, span) in enumerate(_SPANS):
+                found.append((f"load/{name}/{span}", f"{load.averages[position]:.2f}"))
+        return [(name, str(value)) for name, value in found]
+
+    def _clients(self) -> list[tuple[str, object]]:
+        server = self._server
+        connected = len(server.connections)
+        total = max(connected, len(server.registry.sessions))
+        return [
+            ("clients/total", total),
+            ("clients/connected", connected),
+            ("clients/active", connected),
+            ("clients/disconnected", total - connected),
+            ("clients/inactive", total - connected),
+            ("clients/maximum", server.clients_max),
+            ("clients/expired", server.effects.counters.sessions_expired),
+        ]
+
+    def _messages(self) -> list[tuple[str, object]]:
+        counters = self._server.effects.counters
+        drops = self._server.drops.counts
+        found: list[tuple[str, object]] = [
+            ("messages/received", counters.packets_received),
+            ("messages/sent", counters.packets_sent),
+            ("bytes/received", counters.bytes_received),
+            ("bytes/sent", counters.bytes_sent),
+            ("publish/messages/received", counters.publish_received),
+            ("publish/messages/sent", counters.publish_sent),
+            ("publish/messages/dropped", sum(drops)),
+            ("publish/bytes/received", counters.publish_bytes_received),
+            ("publish/bytes/sent", counters.publish_bytes_sent),
+        ]
+        return found + [
+            (f"publish/messages/dropped/{slug_of(reason)}", drops[reason])
+            for reason in range(len(REASONS))
+        ]
+
+    def _state(self) -> list[tuple[str, object]]:
+        server = self._server
+        router = server.router
+        log = self._store.log_extent()
+        stored = log.end - log.earliest + len(router.retained)
+        return [
+            ("messages/stored", stored),
+            ("store/messages/count", stored),
+            ("store/messages/bytes", log.size_bytes),
+            ("retained messages/count", len(router.retained)),
+            ("subscriptions/count", router.subscription_count),
+            ("shared_subscriptions/count", router.shared_subscription_count),
+            ("log/epoch", server.epoch),
+            ("log/earliest", log.earliest),
+            ("log/latest", log.end),
+            ("commits/count", server.effects.counters.commits),
+        ]
+
+    def _rates(self) -> list[tuple[str, int]]:
+        counters = self._server.effects.counters
+        return [
+            ("messages/received", counters.packets_received),
+            ("messages/sent", counters.packets_sent),
+            ("publish/received", counters.publish_received),
+            ("publish/sent", counters.publish_sent),
+            ("publish/dropped", sum(self._server.drops.counts)),
+            ("bytes/received", counters.bytes_received),
+            ("bytes/sent", counters.bytes_sent),
+            ("sockets", counters.sockets_accepted),
+            ("connections", counters.connections_accepted),
+            ("commits", counters.commits),
+        ]
+
+
+def _memory() -> list[tuple[str, object]]:
+    """The memory of this process: resident now, and the most it ever was."""
+    found: list[tuple[str, object]] = []
+    try:
+        resident = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        pass  # not Linux
+    else:
+        found.append(("heap/current", resident))
+    maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
+    found.append(("heap/maximum", maximum))
+    return found

@@ -1,0 +1,68 @@
+"""``$SYS`` through sockets, as a Mosquitto user reads it."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker
+from tests.support.fixtures import VERSIONS, Clients
+
+INTERVAL_S = 0.5
+
+
+@pytest.fixture
+def telling_broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path, {"status.sys_interval_s": INTERVAL_S})
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_values_come_at_once_and_changes_later(
+    telling_broker: Broker, clients: Clients, name: str, version: int
+) -> None:
+    client = clients.join(telling_broker, name, version)
+    client.subscribe("$SYS/broker/uptime", "$SYS/broker/acknowledged_when", qos=1)
+    first = [client.take(), client.take()]
+    assert {message.topic for message in first} == {
+        "$SYS/broker/uptime",
+        "$SYS/broker/acknowledged_when",
+    }
+    assert {message.retain for message in first} == {True}
+    assert b"fsync" in {message.payload for message in first}
+    changed = client.take()
+    assert (changed.topic, changed.retain, changed.qos) == ("$SYS/broker/uptime", False, 0)
+
+
+def test_they_are_not_in_the_log(telling_broker: Broker, clients: Clients, name: str) -> None:
+    client = clients.join(telling_broker, name, expiry_s=3600)
+    client.subscribe("$SYS/broker/log/latest", "$SYS/broker/uptime", qos=2)
+    uptimes = 0
+    latest = b""
+    while uptimes < 3:
+        message = client.take()
+        if message.topic.endswith("uptime"):
+            uptimes += 1
+        else:
+            latest = message.payload
+    assert latest == b"0"
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto-clients is missing")
+def test_mosquitto_sub_reads_them(telling_broker: Broker) -> None:
+    command = ["mosquitto_sub", "-h", telling_broker.host, "-p", str(telling_broker.port)]
+    answer = subprocess.run(
+        [*command, "-V", "mqttv5", "-v", "-t", "$SYS/#", "-C", "40", "-W", "20"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert "$SYS/broker/clients/connected " in answer.stdout
+    assert "$SYS/broker/retained messages/count 0" in answer.stdout
