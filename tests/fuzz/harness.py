@@ -157,7 +157,7 @@ def _check_answers(line: Line) -> None:
 
 
 def _answers(line: Line) -> list[Packet]:
-    data = line._bench.take_ready(line)
+    data = line.bench.take_ready(line)
     version = line.connection.version or line.version
     decoder = Decoder(1_000_000, version, server=False)
     decoder.feed(data)
