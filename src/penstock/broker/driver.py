@@ -319,6 +319,10 @@ class Driver:
                 peer.connection.tick(now)
                 self._watch(peer)
         self._server.tick(now)
+        self._log_drops(now)
+        self.end_turn_soon()
+
+    def _log_drops(self, now: Now) -> None:
         for reason, client_id, topic in self._server.drops.take_recent():
             warn_limited(
                 logger,
@@ -330,7 +334,6 @@ class Driver:
                 f" on {topic}" if topic else "",
                 REASONS[reason],
             )
-        self.end_turn_soon()
 
     # -- the end -----------------------------------------------------------------------
 
@@ -342,6 +345,7 @@ class Driver:
                 reasons.SERVER_SHUTTING_DOWN, "the server is shutting down", self.now()
             )
             self._end_turn()
+            self._log_drops(self.now())
         while self._under_way is not None:
             await self._under_way
         self._committer.stop()

@@ -1,6 +1,12 @@
 """Retention: old chunks leave the log, in whole ranges, off the event loop.
 
-Never past what a session still needs: its queue holds offsets, not bodies.
+Never past what a session still needs: its queue holds offsets, not bodies. To find that out
+every session is asked, some at a time, for the loop has better things to do::
+
+      begin: the log ends at E ─▶ a few sessions ─▶ a few sessions ─▶ … ─▶ lowest, at most E
+
+What a session comes to need after it was asked is at E or above, but for what it takes over
+from another one; that is noted (``Effects.adopted``).
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from penstock.store.api import Store
 logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 30.0
+SLICE_S: Final = 0.002  # of asking sessions before others have their turn
 _MICROSECONDS: Final = 1_000_000
 
 
@@ -33,7 +40,7 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
     earliest = 0
     while True:
         # What is needed now: by the time of trimming it is durable that the rest is not.
-        keep_from = server.needed_from(server.effects.next_offset)
+        keep_from = await needed_from(server)
         await asyncio.sleep(INTERVAL_S)
         now_us = time.time_ns() // 1000
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
@@ -44,6 +51,20 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
         except StoreError as error:
             logger.error("the log could not be trimmed: %s", error)
             continue
+        except Exception:  # a defect must not end retention for good: the disk would fill
+            logger.exception("the log could not be trimmed")
+            continue
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
+
+
+async def needed_from(server: Server) -> int:
+    """The lowest log offset a session still needs, or the end of the log as it was at first."""
+    asking = server.registry.ask_for_lowest(server.effects.next_offset)
+    ends_s = time.monotonic() + SLICE_S
+    while not asking.ask_some():
+        if time.monotonic() >= ends_s:
+            await asyncio.sleep(0)
+            ends_s = time.monotonic() + SLICE_S
+    return asking.lowest

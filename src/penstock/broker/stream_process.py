@@ -80,25 +80,27 @@ class StreamProcess:
         backoff_s = _BACKOFF_FIRST_S
         while True:
             started_s = loop.time()
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=PIPE
-            )
-            output = self._process.stdout
-            assert output is not None
-            async for line in output:
-                text = line.decode(errors="replace").strip()
-                if text.startswith(_READY):
-                    logger.info("stream service %s", text)
-            code = await self._process.wait()
+            try:
+                ended = f"ended with code {await self._run()}"
+            except OSError as error:  # no process or descriptor left, no memory: it may pass
+                ended = f"could not be started: {error.strerror or error}"
             if loop.time() - started_s > _STEADY_S:
                 backoff_s = _BACKOFF_FIRST_S
-            logger.warning(
-                "the stream service ended with code %s; starting it again in %.1f s",
-                code,
-                backoff_s,
-            )
+            logger.warning("the stream service %s; starting it again in %.1f s", ended, backoff_s)
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
+
+    async def _run(self) -> int:
+        """One life of the service; its exit code."""
+        process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE)
+        self._process = process
+        output = process.stdout
+        assert output is not None
+        async for line in output:
+            text = line.decode(errors="replace").strip()
+            if text.startswith(_READY):
+                logger.info("stream service %s", text)
+        return await process.wait()
 
 
 async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> int:

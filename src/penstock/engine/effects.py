@@ -284,6 +284,7 @@ class Effects:
         self.size_bytes = 0  # of the messages that wait for a commit
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
         self.waiting_bytes_max = 0  # of both, above which reading pauses; 0 = no limit
+        self.lowest_adopted = 0  # see ``adopted``
         self.unfinished: list[Resumable] = []  # go on in the next turn
         self.counters = Counters()
         self.ready: list[Link] = []
@@ -320,6 +321,15 @@ class Effects:
         self.next_offset += 1
         self._messages.append(message)
         self.size_bytes += message.size_bytes()
+
+    def adopted(self, offset: int) -> None:
+        """A session took over from another one what is in the log at ``offset``, or -1.
+
+        Whoever asks all sessions in turn what they need may have asked the one too early
+        and the other too late: see ``registry.LowestOffset``.
+        """
+        if 0 <= offset < self.lowest_adopted:
+            self.lowest_adopted = offset
 
     def put_session(self, record: SessionRecord) -> None:
         """Store ``record``."""

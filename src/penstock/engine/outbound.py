@@ -304,8 +304,14 @@ class Outbound(Stored):
     def adopt(self, delivery: Delivery) -> None:
         """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
         self.took_shared = True
+        self._effects.adopted(delivery.offset)
         self._number(delivery)
         self._enqueue(delivery)
+
+    def lose_qos0(self) -> None:
+        """The server shuts down: QoS 0 messages that wait for the client are not stored."""
+        lost = self._queue.qos0_count
+        self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
 
     def let_go(self, taken: list[Delivery]) -> None:
         """Others took these over, a part of ``shared_waiting``."""

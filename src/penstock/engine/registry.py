@@ -14,7 +14,7 @@ expiry interval of 0 ends with its connection and is never stored.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-from typing import final
+from typing import Final, final
 
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
@@ -24,6 +24,39 @@ from penstock.engine.records import Progress, Recovered, SessionRecord
 from penstock.engine.router import Router
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.wills import Wills
+
+_ASKED_AT_ONCE: Final = 100
+
+
+@final
+class LowestOffset:
+    """The lowest log offset that any session still needs, found a few sessions at a time.
+
+    Args:
+        sessions: those there are at the beginning; later ones need nothing below ``end``.
+        end: of the log at the beginning.
+        effects: which notes what a session takes over meanwhile from one not yet asked.
+    """
+
+    def __init__(self, sessions: list[Session], end: int, effects: Effects) -> None:
+        self._lowest = end
+        self._sessions = sessions
+        self._effects = effects
+
+    @property
+    def lowest(self) -> int:
+        """The answer, once all have been asked."""
+        return min(self._lowest, self._effects.lowest_adopted)
+
+    def ask_some(self) -> bool:
+        """Ask the next hundred; whether all have been asked."""
+        for _ in range(_ASKED_AT_ONCE):
+            if not self._sessions:
+                return True
+            offset = self._sessions.pop().lowest_offset()
+            if 0 <= offset < self._lowest:
+                self._lowest = offset
+        return not self._sessions
 
 
 @final
@@ -108,14 +141,10 @@ class Registry:
                 self._effects.counters.sessions_expired += 1
                 self.end(session, now)
 
-    def lowest_offset(self, end: int) -> int:
-        """The lowest log offset that any session still needs, ``end`` if none does."""
-        lowest = end
-        for session in self.sessions.values():
-            offset = session.lowest_offset()
-            if 0 <= offset < lowest:
-                lowest = offset
-        return lowest
+    def ask_for_lowest(self, end: int) -> LowestOffset:
+        """Begin to find the lowest log offset that any session needs; ``end`` if none does."""
+        self._effects.lowest_adopted = end
+        return LowestOffset(list(self.sessions.values()), end, self._effects)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
         """Take up what the store holds. Clients that were connected are offline now."""

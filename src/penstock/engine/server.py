@@ -78,13 +78,18 @@ class Server:
 
     def needed_from(self, end: int) -> int:
         """The lowest log offset a session still needs; ``end`` when none needs any."""
-        return self.registry.lowest_offset(end)
+        asking = self.registry.ask_for_lowest(end)
+        while not asking.ask_some():
+            pass
+        return asking.lowest
 
     def shut_down(self, reason_code: int, because: str, now: Now) -> None:
         """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5]."""
         self.shutting_down = True
         for connection in list(self.connections.values()):
             connection.close(reason_code, because, now)
+        for session in self.registry.sessions.values():
+            session.lose_qos0()
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         for message in recovered.retained:

@@ -203,6 +203,8 @@ class RocksStore:
         log = self._families["log"]
         chunks = log.iter()
         chunks.seek_to_first()
+        if not chunks.valid():
+            check(chunks)
         removed = self._log_bytes_removed
         excess_bytes = self._log_bytes_appended - removed - bytes_max
         earliest = first = decode_key(chunks.key()) if chunks.valid() else self._end
@@ -215,7 +217,10 @@ class RocksStore:
             newest_us = batch.column("received_at")[-1].as_py()
             chunks.next()  # the last chunk stays: it tells where the log ends
             too_old = newest_us < older_than_us
-            if not chunks.valid() or end > keep_from or not (too_old or excess_bytes > 0):
+            if not chunks.valid():
+                check(chunks)
+                break
+            if end > keep_from or not (too_old or excess_bytes > 0):
                 break
             earliest = end
             excess_bytes -= len(value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from pathlib import Path
 
 import pytest
 
-from penstock.broker.stream_process import settle_port
+from penstock.broker import stream_process
+from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.errors import ConfigError
 
 
@@ -32,3 +35,27 @@ async def test_a_port_that_stays_taken_is_one_sentence() -> None:
 
 async def test_port_0_is_a_free_port() -> None:
     assert await settle_port("127.0.0.1", 0) > 0
+
+
+async def test_a_service_that_cannot_be_started_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No process or descriptor left: an OSError of the start must not end the watch."""
+    tried = asyncio.Event()
+    tries = 0
+
+    async def no_process_left(*_command: str, **_pipes: object) -> object:
+        nonlocal tries
+        tries += 1
+        if tries == 3:
+            tried.set()
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", no_process_left)
+    monkeypatch.setattr(stream_process, "_BACKOFF_FIRST_S", 0.001)
+    service = StreamProcess(Path("nowhere"), "127.0.0.1", 1, "[]")
+    with caplog.at_level(logging.WARNING):
+        service.start()
+        await asyncio.wait_for(tried.wait(), 10)
+        await service.stop()
+    assert "could not be started: Resource temporarily unavailable" in caplog.text

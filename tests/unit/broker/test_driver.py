@@ -1,0 +1,205 @@
+"""The driver with a real loop and a store of the test's: how it stops, and whom it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from typing import final
+
+import pytest
+
+from penstock.broker.driver import Driver, Peer
+from penstock.engine.clock import Now
+from penstock.engine.effects import Commit
+from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.server import Server
+from penstock.errors import StoreFailed
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import Connect, Packet, Pingreq, Publish, Subscribe, Subscription
+from penstock.store.memory import MemoryStore
+from tests.support.deadline import DEADLINE_S
+
+
+@final
+class SlowStore:
+    """A memory store that says it syncs, and whose commits wait for ``may_commit``."""
+
+    acknowledged_when = "fsync"
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore("e")
+        self.may_commit = threading.Event()
+        self.may_commit.set()
+        self.unreadable = False
+
+    def commit(self, commit: Commit) -> None:
+        assert self.may_commit.wait(DEADLINE_S)
+        self.memory.commit(commit)
+
+    def read(self, offsets: Iterable[int]) -> dict[int, Message]:
+        if self.unreadable:
+            raise OSError("bad sector")
+        return self.memory.read(offsets)
+
+
+@final
+class WireInMemory:
+    """A wire that keeps what is written and never sends it anywhere."""
+
+    def __init__(self) -> None:
+        self.peer = "test"
+        self.listener = "test"
+        self.certificate = None
+        self.written = bytearray()
+        self.closed = False
+        self.reading = True
+        self.unwritten = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def unwritten_bytes(self) -> int:
+        return self.unwritten
+
+
+@final
+class Rig:
+    """A driver on a slow store."""
+
+    def __init__(self, limits: EngineLimits | None = None) -> None:
+        self.store = SlowStore()
+        now = Now(time.monotonic(), time.time_ns() // 1000)
+        self.server = Server(
+            limits or EngineLimits(), self.store.memory.recover(), ("#",), "fsync", now
+        )
+        self.failures: list[StoreFailed] = []
+        self.driver = Driver(self.server, self.store, 100, 2**24, self.failures.append)  # type: ignore[arg-type]
+
+    def connect(self, client_id: str, clean: bool = True) -> tuple[Peer, WireInMemory]:
+        wire = WireInMemory()
+        peer = self.driver.accept(wire)
+        send(peer, Connect(client_id, 4, clean, 0))
+        return peer, wire
+
+
+def send(peer: Peer, *packets: Packet) -> None:
+    peer.received(b"".join(encode(packet, 4) for packet in packets))
+
+
+async def until(condition: object) -> None:
+    """Turns of the loop until ``condition()`` holds."""
+    assert callable(condition)
+    ends_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < ends_s
+        await asyncio.sleep(0.001)
+
+
+async def test_stop_after_a_failed_read_during_a_commit_does_not_spin() -> None:
+    """The loop must go on turning while the last commit is under way."""
+    rig = Rig()
+    first, _ = rig.connect("s", clean=False)
+    send(first, Subscribe(1, [Subscription("t", 1)]))
+    await until(lambda: rig.store.memory.recover().subscriptions)
+    first.lost("gone")
+    publisher, _ = rig.connect("p")
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    await until(lambda: rig.store.memory.read([0]))
+    rig.store.unreadable = True
+    rig.connect("s", clean=False)  # its queue's body is asked for once this is committed
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"y", 1, packet_id=2))
+    await until(lambda: rig.failures)
+    stopping = asyncio.create_task(rig.driver.stop())
+    asyncio.get_running_loop().call_later(0.05, rig.store.may_commit.set)
+    await asyncio.wait_for(stopping, DEADLINE_S)
+
+
+async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    subscriber, _ = rig.connect("s", clean=False)
+    send(subscriber, Subscribe(1, [Subscription("t", 1)]))
+    await until(lambda: rig.store.memory.recover().subscriptions)
+    subscriber.lost("gone")
+    publisher, _ = rig.connect("p")
+    send(publisher, Publish("t", b"1"), Publish("t", b"2"))
+    with caplog.at_level(logging.WARNING):
+        await rig.driver.stop()
+    assert rig.server.drops.counts[1] == 2
+    assert "dropped a message for s: QoS 0 while offline" in caplog.text
+
+
+async def test_a_greedy_client_leaves_others_their_turn() -> None:
+    """A whole read of the smallest packets is handled in portions; its socket rests meanwhile."""
+    rig = Rig()
+    greedy, greedy_wire = rig.connect("a")
+    modest, modest_wire = rig.connect("b")
+    await until(lambda: greedy_wire.written and modest_wire.written)
+    modest_before = len(modest_wire.written)
+    send(greedy, *[Pingreq()] * 10_000)
+    assert not greedy.connection.link.closed
+    paused = not greedy_wire.reading
+    send(modest, Pingreq())
+    await until(lambda: len(modest_wire.written) > modest_before)
+    assert len(greedy_wire.written) < 2 * 10_000
+    await until(lambda: len(greedy_wire.written) == 4 + 2 * 10_000)
+    assert (paused, greedy_wire.reading) == (True, True)
+    await rig.driver.stop()
+
+
+# -- take-over ---------------------------------------------------------------------------------
+
+
+async def test_a_take_over_while_the_first_connack_is_held() -> None:
+    """[MQTT3-3.1.4-2]: the first never sees its CONNACK, the second is answered."""
+    rig = Rig()
+    rig.store.may_commit.clear()
+    _, first_wire = rig.connect("c", clean=False)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    _, second_wire = rig.connect("c", clean=False)
+    _, third_wire = rig.connect("c", clean=False)
+    await until(lambda: first_wire.closed and second_wire.closed)
+    rig.store.may_commit.set()
+    await until(lambda: third_wire.written)
+    assert (bytes(first_wire.written), bytes(second_wire.written)) == (b"", b"")
+    assert bytes(third_wire.written) == b"\x20\x02\x01\x00"
+    assert len(rig.server.registry.sessions) == 1
+    await rig.driver.stop()
+
+
+async def test_a_take_over_with_a_message_under_way_acknowledges_it_to_nobody_and_keeps_it() -> (
+    None
+):
+    rig = Rig()
+    first, first_wire = rig.connect("c", clean=False)
+    await until(lambda: first_wire.written)
+    rig.store.may_commit.clear()
+    send(first, Publish("t", b"x", 2, packet_id=1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second, second_wire = rig.connect("c", clean=False)
+    send(second, Publish("t", b"x", 2, dup=True, packet_id=1))
+    rig.store.may_commit.set()
+    await until(lambda: len(second_wire.written) == 8)
+    assert bytes(first_wire.written) == b"\x20\x02\x00\x00"
+    assert bytes(second_wire.written) == b"\x20\x02\x01\x00" + b"\x50\x02\x00\x01"
+    assert rig.store.memory.recover().next_offset == 1, "once"
+    await rig.driver.stop()

@@ -1,0 +1,91 @@
+"""Retention: it goes on whatever happens, and asks sessions without holding anyone up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import final
+
+import pytest
+
+from penstock.broker import retention
+from penstock.engine.clock import Now
+from penstock.engine.message import Delivery, Message
+from penstock.engine.server import Server
+from penstock.errors import StoreFailed
+from penstock.store.memory import MemoryStore
+from tests.unit.engine.bench import Bench
+from tests.unit.engine.pair import Pair, numbered
+
+
+@final
+class Trouble:
+    """A store whose ``retain`` fails twice, in two ways, and then works."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.works = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def retain(self, *_asked: int) -> int:
+        self.calls += 1
+        if self.calls == 1:
+            raise StoreFailed("the disk is full")
+        if self.calls == 2:
+            raise RuntimeError("nobody thought of this")
+        self._loop.call_soon_threadsafe(self.works.set)
+        return 0
+
+
+async def test_it_goes_on_after_any_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
+    store = Trouble()
+    task = asyncio.create_task(
+        retention.retain_forever(Bench().server, store, 0, 0)  # type: ignore[arg-type]
+    )
+    with caplog.at_level(logging.ERROR):
+        await asyncio.wait_for(store.works.wait(), 10)
+    task.cancel()
+    assert [record.getMessage() for record in caplog.records] == [
+        "the log could not be trimmed: the disk is full",
+        "the log could not be trimmed",
+    ]
+
+
+async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand sessions, and others have their turn in between."""
+    now = Now(1.0, 1)
+    server = Server(Bench().limits, MemoryStore("e").recover(), ("#",), "memory", now)
+    server.effects.next_offset = 10_000
+    for number in range(2000):
+        session = server.registry.open(f"c{number}", False, 3600, now)
+        session.deliver(Message("t", b"", 1, offset=5000 - number), 1, False, (), False, now)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    monkeypatch.setattr(retention, "SLICE_S", 1e-9)
+    assert await retention.needed_from(server) == 3001
+    task.cancel()
+    assert turns > 2
+
+
+def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
+    pair = Pair()
+    pair.publish(*numbered(3))
+    pair.bench.commit()
+    registry = pair.bench.server.registry
+    heir = pair.line.session
+    registry.sessions.clear()
+    asking = registry.ask_for_lowest(3)
+    heir.adopt(Delivery(None, 1, 1))
+    while not asking.ask_some():
+        pass
+    assert asking.lowest == 1
