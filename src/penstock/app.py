@@ -183,6 +183,7 @@ def _engine_limits(settings: Settings) -> EngineLimits:
         receive_maximum=limits.receive_maximum,
         max_packet_size_bytes=limits.max_packet_size_bytes,
         topic_alias_maximum=limits.topic_alias_maximum,
+        topic_alias_outbound_max=limits.topic_alias_outbound_max,
         session_expiry_s_max=limits.session_expiry_s_max,
         keep_alive_s_max=limits.keep_alive_s_max,
         retained_messages_max=limits.retained_messages_max,

@@ -138,6 +138,10 @@ class Limits(Group):
     topic_alias_maximum: int = Field(default=16, ge=0, le=65535)
     """Topic aliases an MQTT 5 client may define. 0 to 65535; 0 turns them off."""
 
+    topic_alias_outbound_max: int = Field(default=16, ge=0, le=65535)
+    """Topic aliases the broker defines for an MQTT 5 client that takes any, as far as it does.
+    0 to 65535; 0 turns them off."""
+
     session_expiry_s_max: int = Field(default=NEVER_EXPIRES_S, ge=0, le=NEVER_EXPIRES_S)
     """Longest time a session is kept after its client left, in seconds. 0 to 4294967295;
     4294967295 keeps it for ever."""

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
 from penstock.engine.message import Message
@@ -71,7 +72,9 @@ class Link:
         self.congested = False
         self.closed = False
         self.draining = False  # closed, but what is held leaves first
-        self.releasing = 0  # sealed releases whose commit is not durable yet
+        self.aliases: OutboundAliases | None = None  # when the peer takes any
+        self.sealed = 0  # batches of held bytes so far
+        self.releasing = 0  # those whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
         self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
         self.pending_bytes = 0  # sent or held, and not yet handed to the socket
@@ -104,6 +107,16 @@ class Link:
             self._effects.ready.append(self)
         self.ready.append(frame)
         self._count(len(frame))
+
+    def next_batch(self) -> int:
+        """The batch that what is held now will leave with, for ``aliases``."""
+        return self.sealed + 1
+
+    def batch_of_qos0(self, at_once: bool) -> int:
+        """The batch a QoS 0 message will leave with now; 0: at once, -1: behind others."""
+        if at_once and self.unreleased_qos0 > 0:
+            return -1
+        return 0 if at_once and self.opened else self.sealed + 1
 
     def send_qos0(self, frame: bytes) -> None:
         """Send a QoS 0 message in this turn, or right behind those that wait for a commit."""
@@ -374,6 +387,7 @@ class Effects:
             link.held = []
             data = frames[0] if len(frames) == 1 else b"".join(frames)
             commit.releases.append(Release(link, data, len(frames), link.held_acks, link.held_qos0))
+            link.sealed += 1
             link.releasing += 1
             link.held_acks = 0
             link.held_qos0 = 0

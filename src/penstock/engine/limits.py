@@ -20,6 +20,7 @@ class EngineLimits:
         receive_maximum: unacknowledged QoS 1 and 2 messages accepted from a client, 1..65535.
         max_packet_size_bytes: largest packet accepted.
         topic_alias_maximum: topic aliases a client may define, 0..65535.
+        topic_alias_outbound_max: topic aliases defined for a client that takes any, 0..65535.
         session_expiry_s_max: longest session expiry granted; 0xFFFFFFFF = never.
         keep_alive_s_max: longest keep alive granted, seconds, 0 = any (also none).
         retained_messages_max: retained messages kept.
@@ -39,6 +40,7 @@ class EngineLimits:
         receive_maximum: int = 1000,
         max_packet_size_bytes: int = 1_048_576,
         topic_alias_maximum: int = 16,
+        topic_alias_outbound_max: int = 16,
         session_expiry_s_max: int = NEVER_EXPIRES_S,
         keep_alive_s_max: int = 0,
         retained_messages_max: int = 1_000_000,
@@ -54,6 +56,7 @@ class EngineLimits:
         self.receive_maximum = receive_maximum
         self.max_packet_size_bytes = max_packet_size_bytes
         self.topic_alias_maximum = topic_alias_maximum
+        self.topic_alias_outbound_max = topic_alias_outbound_max
         self.session_expiry_s_max = session_expiry_s_max
         self.keep_alive_s_max = keep_alive_s_max
         self.retained_messages_max = retained_messages_max

@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link, Stored
@@ -277,7 +278,7 @@ class Outbound(Stored):
     def has_room(self) -> bool:
         """Whether one more message finds a place in the window or in the queue."""
         link = self.link
-        if link is not None and link.congested:
+        if link is not None and not link.has_room():
             return False
         return self._queue.has_room() or (
             link is not None and len(self._queue) == 0 and self._window.has_room()
@@ -400,7 +401,8 @@ class Outbound(Stored):
         if link.congested:
             self._drops.count(reasons_to_drop.SLOW_CONSUMER, self.client_id, message.topic)
             return
-        frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, now)
+        batch = link.batch_of_qos0(at_once)
+        frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
         if frame:
             if at_once:
                 link.send_qos0(frame)
@@ -426,6 +428,7 @@ class Outbound(Stored):
             duplicate,
             entry.packet_id,
             delivery.subscription_ids,
+            link.next_batch(),
             now,
         )
         if frame:
@@ -441,14 +444,32 @@ class Outbound(Stored):
         duplicate: bool,
         packet_id: int,
         subscription_ids: tuple[int, ...],
+        batch: int,
         now: Now,
     ) -> bytes:
-        """The PUBLISH packet, or nothing if the peer would not accept its size."""
+        """The PUBLISH packet, or nothing if the peer would not accept its size.
+
+        ``batch`` is that of the link with which it will leave; see ``aliases``.
+        """
         properties = b""
         if link.version == V5:
             properties = message.properties
             if subscription_ids or message.expires_at_us:
                 properties = message.properties_for(now.wall_us, subscription_ids)
+            if link.aliases is not None and batch >= 0:
+                frame = self._frame_with_alias(
+                    link,
+                    link.aliases,
+                    message,
+                    qos,
+                    retain,
+                    duplicate,
+                    packet_id,
+                    properties,
+                    batch,
+                )
+                if frame:
+                    return frame
         frame = encode_publish(
             message.topic_bytes,
             message.payload,
@@ -465,6 +486,46 @@ class Outbound(Stored):
         counters = self._effects.counters
         counters.publish_sent += 1
         counters.publish_bytes_sent += len(message.payload)
+        return frame
+
+    def _frame_with_alias(
+        self,
+        link: Link,
+        aliases: OutboundAliases,
+        message: Message,
+        qos: int,
+        retain: bool,
+        duplicate: bool,
+        packet_id: int,
+        properties: bytes,
+        batch: int,
+    ) -> bytes:
+        """The PUBLISH packet with a topic alias, or nothing if there is none for it.
+
+        One that the peer would not accept, or that grows too large by it, defines none.
+        """
+        topic = message.topic
+        left = link.sealed - link.releasing
+        alias = aliases.known(topic, batch, left)
+        defines = len(alias) == 0
+        if defines:
+            alias = aliases.propose(topic, batch, left)
+            if len(alias) == 0:
+                return b""
+        frame = encode_publish(
+            message.topic_bytes if defines else b"",
+            message.payload,
+            qos,
+            retain,
+            duplicate,
+            packet_id,
+            link.version,
+            properties + alias,
+        )
+        if 0 < link.max_packet_size_bytes < len(frame):
+            return b""
+        if defines:
+            aliases.define(topic, batch, left)
         return frame
 
     def _resend(self, link: Link, now: Now) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED, Connection
 from penstock.engine.effects import Link
@@ -218,6 +219,9 @@ class ServerConnection(Connection):
                 receive_maximum = requested.receive_maximum
             if requested.maximum_packet_size is not None:
                 self.link.max_packet_size_bytes = requested.maximum_packet_size
+            aliases = min(requested.topic_alias_maximum or 0, limits.topic_alias_outbound_max)
+            if aliases > 0:
+                self.link.aliases = OutboundAliases(aliases)
             answer.properties = accepted_properties(
                 connect,
                 limits,

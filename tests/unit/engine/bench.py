@@ -195,7 +195,7 @@ class Bench:
         """Everything that is open becomes durable, and all that follows from it."""
         for _ in range(100):
             self.turns()
-            self._write_ready()
+            self.write_ready()
             commit = self.seal()
             self.finish(commit)
             if self.server.effects.unfinished:
@@ -211,7 +211,8 @@ class Bench:
                 return
         raise AssertionError("the engine never comes to rest")
 
-    def _write_ready(self) -> None:
+    def write_ready(self) -> None:
+        """What needs no commit leaves: the end of a turn."""
         effects = self.server.effects
         ready = effects.ready
         effects.ready = []

@@ -1,0 +1,104 @@
+"""Topic aliases this side defines on one connection (v5 §3.3.2.3.4).
+
+::
+
+      first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      it defines
+      later ones               ─▶ "" + alias 3                         they use
+
+A connection has two roads for its packets (``effects``): at once, and held for a commit,
+which later packets that leave at once overtake. A packet that uses an alias must not
+overtake the one that defined it, and none that defines it anew may overtake one that uses it.
+So each alias remembers with which of the link's batches its definition and its last use leave:
+
+* held packets leave in order, and may always use or define;
+* one that leaves at once uses an alias only when the definition has left, and gives it to
+  another topic only when all its uses have;
+* one that waits behind held packets of QoS 0, for nothing but its place, has no alias.
+
+Free aliases are given out as topics come. Once there are none, a hand goes round, one step
+for each topic that finds none: an alias used since the hand last came stays, another is given
+to the new topic.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+_TOPIC_ALIAS: Final = 0x23
+_TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes itself
+
+
+@final
+class _Alias:
+    def __init__(self, number: int) -> None:
+        self.encoded = bytes((_TOPIC_ALIAS, number >> 8, number & 0xFF))
+        self.topic = ""
+        self.defined = 0  # batch with which the definition leaves
+        self.last = 0  # batch with which the last packet that needs it leaves
+        self.recent = False  # used since the hand came
+
+
+@final
+class OutboundAliases:
+    """The aliases of one link.
+
+    Batches are counted by the link: ``batch`` is the one a packet will leave with, 0 when it
+    leaves at once; ``left`` the last one that has left.
+
+    Args:
+        maximum: how many, 1..65535.
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._aliases: list[_Alias] = []
+        self._by_topic: dict[str, _Alias] = {}
+        self._hand = 0
+        self._chosen: _Alias | None = None  # for ``define``
+
+    def known(self, topic: str, batch: int, left: int) -> bytes:
+        """The property that stands for ``topic``, empty when it must be spelled out."""
+        alias = self._by_topic.get(topic)
+        if alias is None:
+            return b""
+        alias.recent = True
+        if batch > 0:
+            alias.last = batch
+        elif alias.defined > left:
+            return b""
+        return alias.encoded
+
+    def propose(self, topic: str, batch: int, left: int) -> bytes:
+        """The property that would define an alias for ``topic``, empty when none is to be had.
+
+        It is defined by ``define`` once it is certain that the packet leaves.
+        """
+        if len(topic) < _TOPIC_LENGTH_MIN or topic in self._by_topic:
+            return b""
+        count = len(self._aliases)
+        if count < self._maximum:
+            self._chosen = _Alias(count + 1)
+            return self._chosen.encoded
+        alias = self._aliases[self._hand]
+        self._hand = (self._hand + 1) % count
+        if alias.recent:
+            alias.recent = False
+            return b""
+        if batch == 0 and alias.last > left:
+            return b""
+        self._chosen = alias
+        return alias.encoded
+
+    def define(self, topic: str, batch: int, left: int) -> None:
+        """The packet with what ``propose`` gave leaves."""
+        alias = self._chosen
+        assert alias is not None
+        if alias.topic:
+            del self._by_topic[alias.topic]
+        else:
+            self._aliases.append(alias)
+        alias.topic = topic
+        alias.recent = True
+        alias.defined = batch if batch > 0 else left
+        alias.last = alias.defined
+        self._by_topic[topic] = alias
