@@ -179,6 +179,10 @@ def _engine_limits(settings: Settings) -> EngineLimits:
     return EngineLimits(
         max_inflight=limits.max_inflight,
         max_mqueue_len=limits.max_mqueue_len,
+        max_mqueue_bytes=limits.max_mqueue_bytes,
+        mqueue_overflow=limits.mqueue_overflow,
+        mqueue_priorities=limits.mqueue_priorities,
+        mqueue_default_priority=limits.mqueue_default_priority,
         mqueue_store_qos0=limits.mqueue_store_qos0,
         receive_maximum=limits.receive_maximum,
         max_packet_size_bytes=limits.max_packet_size_bytes,

@@ -87,7 +87,6 @@ class Endpoint:
                     recovered.progress[NUMBER],
                     recovered.queues.get(NUMBER, []),
                     recovered.segments.get(NUMBER, []),
-                    recovered.queue_shared.get(NUMBER, []),
                 )
         else:
             record = SessionRecord(self.outward.sender, NUMBER, NEVER_EXPIRES_S, 0)

@@ -26,7 +26,7 @@ places; the first that has it wins:
 
 1. the command line, for the few settings that have an option (`penstock serve --help`);
 2. an environment variable, `PENSTOCK_<GROUP>__<NAME>` with two underscores between group and
-   name, such as `PENSTOCK_LIMITS__MAX_INFLIGHT=64`; a list is written as JSON;
+   name, such as `PENSTOCK_LIMITS__MAX_INFLIGHT=64`; a list or table is written as JSON;
 3. a TOML file, given as `--config FILE`.
 
 `penstock config` prints all settings in effect as such a file, each with its explanation. A
@@ -99,6 +99,10 @@ def _toml_value(value: object) -> str:
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{json.dumps(k)} = {_toml_value(v)}" for k, v in value.items()) + "}"
+        )
     if isinstance(value, (Path, Address)):
         value = str(value)
     return json.dumps(value, ensure_ascii=False)

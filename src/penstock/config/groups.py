@@ -126,6 +126,25 @@ class Limits(Group):
     """Message queue: messages waiting for the window or for an offline client.
     0 to 100000000; 0 is no limit."""
 
+    max_mqueue_bytes: int = Field(default=0, ge=0, le=2**40)
+    """Message queue: bytes of the messages in it, with topics and properties.
+    0 to 1099511627776; 0 is no limit."""
+
+    mqueue_overflow: Literal["drop_oldest", "drop_newest", "reject", "spill"] = "drop_oldest"
+    """What a full message queue does. "drop_oldest": QoS 0 goes first, then the oldest message.
+    "drop_newest": the new message goes. "reject": the publisher is refused (0x97; before MQTT 5
+    it gets no acknowledgement until there is room), and nobody gets the message. "spill": the
+    queue of a session that outlives its connection has no limit, for the log holds it."""
+
+    mqueue_priorities: dict[TopicFilter, Annotated[int, Field(ge=1, le=255)]] = Field(
+        default={}, max_length=1000
+    )
+    """Priority in the message queue by topic filter, 1 to 255, higher first; the first filter
+    that matches a topic counts. At most 1000."""
+
+    mqueue_default_priority: int = Field(default=0, ge=0, le=255)
+    """Priority of topics that no filter of mqueue_priorities matches. 0 to 255."""
+
     mqueue_store_qos0: bool = True
     """Queue QoS 0 messages too while their client is offline."""
 

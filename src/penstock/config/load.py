@@ -105,11 +105,11 @@ def _add_environment(environ: Mapping[str, str], groups: Groups, origins: Origin
 
 
 def _environment_value(variable: str, text: str) -> object:
-    """JSON where it looks like a list of it, else the text, which pydantic converts.
+    """JSON where it looks like a list or table of it, else the text, which pydantic converts.
 
     An address such as `[::1]:1883` starts like a list too, and is told by its end.
     """
-    if not (text.startswith("[") and text.endswith("]")):
+    if text[:1] + text[-1:] not in ("[]", "{}"):
         return text
     try:
         return json.loads(text)

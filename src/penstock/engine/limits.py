@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.priorities import TopicPriorities
+
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 PACKET_IDENTIFIERS: Final = 65535
 OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
+
+# What a full message queue does: see ``queue``.
+DROP_OLDEST: Final = "drop_oldest"
+DROP_NEWEST: Final = "drop_newest"
+REJECT: Final = "reject"
+SPILL: Final = "spill"
 
 
 @final
@@ -16,6 +24,10 @@ class EngineLimits:
     Args:
         max_inflight: in-flight window, messages, 0..65535; 0 = no limit but the packet ids.
         max_mqueue_len: message queue, messages; 0 = no limit.
+        max_mqueue_bytes: message queue, bytes of its messages; 0 = no limit.
+        mqueue_overflow: what a full queue does, ``DROP_OLDEST`` … ``SPILL``.
+        mqueue_priorities: topic filter to priority, 1..255; the first that matches counts.
+        mqueue_default_priority: of topics that match none, 0..255.
         mqueue_store_qos0: keep QoS 0 messages for an offline session.
         receive_maximum: unacknowledged QoS 1 and 2 messages accepted from a client, 1..65535.
         max_packet_size_bytes: largest packet accepted.
@@ -37,6 +49,10 @@ class EngineLimits:
         max_inflight: int = 32,
         max_mqueue_len: int = 1000,
         mqueue_store_qos0: bool = True,
+        max_mqueue_bytes: int = 0,
+        mqueue_overflow: str = DROP_OLDEST,
+        mqueue_priorities: dict[str, int] | None = None,
+        mqueue_default_priority: int = 0,
         receive_maximum: int = 1000,
         max_packet_size_bytes: int = 1_048_576,
         topic_alias_maximum: int = 16,
@@ -53,6 +69,11 @@ class EngineLimits:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
         self.mqueue_store_qos0 = mqueue_store_qos0
+        self.max_mqueue_bytes = max_mqueue_bytes
+        self.mqueue_overflow = mqueue_overflow
+        self.mqueue_default_priority = mqueue_default_priority
+        self.mqueue_priorities = mqueue_priorities or {}
+        self.priorities = TopicPriorities(mqueue_priorities) if mqueue_priorities else None
         self.receive_maximum = receive_maximum
         self.max_packet_size_bytes = max_packet_size_bytes
         self.topic_alias_maximum = topic_alias_maximum

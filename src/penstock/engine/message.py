@@ -130,6 +130,10 @@ class Shared:
         self.qos = qos
         self.retain = retain
 
+    def kind(self) -> tuple[str, int, bool]:
+        """The durable form in a queue."""
+        return (self.topic_filter, self.qos, self.retain)
+
     def entry(self, sequence: int) -> tuple[int, str, int, bool]:
         """The durable form, beside that of the delivery with this sequence."""
         return (sequence, self.topic_filter, self.qos, self.retain)
@@ -162,6 +166,8 @@ class Delivery:
         self.subscription_ids = subscription_ids
         self.sequence = sequence
         self.shared: Shared | None = None
+        self.size_bytes = 0  # of the message; set when it joins a queue
+        self.gone = False  # dropped while it waits among others
 
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""

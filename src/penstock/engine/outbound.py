@@ -36,8 +36,8 @@ from penstock.engine.inflight import (
 )
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.queue import MessageQueue
-from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
+from penstock.engine.stored_queue import StoredLane
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack, encode_publish
@@ -72,8 +72,10 @@ class Outbound(Stored):
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.took_shared = False  # may hold what came through a shared subscription
         self._window = InFlightWindow(limits.window(65535))
-        self._queue = MessageQueue(limits.max_mqueue_len)
-        self._kept = StoredQueue()
+        self._queue = MessageQueue(limits, stored)
+        self._kept = StoredLane(0)
+        self._kept_lanes: dict[int, StoredLane] = {}  # of the other priorities
+        self._priorities = limits.priorities
         self._effects = effects
         self._limits = limits
         self._drops = drops
@@ -85,7 +87,9 @@ class Outbound(Stored):
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
         self._limits = limits
-        self._queue.max_len = limits.max_mqueue_len
+        self._queue.bound(limits)
+        self._priorities = limits.priorities
+        self._trim()
         self._fetching = False
         self._window.reconnected(limits.window(receive_maximum))
         self.refill(now)
@@ -95,8 +99,7 @@ class Outbound(Stored):
         self._fetching = False
         self.wanted = []
         if self.stored:
-            for delivery in self._queue.waiting():
-                delivery.rest_in_log()
+            self._queue.rest_in_log()
             for entry in self._window.entries():
                 entry.delivery.rest_in_log()
 
@@ -162,31 +165,22 @@ class Outbound(Stored):
         elif link is not None or self._limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             waiting.shared = shared
-            self._enqueue(waiting)
-            if link is None and self.stored:
-                waiting.rest_in_log()
+            self._enqueue(waiting, message)
         else:
             self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
 
     def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
         link = self.link
-        self._number(delivery)
         if link is None:
-            self._enqueue(delivery)
-            if self.stored:
-                delivery.rest_in_log()
+            self._enqueue(delivery, message)
         elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
+            if self.stored and message.offset >= 0:
+                delivery.sequence = self._lane_kept(self._priority(message)).number()
             self._send_new(link, delivery, message, now)
         else:
-            self._enqueue(delivery)
+            self._enqueue(delivery, message)
             if not link.has_room():
                 link.resume_when_room()
-
-    def _number(self, delivery: Delivery) -> None:
-        """A sequence number for what is stored of this session."""
-        if self.stored and delivery.offset >= 0 and delivery.qos > 0:
-            delivery.sequence = self._kept.number()
-            self._touch()
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
@@ -280,7 +274,7 @@ class Outbound(Stored):
         link = self.link
         if link is not None and not link.has_room():
             return False
-        return self._queue.has_room() or (
+        return self._queue.has_room(0) or (
             link is not None and len(self._queue) == 0 and self._window.has_room()
         )
 
@@ -299,15 +293,14 @@ class Outbound(Stored):
                 for entry in self._window.entries()
                 if entry.delivery.shared is not None and entry.state == AWAIT_PUBACK
             ]
-        found.extend([item for item in self._queue.waiting() if item.shared is not None])
+        found.extend([item for item in self._queue.unpacked() if item.shared is not None])
         return found
 
-    def adopt(self, delivery: Delivery) -> None:
+    def adopt(self, delivery: Delivery, priority: int = 0) -> None:
         """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
         self.took_shared = True
         self._effects.adopted(delivery.offset)
-        self._number(delivery)
-        self._enqueue(delivery)
+        self._join(delivery, priority, "")
 
     def lose_qos0(self) -> None:
         """The server shuts down: QoS 0 messages that wait for the client are not stored."""
@@ -328,7 +321,9 @@ class Outbound(Stored):
             self._passed(self._queue.pop())
             head = self._queue.head()
         if gone:
-            self._kept.renumber(self._queue.without(gone))
+            self._queue.remove(gone)
+            for priority in self._queue.priorities():
+                self._lane_kept(priority).renumber(self._queue.lane(priority))
 
     @property
     def window_length(self) -> int:
@@ -339,6 +334,11 @@ class Outbound(Stored):
     def queue_length(self) -> int:
         """Messages waiting."""
         return len(self._queue)
+
+    @property
+    def queue_bytes(self) -> int:
+        """Of the messages waiting."""
+        return self._queue.size_bytes
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
@@ -357,22 +357,65 @@ class Outbound(Stored):
             self._changed = True
             self._effects.changed.append(self)
 
-    def _enqueue(self, delivery: Delivery) -> None:
-        if delivery.sequence > 0:
-            self._kept.joined(delivery)
-        self._push(delivery)
+    def _priority(self, message: Message) -> int:
+        return 0 if self._priorities is None else self._priorities.of(message.topic)
 
-    def _push(self, delivery: Delivery) -> None:
-        dropped = self._queue.push(delivery)
-        if dropped is not None:
-            self._passed(dropped)
-            topic = "" if dropped.message is None else dropped.message.topic
+    def _enqueue(self, delivery: Delivery, message: Message) -> None:
+        """Queue what was published now."""
+        delivery.size_bytes = message.size_bytes()
+        self._join(delivery, self._priority(message), message.topic)
+
+    def _join(self, delivery: Delivery, priority: int, topic: str) -> None:
+        """Queue ``delivery``, or drop it or another, as the overflow policy says."""
+        if not self._make_room(delivery.qos, delivery.size_bytes, priority):
             self._drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, topic)
+            return
+        if self.stored:
+            if delivery.qos > 0 and delivery.offset >= 0:
+                lane = self._lane_kept(priority)
+                delivery.sequence = lane.number()
+                lane.joined(delivery)
+                self._touch()
+            if self.link is None:
+                delivery.rest_in_log()
+        self._queue.push(delivery, priority)
+
+    def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
+        """Whether a new message is queued; what has to go for it is gone then."""
+        queue = self._queue
+        if queue.has_room(size_bytes):
+            return True
+        dropped: list[Delivery] = []
+        queued = queue.make_room(qos, size_bytes, priority, dropped)
+        self._overflowed(dropped)
+        return queued
+
+    def _trim(self) -> None:
+        """Other bounds hold: drop what has no room any more."""
+        dropped: list[Delivery] = []
+        self._queue.trim(dropped)
+        self._overflowed(dropped)
+
+    def _overflowed(self, dropped: list[Delivery]) -> None:
+        for delivery in dropped:
+            self._passed(delivery)
+            topic = "" if delivery.message is None else delivery.message.topic
+            self._drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, topic)
+
+    def _lane_kept(self, priority: int) -> StoredLane:
+        """The durable form of the lane of ``priority``."""
+        if priority == 0:
+            return self._kept
+        lane = self._kept_lanes.get(priority)
+        if lane is None:
+            lane = StoredLane(priority)
+            self._kept_lanes[priority] = lane
+        return lane
 
     def _passed(self, delivery: Delivery) -> None:
         """``delivery`` left the queue."""
         if delivery.sequence > 0:
-            self._kept.passed(delivery.sequence)
+            self._lane_kept(delivery.sequence >> PRIORITY_SHIFT).passed(delivery.sequence)
             self._touch()
 
     def _gone(self) -> None:
@@ -410,7 +453,7 @@ class Outbound(Stored):
                 link.hold_qos0(frame)
 
     def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        self._kept.passed(delivery.sequence)
+        self._passed(delivery)
         entry = self._window.add(delivery)
         self._touch()
         if not self._send(link, entry, message, False, now):

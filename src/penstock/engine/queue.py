@@ -2,63 +2,132 @@
 
 ::
 
-      new ──▶ [ tail ········ head ] ──▶ in-flight window      first in, first out
-                        │
-                        ╰─ full: one is dropped, QoS 0 before the others, then the oldest
+      new ──▶ [ lane of the highest priority ·· head ] ─╮
+      new ──▶ [ lane of topics without one   ·· head ] ─┴▶ in-flight window
+                        │                      highest first; first in, first out in a lane
+                        ╰─ full: ``mqueue_overflow`` says what goes
 
-The queue holds at most ``max_len`` deliveries (0 = no limit). When a new one does not
-fit, the oldest QoS 0 delivery goes; when there is none, the oldest delivery (seed
-"In-flight and Message Queue": the new message is always kept). The caller counts it.
+The queue holds at most ``max_len`` messages and ``max_bytes`` of them (0 = no limit).
+What happens to one that does not fit:
+
+=============== ========================================================================
+``drop_oldest`` it is queued; QoS 0 goes first, else the oldest of the lowest priority
+``drop_newest`` it is dropped
+``reject``      the router refuses it before anyone gets it; QoS 0 is dropped
+``spill``       it is queued, for the log holds it; QoS 0 is dropped. A session that is not
+                stored has nothing in the log: there the oldest goes, as above
+=============== ========================================================================
+
+A topic has one priority, so its messages keep their order. The caller counts what is dropped.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import final
+from typing import Final, final
 
+from penstock.engine.lane import Lane
+from penstock.engine.limits import DROP_OLDEST, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message
+from penstock.engine.priorities import PRIORITY_MAX
+from penstock.engine.runs import Run
+
+PRIORITY_SHIFT: Final = 48  # a sequence number carries the priority of its lane above this bit
 
 
 @final
 class MessageQueue:
-    """A bounded first-in-first-out queue of deliveries.
+    """The queue of one session.
 
     Args:
-        max_len: messages, 0 = no limit.
+        limits: bounds and policy.
+        stored: whether the session is, so that the log holds its messages.
     """
 
-    def __init__(self, max_len: int) -> None:
-        self.max_len = max_len
-        self._waiting: deque[Delivery] = deque()
-        self.qos0_count = 0
+    def __init__(self, limits: EngineLimits, stored: bool) -> None:
+        self.size_bytes = 0  # of the messages that wait
+        self._first = Lane(0, 0)
+        self._lanes = [self._first]  # highest rank first
+        self._stored = stored
+        self.bound(limits)
+
+    def bound(self, limits: EngineLimits) -> None:
+        """Other bounds hold from here on: those of the listener the client came through."""
+        self._max_len = limits.max_mqueue_len
+        self._max_bytes = limits.max_mqueue_bytes
+        self._default_rank = limits.mqueue_default_priority
+        self._drops_oldest = limits.mqueue_overflow == DROP_OLDEST
+        self.spills = False
+        if limits.mqueue_overflow == SPILL:
+            self.spills = self._stored
+            self._drops_oldest = not self._stored
+        if self._first.rank != self._default_rank:
+            self._first.rank = self._default_rank
+            self._lanes.sort(key=_emptied_first)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        if len(self._lanes) == 1:
+            return self._first.count
+        return sum([lane.count for lane in self._lanes])
 
-    def push(self, delivery: Delivery) -> Delivery | None:
-        """Append ``delivery``; return the one that had to go for it, if any."""
-        dropped: Delivery | None = None
-        if 0 < self.max_len <= len(self._waiting):
-            dropped = self._drop_oldest()
-        self._waiting.append(delivery)
-        if delivery.qos == 0:
-            self.qos0_count += 1
-        return dropped
+    @property
+    def qos0_count(self) -> int:
+        """QoS 0 deliveries that wait."""
+        if len(self._lanes) == 1:
+            return self._first.qos0_count
+        return sum([lane.qos0_count for lane in self._lanes])
 
-    def has_room(self) -> bool:
-        """Whether one more delivery fits and none must go for it."""
-        return self.max_len <= 0 or len(self._waiting) < self.max_len
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a message of this size fits within both bounds."""
+        if 0 < self._max_len <= len(self):
+            return False
+        return not 0 < self._max_bytes < self.size_bytes + size_bytes
+
+    def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
+        """Whether a new message that does not fit is queued all the same, by the policy.
+
+        What has to go for it is taken out and added to ``dropped``. Nothing of a higher
+        priority goes for it.
+        """
+        if self.spills:
+            return qos > 0
+        if not self._drops_oldest or 0 < self._max_bytes < size_bytes:
+            return False
+        while not self.has_room(size_bytes):
+            goes = self._drop_for(self._default_rank if priority == 0 else priority)
+            if goes is None:
+                return False
+            dropped.append(goes)
+        return True
+
+    def trim(self, dropped: list[Delivery]) -> None:
+        """Take out what other, smaller bounds leave no room for, where the oldest goes."""
+        while self._drops_oldest and (
+            0 < self._max_len < len(self) or 0 < self._max_bytes < self.size_bytes
+        ):
+            goes = self._drop_for(PRIORITY_MAX)
+            if goes is None:
+                return
+            dropped.append(goes)
+
+    def push(self, delivery: Delivery, priority: int = 0) -> None:
+        """Append ``delivery`` to the lane of ``priority``, 0..255."""
+        self.size_bytes += delivery.size_bytes
+        lane = self._first if priority == 0 else self._lane(priority)
+        lane.push(delivery)
 
     def head(self) -> Delivery | None:
         """The next delivery to send, left in place."""
-        return self._waiting[0] if self._waiting else None
+        for lane in self._lanes:
+            if lane.count > 0:
+                return lane.head()
+        return None
 
     def pop(self) -> Delivery:
         """Take the next delivery to send. The queue must not be empty."""
-        delivery = self._waiting.popleft()
-        if delivery.qos == 0:
-            self.qos0_count -= 1
-        return delivery
+        for lane in self._lanes:
+            if lane.count > 0:
+                return self._taken(lane.pop())
+        raise IndexError("the message queue is empty")
 
     def lowest_offset(self, mixed: bool) -> int:
         """The lowest log offset in the queue, or -1 when it needs nothing from the log.
@@ -67,53 +136,90 @@ class MessageQueue:
             mixed: offsets may not ascend: some came from another member of a group.
         """
         lowest = -1
-        for delivery in self._waiting:
-            offset = delivery.offset
-            if offset >= 0 and (delivery.sequence > 0 or delivery.message is None):
-                if lowest < 0 or offset < lowest:
-                    lowest = offset
-                if not mixed:
-                    break
+        for lane in self._lanes:
+            offset = lane.lowest_offset(mixed)
+            if offset >= 0 and (lowest < 0 or offset < lowest):
+                lowest = offset
         return lowest
 
     def without_body(self, limit: int) -> list[int]:
-        """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
-        offsets: list[int] = []
-        for delivery in self._waiting:
-            if len(offsets) >= limit or delivery.message is not None:
-                break
-            offsets.append(delivery.offset)
-        return offsets
+        """Log offsets of the next deliveries whose body is not in memory, at most ``limit``."""
+        for lane in self._lanes:
+            if lane.count > 0:
+                return lane.without_body(limit)
+        return []
 
     def supply(self, bodies: dict[int, Message]) -> None:
-        """Give the first deliveries their bodies, by log offset, as far as they are known."""
-        for delivery in self._waiting:
-            if delivery.message is None:
-                body = bodies.get(delivery.offset)
-                if body is None:
-                    break
-                delivery.message = body
+        """Give the next deliveries their bodies, by log offset, as far as they are known."""
+        for lane in self._lanes:
+            lane.supply(bodies)
 
-    def waiting(self) -> list[Delivery]:
-        """All deliveries, next first."""
-        return list(self._waiting)
+    def rest_in_log(self) -> None:
+        """Let go of the bodies the log has."""
+        for lane in self._lanes:
+            lane.rest_in_log()
 
-    def without(self, gone: set[Delivery]) -> list[Delivery]:
-        """Remove ``gone``; what stays, next first."""
-        kept: deque[Delivery] = deque()
-        for delivery in self._waiting:
-            if delivery not in gone:
-                kept.append(delivery)
-            elif delivery.qos == 0:
-                self.qos0_count -= 1
-        self._waiting = kept
-        return list(kept)
+    def restore(self, run: Run, from_sequence: int) -> None:
+        """Put back what the store holds of one run, as far as it has not left the queue."""
+        position = max(0, from_sequence - run.first)
+        if position < len(run):
+            self._lane(run.first >> PRIORITY_SHIFT).restore(run, position)
+            self.size_bytes += run.size_bytes(position)
 
-    def _drop_oldest(self) -> Delivery:
-        if self.qos0_count > 0:
-            for position, delivery in enumerate(self._waiting):
-                if delivery.qos == 0:
-                    del self._waiting[position]
-                    self.qos0_count -= 1
-                    return delivery
-        return self.pop()
+    def waiting(self, limit: int) -> list[Delivery]:
+        """The next deliveries, left in place; those that are packed as copies."""
+        found: list[Delivery] = []
+        for lane in self._lanes:
+            lane.show(found, limit)
+        return found
+
+    def unpacked(self) -> list[Delivery]:
+        """All deliveries themselves, for a session that may have to give some away."""
+        found: list[Delivery] = []
+        for lane in self._lanes:
+            found.extend(lane.unpacked())
+        return found
+
+    def remove(self, gone: set[Delivery]) -> None:
+        """Take ``gone``, some of ``unpacked``, out of the middle."""
+        for lane in self._lanes:
+            for delivery in lane.remove(gone):
+                self.size_bytes -= delivery.size_bytes
+
+    def priorities(self) -> list[int]:
+        """Of the lanes there are."""
+        return [lane.priority for lane in self._lanes]
+
+    def lane(self, priority: int) -> list[Delivery]:
+        """The deliveries of one priority, next first."""
+        return self._lane(priority).unpacked()
+
+    def _drop_for(self, rank: int) -> Delivery | None:
+        """Take out QoS 0 first, else the oldest of the lowest lane that is not above ``rank``."""
+        lowest: Lane | None = None
+        for lane in reversed(self._lanes):
+            if lane.rank > rank:
+                break
+            dropped = lane.drop_qos0()
+            if dropped is not None:
+                return self._taken(dropped)
+            if lowest is None and lane.count > 0:
+                lowest = lane
+        return None if lowest is None else self._taken(lowest.pop())
+
+    def _taken(self, delivery: Delivery) -> Delivery:
+        self.size_bytes -= delivery.size_bytes
+        return delivery
+
+    def _lane(self, priority: int) -> Lane:
+        for lane in self._lanes:
+            if lane.priority == priority:
+                return lane
+        lane = Lane(priority, priority)
+        self._lanes.append(lane)
+        self._lanes.sort(key=_emptied_first)
+        return lane
+
+
+def _emptied_first(lane: Lane) -> int:
+    return -lane.rank

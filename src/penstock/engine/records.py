@@ -12,12 +12,13 @@ from __future__ import annotations
 from typing import TypeAlias, final
 
 from penstock.engine.message import Message
+from penstock.engine.runs import Run
 from penstock.protocol.packets import Subscription
 
-# (sequence, log offset, qos, retain, subscription identifiers)
-QueueEntry: TypeAlias = tuple[int, int, int, bool, tuple[int, ...]]
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
 WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
+# (priority, queue head, next sequence) of a lane of the queue but the first
+LaneEntry: TypeAlias = tuple[int, int, int]
 # what came through a shared subscription: (sequence, its filter, qos and retain as published)
 SharedEntry: TypeAlias = tuple[int, str, int, bool]
 
@@ -69,10 +70,10 @@ class Progress:
         next_sequence: the sequence the next stored delivery gets.
         window: what is in flight, oldest first.
         inbound: packet identifiers of QoS 2 messages received and not yet released.
-        segment: what joined the queue since the last record and still waits.
+        segments: what joined the queue since the last record and still waits.
         finished_segments: first sequences of segments the queue has passed.
+        lanes: head and next sequence of each further priority, as above for the first.
         window_shared: those of the window that came through a shared subscription.
-        segment_shared: those of the segment that did.
     """
 
     def __init__(
@@ -82,20 +83,20 @@ class Progress:
         next_sequence: int,
         window: list[WindowEntry],
         inbound: list[int],
-        segment: list[QueueEntry],
+        segments: list[Run],
         finished_segments: list[int],
+        lanes: list[LaneEntry],
         window_shared: list[SharedEntry],
-        segment_shared: list[SharedEntry],
     ) -> None:
         self.number = number
         self.queue_head = queue_head
         self.next_sequence = next_sequence
         self.window = window
         self.inbound = inbound
-        self.segment = segment
+        self.segments = segments
         self.finished_segments = finished_segments
+        self.lanes = lanes
         self.window_shared = window_shared
-        self.segment_shared = segment_shared
 
 
 @final
@@ -121,8 +122,7 @@ class Recovered:
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
         self.progress: dict[int, Progress] = {}
-        self.queues: dict[int, list[QueueEntry]] = {}  # by session number, ascending sequence
-        self.segments: dict[int, list[tuple[int, int]]] = {}  # (first, last sequence)
-        self.queue_shared: dict[int, list[SharedEntry]] = {}  # those of the queues
+        self.queues: dict[int, list[Run]] = {}  # by session number, ascending sequence
+        self.segments: dict[int, list[int]] = {}  # by session number: their first sequences
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}

@@ -166,7 +166,6 @@ class Registry:
                 progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
                 recovered.queues.get(record.number, []),
                 recovered.segments.get(record.number, []),
-                recovered.queue_shared.get(record.number, []),
             )
         by_number = {session.number: session for session in self.sessions.values()}
         for kept in recovered.subscriptions:

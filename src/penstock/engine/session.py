@@ -22,7 +22,9 @@ from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Shared
 from penstock.engine.outbound import Outbound
-from penstock.engine.records import Progress, QueueEntry, SharedEntry
+from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.records import LaneEntry, Progress
+from penstock.engine.runs import Run
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
 
@@ -129,42 +131,61 @@ class Session(Outbound):
         """The change since the last snapshot; see ``records``."""
         self._changed = False
         kept = self._kept
-        segment, segment_shared = kept.take_segment()
+        segments: list[Run] = []
+        kept.take_segments(segments)
+        for lane in self._kept_lanes.values():
+            lane.take_segments(segments)
         if self.ended:
             return None
         window, window_shared = self._window.snapshot()
+        finished: list[int] = []
+        kept.take_finished(finished)
+        lanes: list[LaneEntry] = []
+        for lane in self._kept_lanes.values():
+            lane.take_finished(finished)
+            lanes.append((lane.priority, lane.head, lane.next_sequence))
         return Progress(
             self.number,
             kept.head,
             kept.next_sequence,
             window,
             self._inbound.packet_ids(),
-            segment,
-            kept.take_finished(),
+            segments,
+            finished,
+            lanes,
             window_shared,
-            segment_shared,
         )
 
-    def restore(
-        self,
-        progress: Progress,
-        queue: list[QueueEntry],
-        segments: list[tuple[int, int]],
-        queue_shared: list[SharedEntry],
-    ) -> None:
-        """Take up what ``snapshot`` and the segments kept. The session is offline."""
-        self._kept.restore(progress.queue_head, progress.next_sequence, segments)
+    def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
+        """Take up what ``snapshot`` and the segments kept. The session is offline.
+
+        Args:
+            progress: the latest record.
+            queue: what waits, ascending.
+            segments: first sequences of the stored segments, ascending.
+        """
+        self._kept.head = progress.queue_head
+        self._kept.next_sequence = progress.next_sequence
+        for priority, head, next_sequence in progress.lanes:
+            lane = self._lane_kept(priority)
+            lane.head = head
+            lane.next_sequence = next_sequence
         shared: dict[int, Shared] = {}
-        for sequence, topic_filter, qos, retain in progress.window_shared + queue_shared:
+        for sequence, topic_filter, qos, retain in progress.window_shared:
             shared[sequence] = Shared(topic_filter, qos, retain)
         self.took_shared = len(shared) > 0
+        ends: dict[int, int] = {}
+        for run in queue:
+            priority = run.first >> PRIORITY_SHIFT
+            ends[priority] = run.end
+            self.took_shared = self.took_shared or run.is_shared()
+            self._queue.restore(run, self._lane_kept(priority).head)
+        self._trim()
+        for first in segments:
+            priority = first >> PRIORITY_SHIFT
+            self._lane_kept(priority).restore_segment(first, ends.get(priority, first + 1))
         for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
             delivery = Delivery(None, offset, qos, retain, ids, sequence)
             delivery.shared = shared.get(sequence)
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
-        for sequence, offset, qos, retain, ids in queue:
-            if sequence >= progress.queue_head:
-                delivery = Delivery(None, offset, qos, retain, ids, sequence)
-                delivery.shared = shared.get(sequence)
-                self._push(delivery)

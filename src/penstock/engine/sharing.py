@@ -38,6 +38,7 @@ from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.topics import share_name
 
@@ -409,7 +410,8 @@ class Sharing:
             (identifier,) if identifier > 0 else (),
         )
         copy.shared = shared
-        session.adopt(copy)
+        copy.size_bytes = delivery.size_bytes
+        session.adopt(copy, delivery.sequence >> PRIORITY_SHIFT)
         if session.link is None:
             self._park(shared.topic_filter, session)
 

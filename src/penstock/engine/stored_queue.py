@@ -6,29 +6,41 @@
       ─────────────┬─[4 ·· 9]─[10 · 12]─ 13 14 15 ─┐
                   head                             next
 
-Every stored delivery has a sequence number, and they ascend. All below ``head`` are in
-the window or gone. Those that joined the queue in one commit and still wait at its end
-are one segment; a segment leaves the store when the head has passed it.
+Every stored delivery has a sequence number, and in one lane (priority) they ascend
+without a gap while they wait. All below ``head`` are in the window or gone. Those that
+joined the queue in one commit and still wait at its end are a segment; a segment leaves
+the store when the head has passed it. A lane's numbers carry its priority in their upper
+bits, so that lanes never share one.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import final
+from array import array
+from typing import Final, final
 
 from penstock.engine.message import Delivery
-from penstock.engine.records import QueueEntry, SharedEntry
+from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.runs import Run
+
+_PASSED_MAX: Final = 1024  # segments that are gone, kept in the array
 
 
 @final
-class StoredQueue:
-    """Sequence numbers and segments of one stored session."""
+class StoredLane:
+    """Sequence numbers and segments of one lane.
 
-    def __init__(self) -> None:
-        self.next_sequence = 1
-        self.head = 1
+    Args:
+        priority: the lane's, 0..255.
+    """
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.next_sequence = (priority << PRIORITY_SHIFT) + 1
+        self.head = self.next_sequence
         self._joined: list[Delivery] = []  # queued since the last snapshot
-        self._segments: deque[tuple[int, int]] = deque()  # stored: (first, last sequence)
+        self._firsts: array[int] = array("q")  # first sequences of the stored segments
+        self._at = 0  # those before are gone
+        self._last = 0  # sequence of the last stored delivery
 
     def number(self) -> int:
         """The sequence of one more delivery."""
@@ -46,7 +58,7 @@ class StoredQueue:
             self.head = sequence + 1
 
     def renumber(self, waiting: list[Delivery]) -> None:
-        """Some left from the middle of the queue: what stays begins anew, without holes."""
+        """Some left from the middle of the lane: what stays begins anew, without holes."""
         self._joined = []
         self.head = self.next_sequence
         for delivery in waiting:
@@ -54,33 +66,38 @@ class StoredQueue:
                 delivery.sequence = self.number()
                 self._joined.append(delivery)
 
-    def take_segment(self) -> tuple[list[QueueEntry], list[SharedEntry]]:
-        """What joined since the last call and still waits: the next segment."""
+    def take_segments(self, segments: list[Run]) -> None:
+        """Add to ``segments`` what joined since the last call and still waits."""
         joined = self._joined
+        if not joined:
+            return
         self._joined = []
         head = self.head
-        segment: list[QueueEntry] = []
-        shared: list[SharedEntry] = []
+        run: Run | None = None
         for item in joined:
-            if item.sequence >= head:
-                segment.append(
-                    (item.sequence, item.offset, item.qos, item.retain, item.subscription_ids)
-                )
-                if item.shared is not None:
-                    shared.append(item.shared.entry(item.sequence))
-        if segment:
-            self._segments.append((segment[0][0], segment[-1][0]))
-        return segment, shared
+            if item.sequence >= head and (run is None or not run.put(item)):
+                run = Run(item.sequence)
+                run.put(item)
+                segments.append(run)
+                self._firsts.append(run.first)
+        if run is not None:
+            self._last = run.end - 1
 
-    def take_finished(self) -> list[int]:
-        """First sequences of the segments that may leave the store."""
-        finished: list[int] = []
-        while self._segments and self._segments[0][1] < self.head:
-            finished.append(self._segments.popleft()[0])
-        return finished
+    def take_finished(self, finished: list[int]) -> None:
+        """Add to ``finished`` the first sequences of segments that may leave the store."""
+        firsts = self._firsts
+        while self._at < len(firsts):
+            at_last = self._at == len(firsts) - 1
+            end = self._last + 1 if at_last else firsts[self._at + 1]
+            if end > self.head:
+                break
+            finished.append(firsts[self._at])
+            self._at += 1
+        if self._at == len(firsts) or self._at > _PASSED_MAX + len(firsts) // 2:
+            del firsts[: self._at]
+            self._at = 0
 
-    def restore(self, head: int, next_sequence: int, segments: list[tuple[int, int]]) -> None:
-        """Take up what the store holds."""
-        self.head = head
-        self.next_sequence = next_sequence
-        self._segments.extend(segments)
+    def restore_segment(self, first: int, end: int) -> None:
+        """A segment the store holds; ``end`` follows the last delivery of all of them."""
+        self._firsts.append(first)
+        self._last = end - 1

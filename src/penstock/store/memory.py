@@ -14,13 +14,12 @@ from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import (
     Progress,
-    QueueEntry,
     Recovered,
     SessionRecord,
-    SharedEntry,
     SubscriptionRecord,
     WillRecord,
 )
+from penstock.engine.runs import Run, join
 from penstock.store.api import LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
@@ -46,8 +45,7 @@ class MemoryStore:
         self._sessions: dict[str, SessionRecord] = {}
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
         self._progress: dict[int, Progress] = {}
-        self._segments: dict[int, dict[int, list[QueueEntry]]] = {}
-        self._shared: dict[int, dict[int, list[SharedEntry]]] = {}  # beside the segments
+        self._segments: dict[int, dict[int, Run]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
 
@@ -59,14 +57,11 @@ class MemoryStore:
             recovered.subscriptions.extend(by_filter.values())
         recovered.progress = dict(self._progress)
         for number, segments in self._segments.items():
-            entries = [entry for first in sorted(segments) for entry in segments[first]]
-            recovered.queues[number] = entries
-            recovered.segments[number] = [
-                (first, segments[first][-1][0]) for first in sorted(segments)
-            ]
-        for number, by_first in self._shared.items():
-            shared = [entry for first in sorted(by_first) for entry in by_first[first]]
-            recovered.queue_shared[number] = shared
+            runs: list[Run] = []
+            for first in sorted(segments):
+                join(runs, segments[first].copy())  # the session changes what it takes up
+            recovered.queues[number] = runs
+            recovered.segments[number] = sorted(segments)
         recovered.retained = list(self._retained.values())
         recovered.wills = dict(self._wills)
         return recovered
@@ -85,7 +80,6 @@ class MemoryStore:
             self._subscriptions.pop(number, None)
             self._progress.pop(number, None)
             self._segments.pop(number, None)
-            self._shared.pop(number, None)
         for session in commit.sessions:
             self._sessions[session.client_id] = session
         for subscription in commit.subscriptions:
@@ -99,13 +93,8 @@ class MemoryStore:
             segments = self._segments.setdefault(progress.number, {})
             for first in progress.finished_segments:
                 segments.pop(first, None)
-                if progress.number in self._shared:
-                    self._shared[progress.number].pop(first, None)
-            if progress.segment:
-                first = progress.segment[0][0]
-                segments[first] = progress.segment
-                if progress.segment_shared:
-                    self._shared.setdefault(progress.number, {})[first] = progress.segment_shared
+            for segment in progress.segments:
+                segments[segment.first] = segment
         for topic, retained in commit.retained:
             if retained is None:
                 self._retained.pop(topic, None)

@@ -6,23 +6,27 @@ that a later Penstock can tell them apart without touching the others.
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from array import array
+from typing import Final, Literal
 
 import msgspec
 
 from penstock.engine.message import Message
 from penstock.engine.records import (
+    LaneEntry,
     Progress,
-    QueueEntry,
     SessionRecord,
     SharedEntry,
     SubscriptionRecord,
     WillRecord,
     WindowEntry,
 )
+from penstock.engine.runs import Kind, Run
 from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1
+_SEGMENT_LAYOUT: Final = 2
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -37,17 +41,24 @@ class _Progress(msgspec.Struct, array_like=True):
     next_sequence: int
     window: list[WindowEntry]
     inbound: list[int]
-    shared: list[SharedEntry] = []
+    shared: list[SharedEntry] = []  # this and what follows may be missing in an older store
+    lanes: list[LaneEntry] = []
 
 
-class _Segment(msgspec.Struct, array_like=True):
+class _Segment1(msgspec.Struct, array_like=True):
+    """One tuple a delivery: sequence, log offset, qos, retain, subscription identifiers."""
+
     layout: int
-    entries: list[QueueEntry]
+    entries: list[tuple[int, int, int, bool, tuple[int, ...]]]
     shared: list[SharedEntry] = []
 
+
+# Layout 2: columns, see ``engine.runs``; numbers little-endian.
+_Segment2 = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
 _progress = msgspec.msgpack.Decoder(_Progress)
-_segment = msgspec.msgpack.Decoder(_Segment)
+_segment_1 = msgspec.msgpack.Decoder(_Segment1)
+_segment_2 = msgspec.msgpack.Decoder(_Segment2)
 _message = msgspec.msgpack.Decoder(tuple[int, _MessageRow])
 _will = msgspec.msgpack.Decoder(tuple[int, _MessageRow, int, int])
 
@@ -86,14 +97,17 @@ def decode_subscription(number: int, topic_filter: str, value: bytes) -> Subscri
 
 def encode_progress(progress: Progress) -> bytes:
     """The value under a session number, without the segment."""
-    row = (
-        _LAYOUT,
-        progress.queue_head,
-        progress.next_sequence,
-        progress.window,
-        progress.inbound,
+    return _encode(
+        (
+            _LAYOUT,
+            progress.queue_head,
+            progress.next_sequence,
+            progress.window,
+            progress.inbound,
+            progress.window_shared,
+            progress.lanes,
+        )
     )
-    return _encode((*row, progress.window_shared) if progress.window_shared else row)
 
 
 def decode_progress(number: int, value: bytes) -> Progress:
@@ -107,20 +121,58 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.inbound,
         [],
         [],
+        kept.lanes,
         kept.shared,
-        [],
     )
 
 
-def encode_segment(segment: list[QueueEntry], shared: list[SharedEntry]) -> bytes:
+def encode_segment(segment: Run) -> bytes:
     """The value under (session number, first sequence)."""
-    return _encode((_LAYOUT, segment, shared) if shared else (_LAYOUT, segment))
+    return _encode(
+        (
+            _SEGMENT_LAYOUT,
+            segment.first,
+            _little_endian(segment.offsets),
+            _little_endian(segment.sizes),
+            segment.kinds,
+            segment.table,
+        )
+    )
 
 
-def decode_segment(value: bytes) -> tuple[list[QueueEntry], list[SharedEntry]]:
-    """Inverse of ``encode_segment``."""
-    kept = _segment.decode(value)
-    return kept.entries, kept.shared
+def decode_segment(value: bytes) -> list[Run]:
+    """Inverse of ``encode_segment``; one of layout 1 may take several runs."""
+    runs: list[Run] = []
+    if value[1] == _LAYOUT:  # the first element of the array, a small number
+        kept = _segment_1.decode(value)
+        shared = {sequence: (name, qos, retain) for sequence, name, qos, retain in kept.shared}
+        for sequence, offset, qos, retain, ids in kept.entries:
+            kind = (qos, retain, ids, shared.get(sequence))
+            if not runs or not runs[-1].add(sequence, offset, 0, kind):
+                runs.append(Run(sequence))
+                runs[-1].add(sequence, offset, 0, kind)
+        return runs
+    _, first, offsets, sizes, kinds, table = _segment_2.decode(value)
+    run = Run(first)
+    run.offsets = _numbers("q", offsets)
+    run.sizes = _numbers("I", sizes)
+    run.kinds = bytearray(kinds)
+    run.table = table
+    return [run]
+
+
+def _little_endian(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
+    numbers = array(typecode, data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
 
 
 def encode_message(message: Message) -> bytes:

@@ -15,6 +15,7 @@ from rocksdict import WriteBatch
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
+from penstock.engine.runs import join
 from penstock.store import records
 from penstock.store.api import LogExtent
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
@@ -95,12 +96,11 @@ class RocksStore:
             recovered.progress[number] = records.decode_progress(number, value)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
-            segment, shared = records.decode_segment(value)
-            recovered.queues.setdefault(number, []).extend(segment)
-            if shared:
-                recovered.queue_shared.setdefault(number, []).extend(shared)
-            first, last = segment[0][0], segment[-1][0]
-            recovered.segments.setdefault(number, []).append((first, last))
+            first = decode_key(key[8:])
+            runs = recovered.queues.setdefault(number, [])
+            for run in records.decode_segment(value):
+                join(runs, run)
+            recovered.segments.setdefault(number, []).append(first)
         for _, value in self._database.items("retained"):
             recovered.retained.append(records.decode_message(value))
         for key, value in self._database.items("wills"):
@@ -166,10 +166,9 @@ class RocksStore:
         batch.put(number, records.encode_progress(progress), handles["progress"])
         for first in progress.finished_segments:
             batch.delete(number + encode_key(first), handles["queue"])
-        if progress.segment:
-            key = number + encode_key(progress.segment[0][0])
-            value = records.encode_segment(progress.segment, progress.segment_shared)
-            batch.put(key, value, handles["queue"])
+        for segment in progress.segments:
+            key = number + encode_key(segment.first)
+            batch.put(key, records.encode_segment(segment), handles["queue"])
 
     # -- reading -----------------------------------------------------------------------
 

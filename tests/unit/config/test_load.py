@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.config import Address, Settings, StreamDefinition, load_settings
+from penstock.config.describe import as_toml
 from penstock.errors import ConfigError
 
 
@@ -172,6 +173,19 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
 def test_bad_json_in_the_environment_is_one_sentence() -> None:
     text = mistake(environ={"PENSTOCK_STREAM__STREAMS": "[messages]"})
     assert text.startswith("PENSTOCK_STREAM__STREAMS is not valid JSON")
+
+
+def test_priorities_come_from_file_and_environment_in_their_order(tmp_path: Path) -> None:
+    wanted = {"b/#": 9, "a/+": 3}
+    path = tmp_path / "p.toml"
+    path.write_text('[limits.mqueue_priorities]\n"b/#" = 9\n"a/+" = 3\n', encoding="utf-8")
+    environ = {"PENSTOCK_LIMITS__MQUEUE_PRIORITIES": '{"b/#": 9, "a/+": 3}'}
+    for settings in (load_settings(path, {}, {}), load_settings(None, {}, environ)):
+        assert list(settings.limits.mqueue_priorities.items()) == list(wanted.items())
+        path.write_text(as_toml(settings), encoding="utf-8")
+        assert load_settings(path, {}, {}) == settings
+    for table in ({"a/#/b": 1}, {"a": 0}, {"a": 256}):
+        assert "mqueue_priorities" in mistake(overrides={"limits.mqueue_priorities": table})
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:1883", "[::]:1883", "192.0.2.7:1883", "host.example:1"])

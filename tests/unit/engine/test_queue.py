@@ -1,8 +1,11 @@
 """The message queue and what it drops."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.queue import MessageQueue
 
@@ -11,13 +14,36 @@ def delivery(name: str, qos: int, offset: int = -1, sequence: int = 0) -> Delive
     return Delivery(Message(name, b"", qos), offset, qos, sequence=sequence)
 
 
+def bounded(max_len: int = 0, max_bytes: int = 0, overflow: str = DROP_OLDEST) -> MessageQueue:
+    limits = EngineLimits(
+        max_mqueue_len=max_len, max_mqueue_bytes=max_bytes, mqueue_overflow=overflow
+    )
+    return MessageQueue(limits, stored=True)
+
+
+def name(item: Delivery) -> str:
+    return item.message.topic if item.message else ""
+
+
 def names(queue: MessageQueue) -> list[str]:
-    return [item.message.topic if item.message else "" for item in queue.waiting()]
+    return [name(item) for item in queue.waiting(10_000)]
+
+
+def add(queue: MessageQueue, item: Delivery, priority: int = 0) -> list[str]:
+    """Queue ``item`` if the policy says so; the names of what went for it, or its own."""
+    dropped: list[Delivery] = []
+    if queue.has_room(item.size_bytes) or queue.make_room(
+        item.qos, item.size_bytes, priority, dropped
+    ):
+        queue.push(item, priority)
+    else:
+        dropped.append(item)
+    return [name(item) for item in dropped]
 
 
 def filled(max_len: int, kinds: str) -> MessageQueue:
     """A queue of deliveries a, b, c … with these levels of QoS."""
-    queue = MessageQueue(max_len)
+    queue = bounded(max_len)
     for position, qos in enumerate(kinds):
         queue.push(delivery("abcdefgh"[position], int(qos)))
     return queue
@@ -31,54 +57,147 @@ def test_first_in_first_out() -> None:
 
 def test_a_full_queue_drops_the_oldest_qos_0_first() -> None:
     queue = filled(4, "1020")
-    dropped = queue.push(delivery("new", 1))
-    assert dropped is not None
-    assert dropped.message is not None
-    assert dropped.message.topic == "b"
+    assert add(queue, delivery("new", 1)) == ["b"]
     assert names(queue) == ["a", "c", "d", "new"]
 
 
 def test_a_full_queue_without_qos_0_drops_the_oldest() -> None:
     queue = filled(3, "212")
-    dropped = queue.push(delivery("new", 0))
-    assert dropped is not None
-    assert dropped.message is not None
-    assert dropped.message.topic == "a"
+    assert add(queue, delivery("new", 0)) == ["a"]
     assert names(queue) == ["b", "c", "new"], "the new message is always kept"
 
 
 def test_no_limit_drops_nothing() -> None:
-    queue = MessageQueue(0)
-    assert all(queue.push(delivery("t", 1)) is None for _ in range(5000))
+    queue = bounded()
+    assert not any(add(queue, delivery("t", 1)) for _ in range(5000))
     assert len(queue) == 5000
 
 
 @given(st.integers(0, 5), st.lists(st.integers(-1, 2), max_size=40))
 def test_against_a_list(max_len: int, steps: list[int]) -> None:
     """-1 pops, the rest pushes with that QoS."""
-    queue, expected = MessageQueue(max_len), list[tuple[str, int]]()
+    queue, expected = bounded(max_len), list[tuple[str, int]]()
     for number, step in enumerate(steps):
         if step < 0:
             if expected:
-                taken = queue.pop()
-                assert (taken.message and taken.message.topic) == expected.pop(0)[0]
+                assert name(queue.pop()) == expected.pop(0)[0]
             continue
-        dropped = queue.push(delivery(str(number), step))
-        loser = None
+        loser = []
         if max_len and len(expected) == max_len:
-            loser = next((item for item in expected if item[1] == 0), expected[0])
-            expected.remove(loser)
+            goes = next((item for item in expected if item[1] == 0), expected[0])
+            expected.remove(goes)
+            loser = [goes[0]]
         expected.append((str(number), step))
-        assert (dropped is None) == (loser is None)
-        if dropped is not None and loser is not None:
-            assert (dropped.message and dropped.message.topic) == loser[0]
+        assert add(queue, delivery(str(number), step)) == loser
         assert queue.qos0_count == sum(qos == 0 for _, qos in expected)
     assert names(queue) == [name for name, _ in expected]
 
 
+def test_drop_newest_drops_what_comes() -> None:
+    queue = bounded(2, overflow=DROP_NEWEST)
+    assert [add(queue, delivery(name, 1)) for name in "abc"] == [[], [], ["c"]]
+    assert names(queue) == ["a", "b"]
+
+
+def test_bytes_are_bounded() -> None:
+    """Several small ones go for a large one; one that never fits goes alone."""
+    queue = bounded(max_bytes=100)
+    for topic, size_bytes in (("a", 30), ("b", 30), ("c", 30)):
+        assert add(queue, sized(topic, size_bytes)) == []
+    assert add(queue, sized("d", 60)) == ["a", "b"]
+    assert queue.size_bytes == 90
+    assert add(queue, sized("e", 101)) == ["e"]
+    assert [name(queue.pop()) for _ in range(2)] == ["c", "d"]
+    assert queue.size_bytes == 0
+
+
+def sized(topic: str, size_bytes: int, qos: int = 1) -> Delivery:
+    item = delivery(topic, qos)
+    item.size_bytes = size_bytes
+    return item
+
+
+def test_priorities_are_emptied_highest_first_and_each_in_its_order() -> None:
+    queue = bounded()
+    for topic, priority in (("a", 0), ("b", 5), ("c", 9), ("d", 5), ("e", 0)):
+        queue.push(delivery(topic, 1), priority)
+    assert [name(queue.pop()) for _ in range(len(queue))] == ["c", "b", "d", "a", "e"]
+
+
+def test_the_default_priority_stands_among_the_others() -> None:
+    queue = MessageQueue(EngineLimits(mqueue_default_priority=7), stored=True)
+    for topic, priority in (("a", 5), ("b", 0), ("c", 9)):
+        queue.push(delivery(topic, 1), priority)
+    assert [name(queue.pop()) for _ in range(3)] == ["c", "b", "a"]
+
+
+def test_nothing_of_a_higher_priority_goes_for_a_lower() -> None:
+    queue = bounded(2)
+    queue.push(delivery("alarm", 1), 9)
+    queue.push(delivery("qos 0 alarm", 0), 9)
+    assert add(queue, delivery("state", 1), 3) == ["state"]
+    assert add(queue, delivery("alarm 2", 1), 9) == ["qos 0 alarm"]
+    assert add(queue, delivery("alarm 3", 1), 9) == ["alarm"]
+    assert names(queue) == ["alarm 2", "alarm 3"]
+
+
+def test_spill_keeps_what_the_log_holds_whatever_the_limit() -> None:
+    queue = bounded(2, overflow=SPILL)
+    for number in range(5000):
+        assert add(queue, delivery("t", 1, number, number + 1)) == []
+    assert add(queue, delivery("qos 0", 0)) == ["qos 0"]
+    assert [queue.pop().offset for _ in range(5000)] == list(range(5000))
+    assert len(queue) == 0
+
+
+def test_spill_without_a_stored_session_is_bounded() -> None:
+    limits = EngineLimits(max_mqueue_len=2, mqueue_overflow=SPILL)
+    queue = MessageQueue(limits, stored=False)
+    assert [add(queue, delivery(name, 1)) for name in "abc"] == [[], [], ["a"]]
+
+
+@given(st.lists(st.sampled_from("0000111111p"), max_size=300), st.integers(0, 3))
+def test_a_long_lane_is_packed_and_keeps_its_order(steps: list[str], multiple: int) -> None:
+    """QoS 0 stands where it came, between what is packed."""
+    queue, expected, sequence = bounded(), list[tuple[int, int]](), 0
+    for number, step in enumerate(steps * 40 * multiple):
+        if step == "p":
+            if expected:
+                taken = queue.pop()
+                assert (taken.qos, taken.offset) == expected.pop(0)
+            continue
+        if step == "1":
+            sequence += 1
+        queue.push(delivery("t", int(step), number, sequence if step == "1" else 0))
+        expected.append((int(step), number))
+    assert len(queue) == len(expected)
+    popped = [queue.pop() for _ in range(len(expected))]
+    assert [(item.qos, item.offset) for item in popped] == expected
+
+
+def test_dropped_qos_0_does_not_pile_up_behind_a_head_that_stands() -> None:
+    queue = bounded(10)
+    queue.push(delivery("head", 1))
+    for _ in range(10_000):
+        add(queue, delivery("t", 0))
+    assert len(queue) == 10
+    assert len(queue._first._head) < 200
+
+
+def test_a_million_deliveries_take_megabytes() -> None:
+    """Issue 4 asks for less than 32 MiB; bodies lie in the log."""
+    tracemalloc.start()
+    queue = bounded(overflow=SPILL)
+    for number in range(1, 200_001):
+        queue.push(Delivery(None, number, 1, sequence=number))
+    used_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used_bytes * 5 < 32 * 1024**2
+
+
 def resting(offsets: list[int]) -> MessageQueue:
     """A queue whose bodies are in the log only."""
-    queue = MessageQueue(0)
+    queue = bounded()
     for offset in offsets:
         queue.push(Delivery(None, offset, 1, sequence=offset + 1))
     return queue
@@ -95,11 +214,11 @@ def test_bodies_are_asked_for_up_to_the_first_that_is_there() -> None:
 def test_bodies_are_supplied_in_order_up_to_the_first_that_is_missing() -> None:
     queue = resting([3, 4, 5])
     queue.supply({3: Message("x", b""), 5: Message("z", b"")})
-    assert [item.message is not None for item in queue.waiting()] == [True, False, False]
+    assert [item.message is not None for item in queue.waiting(10)] == [True, False, False]
 
 
 def test_the_lowest_offset_passes_over_what_is_not_stored() -> None:
-    queue = MessageQueue(0)
+    queue = bounded()
     assert queue.lowest_offset(False) == -1
     queue.push(delivery("qos 0", 0, offset=1))
     queue.push(delivery("not in the log", 1))

@@ -162,7 +162,7 @@ def test_a_message_that_went_straight_into_the_window_is_in_no_segment() -> None
     pair = Pair()
     pair.publish(b"x")
     commit = pair.bench.seal()
-    assert [progress.segment for progress in commit.progress] == [[]]
+    assert [progress.segments for progress in commit.progress] == [[]]
 
 
 def test_an_idle_session_is_not_written_again() -> None:
@@ -222,7 +222,7 @@ def test_an_offline_queue_holds_no_bodies_and_gets_them_back_in_order() -> None:
     pair.publish(b"zero", qos=0)
     pair.bench.commit()
     session = pair.bench.server.registry.sessions["s"]
-    assert all(item.message is None for item in session._queue.waiting())
+    assert all(item.message is None for item in session._queue.waiting(100))
     line, seen = pair.rejoin(), list[bytes]()
     while messages := publishes(line.read()):
         for message in messages:

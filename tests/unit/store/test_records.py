@@ -1,10 +1,12 @@
 """The bytes of every record of the file store can be read back."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, WillRecord
+from penstock.engine.runs import Kind, Run
 from penstock.protocol.packets import Subscription
 from penstock.store import records
 
@@ -13,7 +15,8 @@ TEXT = st.text(max_size=10)
 QOS = st.integers(0, 2)
 IDS = st.lists(st.integers(1, 268_435_455), max_size=3).map(tuple)
 PACKET_ID = st.integers(1, 65535)
-ENTRY = st.tuples(NUMBER, NUMBER, QOS, st.booleans(), IDS)
+SIZE = st.integers(0, 2**32 - 1)
+KIND = st.tuples(QOS, st.booleans(), IDS, st.none() | st.tuples(TEXT, QOS, st.booleans()))
 WINDOW_ENTRY = st.tuples(PACKET_ID, st.integers(1, 3), NUMBER, NUMBER, QOS, st.booleans(), IDS)
 MESSAGE = st.builds(
     Message,
@@ -62,24 +65,70 @@ def test_subscriptions(subscription: Subscription, identifier: int) -> None:
     assert (read.number, read.subscription, read.identifier) == (5, subscription, identifier)
 
 
-@given(NUMBER, NUMBER, st.lists(WINDOW_ENTRY, max_size=5), st.lists(PACKET_ID, max_size=5))
+@given(
+    NUMBER,
+    NUMBER,
+    st.lists(WINDOW_ENTRY, max_size=5),
+    st.lists(PACKET_ID, max_size=5),
+    st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=3),
+    st.lists(st.tuples(NUMBER, TEXT, QOS, st.booleans()), max_size=3),
+)
 def test_progress(
     head: int,
     following: int,
     window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]],
     inbound: list[int],
+    lanes: list[tuple[int, int, int]],
+    shared: list[tuple[int, str, int, bool]],
 ) -> None:
-    value = records.encode_progress(Progress(9, head, following, window, inbound, [], [], [], []))
+    value = records.encode_progress(
+        Progress(9, head, following, window, inbound, [], [], lanes, shared)
+    )
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.window, read.inbound) == (window, inbound)
-    assert read.segment == []
+    assert (read.lanes, read.window_shared) == (lanes, shared)
+    assert read.segments == []
     assert read.finished_segments == []
 
 
-@given(st.lists(ENTRY, min_size=1, max_size=5))
-def test_segments(segment: list[tuple[int, int, int, bool, tuple[int, ...]]]) -> None:
-    assert records.decode_segment(records.encode_segment(segment, [])) == (segment, [])
+def told(run: Run) -> list[tuple[object, ...]]:
+    return [
+        (
+            item.sequence,
+            item.offset,
+            item.size_bytes,
+            item.qos,
+            item.retain,
+            item.subscription_ids,
+            item.shared and item.shared.kind(),
+        )
+        for item in map(run.delivery, range(len(run)))
+    ]
+
+
+@given(NUMBER, st.lists(st.tuples(NUMBER, SIZE, KIND), min_size=1, max_size=5))
+def test_segments(first: int, deliveries: list[tuple[int, int, Kind]]) -> None:
+    segment = Run(first)
+    for number, (offset, size_bytes, kind) in enumerate(deliveries):
+        assert segment.add(first + number, offset, size_bytes, kind)
+    (read,) = records.decode_segment(records.encode_segment(segment))
+    assert told(read) == told(segment)
+
+
+def test_what_an_older_version_wrote_is_read() -> None:
+    """Segments of layout 1, progress without lanes."""
+    entries = [(7, 70, 1, False, ()), (8, 80, 2, True, (3, 4)), (12, 90, 1, False, ())]
+    runs = records.decode_segment(
+        msgspec.msgpack.encode((1, entries, [(8, "$share/g/t", 2, True)]))
+    )
+    assert [told(run) for run in runs] == [
+        [(7, 70, 0, 1, False, (), None), (8, 80, 0, 2, True, (3, 4), ("$share/g/t", 2, True))],
+        [(12, 90, 0, 1, False, (), None)],
+    ]
+    progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
+    assert (progress.queue_head, progress.next_sequence) == (7, 13)
+    assert (progress.inbound, progress.lanes, progress.window_shared) == ([4], [], [])
 
 
 @given(MESSAGE)

@@ -1,0 +1,200 @@
+"""A lane: the deliveries of one priority that wait in a queue, first in, first out.
+
+::
+
+      new ──▶ [ packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
+                          ╰ between them: QoS 0, which no run holds
+
+Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what
+waits behind it and lies in the log is packed. A QoS 0 delivery that has to go for a
+new message is marked as gone where it stands, so that dropping costs the same however
+long the lane is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from penstock.engine.message import Delivery, Message
+from penstock.engine.runs import Run
+
+HEAD_LEN_MAX: Final = 1024
+_UNPACKED_AT_ONCE: Final = 512
+_GONE_MAX: Final = 64  # marked deliveries beside as many as there are others
+
+
+@final
+class Lane:
+    """The deliveries of one priority.
+
+    Args:
+        priority: 0 for topics without one, else 1..255.
+        rank: lanes with a greater rank are emptied first.
+    """
+
+    def __init__(self, priority: int, rank: int) -> None:
+        self.priority = priority
+        self.rank = rank
+        self.count = 0
+        self._head: deque[Delivery] = deque()
+        self._runs: deque[Run] = deque()
+        self._at = 0  # in the first run
+        self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
+        self._qos0: deque[Delivery] = deque()  # those in here, oldest first
+        self._gone = 0  # marked and still in ``_head`` or ``_between``
+
+    @property
+    def qos0_count(self) -> int:
+        """QoS 0 deliveries that wait."""
+        return len(self._qos0)
+
+    def push(self, delivery: Delivery) -> None:
+        """Append ``delivery``."""
+        self.count += 1
+        if delivery.qos == 0:
+            self._qos0.append(delivery)
+        if not self._runs and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
+            self._head.append(delivery)
+        elif delivery.sequence == 0:
+            self._between.append((self._runs[-1].end, delivery))
+        elif not self._runs or not self._runs[-1].put(delivery):
+            run = Run(delivery.sequence)
+            run.put(delivery)
+            self._runs.append(run)
+
+    def restore(self, run: Run, position: int) -> None:
+        """Append what the store held of one run, from ``position`` on. Only while empty or after
+        another run."""
+        if not self._runs:
+            self._at = position
+        self._runs.append(run)
+        self.count += len(run) - position
+
+    def head(self) -> Delivery | None:
+        """The next delivery, left in place."""
+        if self.count == 0:
+            return None
+        while True:
+            if not self._head:
+                self._unpack()
+            first = self._head[0]
+            if not first.gone:
+                return first
+            self._head.popleft()
+            self._gone -= 1
+
+    def pop(self) -> Delivery:
+        """Take the next delivery. The lane must not be empty."""
+        delivery = self.head()
+        assert delivery is not None
+        self._head.popleft()
+        self.count -= 1
+        if delivery.qos == 0:
+            self._qos0.popleft()
+        return delivery
+
+    def drop_qos0(self) -> Delivery | None:
+        """Take the oldest QoS 0 delivery out, wherever it stands."""
+        if not self._qos0:
+            return None
+        delivery = self._qos0.popleft()
+        delivery.gone = True
+        self.count -= 1
+        self._gone += 1
+        if self._gone > _GONE_MAX and self._gone > len(self._qos0):
+            self._head = deque([item for item in self._head if not item.gone])
+            self._between = deque([pair for pair in self._between if not pair[1].gone])
+            self._gone = 0
+        return delivery
+
+    def lowest_offset(self, mixed: bool) -> int:
+        """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
+        lowest = -1
+        for delivery in self._head:
+            offset = delivery.offset
+            if offset >= 0 and (delivery.sequence > 0 or delivery.message is None):
+                if lowest < 0 or offset < lowest:
+                    lowest = offset
+                if not mixed:
+                    return lowest
+        at = self._at
+        for run in self._runs:
+            offset = min(run.offsets[at:]) if mixed else run.offsets[at]
+            if lowest < 0 or offset < lowest:
+                lowest = offset
+            if not mixed:
+                return lowest
+            at = 0
+        return lowest
+
+    def unpacked(self) -> list[Delivery]:
+        """All deliveries themselves, none of them packed any more, next first."""
+        while self._runs:
+            self._unpack()
+        return [delivery for delivery in self._head if not delivery.gone]
+
+    def remove(self, gone: set[Delivery]) -> list[Delivery]:
+        """Take out those of ``gone`` that are in here; they are returned."""
+        all_of_them = self.unpacked()
+        self._head = deque([item for item in all_of_them if item not in gone])
+        self._qos0 = deque([item for item in self._qos0 if item not in gone])
+        self._gone = 0
+        self.count = len(self._head)
+        return [item for item in all_of_them if item in gone]
+
+    def without_body(self, limit: int) -> list[int]:
+        """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
+        offsets: list[int] = []
+        for delivery in self._head:
+            if len(offsets) >= limit or delivery.message is not None:
+                break
+            offsets.append(delivery.offset)
+        return offsets
+
+    def supply(self, bodies: dict[int, Message]) -> None:
+        """Give the first deliveries their bodies, by log offset, as far as they are known."""
+        for delivery in self._head:
+            if delivery.message is None:
+                body = bodies.get(delivery.offset)
+                if body is None:
+                    break
+                delivery.message = body
+
+    def rest_in_log(self) -> None:
+        """Let go of the bodies the log has."""
+        for delivery in self._head:
+            delivery.rest_in_log()
+        for _, delivery in self._between:
+            delivery.rest_in_log()
+
+    def show(self, found: list[Delivery], limit: int) -> None:
+        """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first in a run."""
+        for delivery in self._head:
+            if not delivery.gone and len(found) < limit:
+                found.append(delivery)
+        for _, delivery in self._between:
+            if not delivery.gone and len(found) < limit:
+                found.append(delivery)
+        at = self._at
+        for run in self._runs:
+            stop = min(len(run), at + limit - len(found))
+            found.extend([run.delivery(position) for position in range(at, stop)])
+            at = 0
+
+    def _unpack(self) -> None:
+        """Move the next deliveries from the runs to the head."""
+        head = self._head
+        run = self._runs[0]
+        stop = min(len(run), self._at + _UNPACKED_AT_ONCE)
+        for position in range(self._at, stop):
+            while self._between and self._between[0][0] <= run.first + position:
+                head.append(self._between.popleft()[1])
+            head.append(run.delivery(position))
+        self._at = stop
+        if stop == len(run):
+            self._runs.popleft()
+            self._at = 0
+        if not self._runs:
+            head.extend([delivery for _, delivery in self._between])
+            self._between.clear()

@@ -1,0 +1,41 @@
+"""Priorities of topics in the message queue: an ordered table of topic filters.
+
+The first filter that matches a topic gives its priority, so a topic has one priority and
+its messages keep their order. What is found for a topic is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.topics import topic_matches
+
+PRIORITY_MAX: Final = 255
+_CACHED_TOPICS_MAX: Final = 10_000
+
+
+@final
+class TopicPriorities:
+    """The table.
+
+    Args:
+        table: topic filter to priority, 1..255; the first that matches counts.
+    """
+
+    def __init__(self, table: dict[str, int]) -> None:
+        self._table = table
+        self._known: dict[str, int] = {}
+
+    def of(self, topic: str) -> int:
+        """The priority of ``topic``; 0 when no filter matches it."""
+        priority = self._known.get(topic)
+        if priority is None:
+            priority = 0
+            for topic_filter, given in self._table.items():
+                if topic_matches(topic_filter, topic):
+                    priority = given
+                    break
+            if len(self._known) >= _CACHED_TOPICS_MAX:
+                self._known.clear()
+            self._known[topic] = priority
+        return priority

@@ -1,0 +1,120 @@
+"""A run: consecutive deliveries of a session's queue as packed numbers, thirteen bytes each.
+
+::
+
+      first = 40   offsets  [ 901  902  905  906 ··· ]   8 bytes: where the body lies in the log
+                   sizes    [ 120   96  120  310 ··· ]   4 bytes: of the message
+                   kinds    [   0    0    1    0 ··· ]   1 byte: which of …
+                   table    [ (QoS 1, …), (QoS 2, with subscription identifier 7, …) ]
+
+A million messages that wait for a client take megabytes, in memory and at a restart,
+whatever their bodies weigh. The same form is the segment that a commit stores.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final, TypeAlias, final
+
+from penstock.engine.message import Delivery, Shared
+
+# of a shared subscription: its filter, qos and retain as published
+SharedKind: TypeAlias = tuple[str, int, bool]
+# qos, retain, subscription identifiers, and the shared subscription it came through
+Kind: TypeAlias = tuple[int, bool, tuple[int, ...], SharedKind | None]
+
+RUN_LEN_MAX: Final = 4096
+_KINDS_MAX: Final = 255
+_SIZE_MAX: Final = 0xFFFFFFFF
+
+
+@final
+class Run:
+    """Deliveries with the sequences ``first``, ``first`` + 1, … of one session.
+
+    Args:
+        first: sequence of the first.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.offsets: array[int] = array("q")
+        self.sizes: array[int] = array("I")
+        self.kinds = bytearray()
+        self.table: list[Kind] = []
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def end(self) -> int:
+        """The sequence after the last."""
+        return self.first + len(self.kinds)
+
+    def add(self, sequence: int, offset: int, size_bytes: int, kind: Kind) -> bool:
+        """Append one delivery; False when it does not fit here and needs a run of its own."""
+        count = len(self.kinds)
+        if sequence != self.first + count or count >= RUN_LEN_MAX:
+            return False
+        table = self.table
+        if table and table[-1] == kind:
+            code = len(table) - 1
+        elif kind in table:
+            code = table.index(kind)
+        elif len(table) < _KINDS_MAX:
+            code = len(table)
+            table.append(kind)
+        else:
+            return False
+        self.offsets.append(offset)
+        self.sizes.append(min(size_bytes, _SIZE_MAX))
+        self.kinds.append(code)
+        return True
+
+    def put(self, delivery: Delivery) -> bool:
+        """``add`` for a delivery."""
+        origin = delivery.shared
+        shared = None if origin is None else origin.kind()
+        kind = (delivery.qos, delivery.retain, delivery.subscription_ids, shared)
+        return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
+
+    def copy(self) -> Run:
+        """The same deliveries, for another owner."""
+        other = Run(self.first)
+        other.offsets = self.offsets[:]
+        other.sizes = self.sizes[:]
+        other.kinds = self.kinds[:]
+        other.table = self.table[:]
+        return other
+
+    def delivery(self, position: int) -> Delivery:
+        """The delivery at ``position``, its body in the log."""
+        qos, retain, subscription_ids, shared = self.table[self.kinds[position]]
+        sequence = self.first + position
+        found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
+        found.size_bytes = self.sizes[position]
+        if shared is not None:
+            found.shared = Shared(shared[0], shared[1], shared[2])
+        return found
+
+    def is_shared(self) -> bool:
+        """Whether any came through a shared subscription."""
+        return any(kind[3] is not None for kind in self.table)
+
+    def size_bytes(self, position: int) -> int:
+        """Of all messages from ``position`` on."""
+        return sum(self.sizes[position:])
+
+
+def join(runs: list[Run], run: Run) -> None:
+    """Append ``run``, and into the last of ``runs`` what follows on it: few objects for many."""
+    last = runs[-1] if runs else None
+    if last is None or last.end != run.first or len(last) + len(run) > RUN_LEN_MAX:
+        runs.append(run)
+        return
+    for position in range(len(run)):
+        kind = run.table[run.kinds[position]]
+        if not last.add(last.end, run.offsets[position], run.sizes[position], kind):
+            last = Run(run.first + position)  # its table was full
+            runs.append(last)
+            last.add(last.first, run.offsets[position], run.sizes[position], kind)

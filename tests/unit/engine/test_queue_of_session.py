@@ -1,0 +1,158 @@
+"""The message queue inside a session: overflow, priorities, spilling, and all of it durable."""
+
+import pytest
+
+from penstock.engine import drop_counts as drops
+from penstock.engine.limits import DROP_NEWEST, SPILL, EngineLimits
+from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription
+from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.pair import Pair, numbered, payloads
+
+PRIORITIES = {"alarm/#": 200, "plant/+": 3}
+
+
+def drain(bench: Bench, line: Line) -> list[bytes]:
+    """All that comes, each acknowledged at once."""
+    found: list[bytes] = []
+    while messages := publishes(line.read()):
+        for message in messages:
+            found.append(message.payload)
+            line.send(Puback(message.packet_id))
+        bench.commit()
+    return found
+
+
+def test_drop_newest_keeps_what_came_first() -> None:
+    pair = Pair(EngineLimits(max_mqueue_len=3, mqueue_overflow=DROP_NEWEST))
+    pair.line.cut()
+    pair.publish(*numbered(5))
+    pair.bench.commit()
+    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    pair.bench.restart()
+    assert payloads(pair.rejoin()) == numbered(3)
+
+
+def test_bytes_are_counted_anew_after_a_restart() -> None:
+    pair = Pair(EngineLimits(max_mqueue_bytes=1000, max_inflight=1))
+    pair.line.cut()
+    pair.publish(*[b"x" * 200 for _ in range(3)])
+    pair.bench.commit()
+    pair.bench.restart()
+    pair.publisher = pair.bench.join("p", 4)
+    pair.publish(b"y" * 500)
+    pair.bench.commit()
+    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
+    assert drain(pair.bench, pair.rejoin()) == [b"x" * 200, b"y" * 500]
+
+
+def prioritised(max_len: int = 1000) -> tuple[Bench, Line]:
+    limits = EngineLimits(
+        mqueue_priorities=PRIORITIES, max_inflight=1, max_mqueue_len=max_len, mqueue_overflow=SPILL
+    )
+    bench = Bench(limits)
+    line = bench.join("s", durable=True)
+    line.send(Subscribe(1, [Subscription("#", 1)]))
+    bench.commit()
+    line.read()
+    return bench, line
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_priorities_are_sent_first_and_survive_a_crash(crash: bool) -> None:
+    bench, line = prioritised()
+    line.cut()
+    for number, topic in enumerate(("t", "plant/1", "alarm/a", "t", "alarm/b", "plant/2")):
+        bench.publish(topic, b"%d" % number)
+    if crash:
+        bench.restart()
+    line = bench.join("s", durable=True)
+    assert drain(bench, line) == [b"2", b"4", b"1", b"5", b"0", b"3"]
+    number = line.session.number
+    recovered = bench.store.recover()
+    assert recovered.segments.get(number, []) == []
+    bench.publish("plant/1", b"on")
+    line.cut()
+    bench.publish("plant/1", b"off")
+    bench.restart()
+    line = bench.join("s", durable=True)
+    assert drain(bench, line) == [b"on", b"off"]
+
+
+def test_what_left_a_lane_does_not_come_back_after_a_crash() -> None:
+    """The alarms were delivered, and what has no priority still waits."""
+    bench, line = prioritised()
+    line.cut()
+    for number, topic in enumerate(("t", "alarm/a", "t", "alarm/b")):
+        bench.publish(topic, b"%d" % number)
+    line = bench.join("s", durable=True)
+    for _ in range(2):
+        (message,) = publishes(line.read())
+        line.send(Puback(message.packet_id))
+        bench.commit()
+    bench.restart()
+    assert drain(bench, bench.join("s", durable=True)) == [b"0", b"2"]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_spilled_queue_has_no_limit_and_comes_back_whole(crash: bool) -> None:
+    """Also what waited packed, in several segments, and half of it already sent."""
+    limits = EngineLimits(max_mqueue_len=10, mqueue_overflow=SPILL, max_inflight=100)
+    pair = Pair(limits)
+    pair.line.cut()
+    bodies = numbered(6000)
+    for first in range(0, 6000, 1500):
+        pair.publish(*bodies[first : first + 1500])
+        pair.bench.commit()
+    line = pair.rejoin()
+    received: list[bytes] = []
+    for _ in range(20):
+        for message in publishes(line.read()):
+            received.append(message.payload)
+            line.send(Puback(message.packet_id))
+        pair.bench.commit()
+    assert len(received) == 2000
+    assert sum(pair.bench.server.drops.counts) == 0
+    if crash:
+        pair.bench.restart()
+    else:
+        line.cut()
+        pair.bench.commit()
+    received += drain(pair.bench, pair.rejoin())
+    assert list(dict.fromkeys(received)) == bodies
+    assert pair.bench.store.recover().segments.get(line.session.number, []) == []
+
+
+def test_spilled_qos_0_is_bounded() -> None:
+    pair = Pair(EngineLimits(max_mqueue_len=10, mqueue_overflow=SPILL))
+    pair.line.cut()
+    pair.publish(*numbered(20), qos=0)
+    pair.publish(b"one")
+    pair.bench.commit()
+    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 10
+    assert payloads(pair.rejoin()) == [*numbered(10), b"one"]
+
+
+def test_an_online_client_that_is_slow_gets_all_in_order() -> None:
+    """More waits than the head of the queue holds in memory, while the client is connected."""
+    pair = Pair(EngineLimits(max_mqueue_len=0, max_inflight=10))
+    bodies = numbered(5000)
+    for first in range(0, 5000, 1000):
+        pair.publish(*bodies[first : first + 1000])
+        pair.bench.commit()
+    assert drain(pair.bench, pair.line) == bodies
+
+
+def test_the_store_keeps_what_the_queue_needs() -> None:
+    """The lowest offset counts every lane and what is packed."""
+    bench, line = prioritised()
+    line.cut()
+    for topic in ("t", "alarm/a"):
+        bench.publish(topic, b"x")
+    end = bench.server.effects.next_offset
+    assert bench.server.needed_from(end) == end - 2
+    line = bench.join("s", durable=True)
+    (message,) = publishes(line.read())
+    assert isinstance(message, Publish)
+    line.send(Puback(message.packet_id))
+    bench.commit()
+    assert bench.server.needed_from(end) == end - 2
