@@ -12,6 +12,7 @@ import logging
 import secrets
 import signal
 import time
+from functools import partial
 from typing import Final, final
 
 import uvloop
@@ -21,7 +22,7 @@ from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
-from penstock.config import Settings
+from penstock.config import Listener, Settings
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
@@ -32,7 +33,8 @@ from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import configure_logs
-from penstock.transport.tcp import listen
+from penstock.transport.descriptors import prepared
+from penstock.transport.listener import OpenListener, open_listener
 
 logger = logging.getLogger(__name__)
 
@@ -64,22 +66,22 @@ class _Broker:
         self._store = store
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
+        self._listeners: list[OpenListener] = []
 
     async def run(self) -> int:
         settings = self._settings
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         streamed = settings.stream.enabled and settings.durability.persistence == "file"
         server = self._server(streamed)
         driver = Driver(
             server,
             self._store,
-            settings.listener.max_connections,
             settings.durability.commit_bytes_max,
             self._failed,
         )
-        listener = None
         stream = None
         interval_s = settings.status.sys_interval_s
         sys_topics = SysTopics(server, self._store, interval_s, driver.now())
@@ -101,19 +103,16 @@ class _Broker:
                     settings.durability.data_dir, bind.host, port, self._streams_json()
                 )
                 stream_address = f" stream grpc://{bind.host}:{port}"
-            bind = settings.listener.bind
-            listener = await listen(
-                bind.host, bind.port, driver.accept, settings.listener.write_buffer_bytes_max
-            )
+            await self._open_listeners(driver)
             if stream is not None:
                 stream.start()
-            port = listener.sockets[0].getsockname()[1]
-            print(f"penstock ready mqtt://{bind.host}:{port}{stream_address}", flush=True)
+            urls = " ".join(url for listener in self._listeners for url in listener.urls)
+            print(f"penstock ready {urls}{stream_address}", flush=True)
             await self._stopped.wait()
         finally:
             retention.cancel()
             status.cancel()
-            if listener is not None:
+            for listener in self._listeners:
                 listener.close()
             await driver.stop()
             if stream is not None:
@@ -122,6 +121,26 @@ class _Broker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         return self._exit_code
+
+    async def _open_listeners(self, driver: Driver) -> None:
+        """Open all listeners, each with the limits of its zone."""
+        settings = self._settings
+        descriptors = prepared(settings)
+        for listener in settings.listener.open_ones():
+            accept = partial(driver.accept, limits=_engine_limits(settings, listener))
+            self._listeners.append(
+                await open_listener(listener.name, listener, accept, descriptors)
+            )
+
+    def _reload(self) -> None:
+        """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
+        for listener in self._listeners:
+            try:
+                listener.reload()
+            except ConfigError as error:
+                logger.error("the certificates in use stay in use: %s", error)
+            else:
+                logger.info("reloaded what listener %s reads from files", listener.name)
 
     def _server(self, streamed: bool) -> Server:
         recovered = self._store.recover()
@@ -141,7 +160,7 @@ class _Broker:
                 for topic_filter in stream.topic_filters
             )
         return Server(
-            _engine_limits(self._settings),
+            _engine_limits(self._settings, self._settings.listener),
             recovered,
             filters,
             self._store.acknowledged_when,
@@ -174,8 +193,9 @@ def _open_store(settings: Settings) -> Store:
         raise ConfigError(str(error)) from error
 
 
-def _engine_limits(settings: Settings) -> EngineLimits:
-    limits = settings.limits
+def _engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
+    """The bounds of a listener's connections: its own limits, else those of [limits]."""
+    limits = settings.limits_of(listener)
     return EngineLimits(
         max_inflight=limits.max_inflight,
         max_mqueue_len=limits.max_mqueue_len,
@@ -194,8 +214,8 @@ def _engine_limits(settings: Settings) -> EngineLimits:
         sessions_max=limits.sessions_max,
         subscriptions_per_session_max=limits.subscriptions_per_session_max,
         topic_levels_max=limits.topic_levels_max,
-        connect_timeout_s=settings.listener.connect_timeout_s,
-        write_buffer_bytes_max=settings.listener.write_buffer_bytes_max,
+        connect_timeout_s=listener.connect_timeout_s,
+        write_buffer_bytes_max=listener.write_buffer_bytes_max,
     )
 
 

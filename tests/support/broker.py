@@ -63,6 +63,7 @@ class Broker:
         self.data_dir = directory / "data"
         self.address: Address = ("127.0.0.1", 0)
         self.stream_address: Address = ("127.0.0.1", 0)
+        self.urls: list[str] = []  # of all its listeners, as it said them
         self.log_path = directory / "broker.log"
         self._persistence = persistence
         self._command = tuple(command)
@@ -111,9 +112,10 @@ class Broker:
             )
         self._groups.append(self._process.pid)
         words = self._ready_line().split()
-        self.address = _address(words[words.index("ready") + 1])
+        self.urls = [word for word in words if "://" in word and not word.startswith("grpc:")]
+        self.address = address_of(words[words.index("ready") + 1])
         if "stream" in words:
-            self.stream_address = _address(words[words.index("stream") + 1])
+            self.stream_address = address_of(words[words.index("stream") + 1])
 
     def kill(self) -> None:
         """End it as a crash would: SIGKILL, to the broker alone."""
@@ -179,7 +181,8 @@ def _text(address: Address) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def _address(url: str) -> Address:
+def address_of(url: str) -> Address:
+    """Host and port of a URL."""
     host, _, port = url.rpartition("//")[2].rpartition(":")
     return host, int(port)
 

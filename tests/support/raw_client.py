@@ -12,7 +12,7 @@ not sent because of anything that happened before.
 import socket
 import time
 from types import TracebackType
-from typing import Final, Self, TypeVar, final
+from typing import Final, Protocol, Self, TypeVar, final
 
 from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
@@ -51,19 +51,31 @@ class NothingReceivedError(AssertionError):
     """No packet came in time."""
 
 
+class ByteStream(Protocol):
+    """What a client needs of its connection; a socket has it."""
+
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def settimeout(self, value: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+
 @final
 class RawClient:
-    """One TCP connection.
+    """One connection, over TCP unless another one is given.
 
     Args:
         address: of the broker.
         version: protocol level, 3, 4 or 5.
+        connection: made already, in the place of a TCP connection to the address.
     """
 
-    def __init__(self, address: Address, version: int = V5) -> None:
+    def __init__(
+        self, address: Address, version: int = V5, connection: ByteStream | None = None
+    ) -> None:
         self.version = version
         self.client_id = ""
-        self._socket = socket.create_connection(address, DEADLINE_S)
+        self._socket: ByteStream = connection or socket.create_connection(address, DEADLINE_S)
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX, version, server=False)
         self._aside: list[Packet] = []  # received, and not what was waited for
         self._last_id = 0

@@ -32,7 +32,7 @@ from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit, Link
 from penstock.engine.keepalive import NO_DEADLINE
-from penstock.engine.limits import OUT_OF_DATE_MAX
+from penstock.engine.limits import OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
@@ -82,7 +82,6 @@ class Driver:
     Args:
         server: the engine.
         store: what remembers; the driver commits to it and reads bodies from it.
-        max_connections: accepted at the same time.
         commit_bytes_max: message bytes waiting for a commit above which reading pauses.
         failed: called once when the store failed, with the reason.
     """
@@ -91,7 +90,6 @@ class Driver:
         self,
         server: Server,
         store: Store,
-        max_connections: int,
         commit_bytes_max: int,
         failed: Callable[[StoreFailed], None],
     ) -> None:
@@ -122,21 +120,10 @@ class Driver:
 
     # -- connections -------------------------------------------------------------------
 
-    def accept(self, wire: Wire) -> Peer:
-        """A new connection."""
-        connection = ServerConnection(self._server, self._server.limits, self.now())
+    def accept(self, wire: Wire, limits: EngineLimits) -> Peer:
+        """A new connection, with the bounds of its listener."""
+        connection = ServerConnection(self._server, limits, self.now())
         peer = Peer(self, wire, connection)
-        if len(self._peers) >= self._max_connections:
-            warn_limited(
-                logger,
-                self._limiter,
-                time.monotonic(),
-                "max_connections",
-                "refused a connection from %s: listener.max_connections (%d) are open",
-                wire.peer,
-                self._max_connections,
-            )
-            wire.close()
         self._peers[connection.link] = peer
         self._watch(peer)
         return peer

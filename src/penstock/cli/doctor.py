@@ -8,6 +8,7 @@ absent    optional: without it something is slower or one command does not work
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import socket
 import sys
@@ -19,8 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from penstock.cli.version import build_kind, package_version
-from penstock.config import Address, Settings
+from penstock.config import Address, MainListener, OtherListener, Settings
+from penstock.config.groups import setting_of
+from penstock.errors import ConfigError
 from penstock.spark.java import JavaNotFound, find_java
+from penstock.transport.tls import Certificates
 
 PYTHON_MIN: Final = (3, 11)
 
@@ -64,13 +68,14 @@ def examine(settings: Settings) -> list[Finding]:
         package("rocksdict", "the durable log", required=True),
         package("pyarrow", "the durable log and the stream service", required=True),
         package("uvloop", "the broker's event loop", required=True),
+        package("wsproto", "MQTT over WebSocket", required=True),
         package("pyspark", "Spark", required=False),
         package("deltalake", "Delta tables", required=False),
         java(),
         tool("mosquitto_pub", "mosquitto-clients"),
         tool("strace", "strace"),
-        port("MQTT port", "listener.bind", settings.listener.bind),
     ]
+    findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
         findings.append(port("stream port", "stream.bind", settings.stream.bind))
     if settings.durability.persistence == "file":
@@ -170,6 +175,23 @@ def port(subject: str, setting: str, bind: Address) -> Finding:
         remedy = f"another program may use it, or this one already runs; else change {setting}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{bind} is free")
+
+
+def listening(listener: MainListener | OtherListener) -> Finding:
+    """Whether a listener's address can be listened on, and its certificates be read."""
+    subject = f"listener {listener.name}"
+    if listener.is_encrypted:
+        try:
+            Certificates(listener.name, listener)
+        except ConfigError as error:
+            return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
+    if isinstance(listener.bind, Address):
+        return port(subject, setting_of(listener), listener.bind)
+    folder = Path(listener.bind.path).parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        remedy = f"make the directory {folder}, or change {setting_of(listener)}."
+        return Finding(subject, Verdict.MISSING, f"{folder} is not writable", remedy)
+    return Finding(subject, Verdict.OK, f"{listener.bind}")
 
 
 def data_directory(path: Path) -> Finding:

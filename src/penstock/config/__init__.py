@@ -6,12 +6,14 @@ pydantic found wrong into a sentence; `describe.py` prints all settings as comme
 the table in docs/configuration.md. To add a setting, add a field to a group: the rest follows.
 """
 
-from penstock.config.address import Address
+from penstock.config.address import Address, SocketFile
 from penstock.config.groups import (
     Durability,
     Limits,
     Listener,
     Log,
+    MainListener,
+    OtherListener,
     Settings,
     Status,
     Stream,
@@ -25,7 +27,10 @@ __all__ = [
     "Limits",
     "Listener",
     "Log",
+    "MainListener",
+    "OtherListener",
     "Settings",
+    "SocketFile",
     "Status",
     "Stream",
     "StreamDefinition",

@@ -1,4 +1,4 @@
-"""Where to listen: HOST:PORT, with brackets around an IPv6 address as in a URL."""
+"""Where to listen: HOST:PORT, with brackets around an IPv6 address, or the path of a socket."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FORM: Final = "HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:1883 or [::1]:1883"
+SOCKET_FILE_BYTES_MAX: Final = 107  # sun_path of Linux has 108 with its closing zero
 
 _PORT_MAX: Final = 65535
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -53,6 +54,46 @@ class Address:
         if not separator or not _is_port(port) or not _is_host(host, bracketed=bracketed):
             raise ValueError(FORM)
         return cls(host, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class SocketFile:
+    """The path of a Unix socket.
+
+    Attributes:
+        path: 1 to 107 bytes with at least one slash, which tells it from HOST:PORT.
+    """
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def is_loopback(self) -> bool:
+        """Only this machine can reach it."""
+        return True
+
+    @classmethod
+    def parse(cls, text: str) -> SocketFile:
+        """Read a path.
+
+        Raises:
+            ValueError: it is too long for a socket.
+        """
+        if len(text.encode()) > SOCKET_FILE_BYTES_MAX or "\0" in text:
+            raise ValueError(f"a path of at most {SOCKET_FILE_BYTES_MAX} bytes")
+        return cls(text)
+
+
+def parse_place(text: str) -> Address | SocketFile:
+    """Read HOST:PORT, or a path where there is a slash.
+
+    Raises:
+        ValueError: it is neither; the message says what is expected.
+    """
+    text = text.strip()
+    return SocketFile.parse(text) if "/" in text else Address.parse(text)
 
 
 def _is_port(text: str) -> bool:

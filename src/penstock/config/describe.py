@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from penstock.config.address import Address
+from penstock.config.address import Address, SocketFile
 from penstock.config.groups import Settings
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
@@ -35,6 +35,11 @@ mistake in a setting is one sentence on standard error and exit code 2.
 ```toml
 [listener]
 bind = "127.0.0.1:1883"
+
+[[listener.others]]            # docs/listeners.md
+name = "services"
+bind = "127.0.0.1:1884"
+limits = { max_inflight = 128, max_mqueue_len = 10000 }
 
 [[stream.streams]]
 name = "readings"
@@ -86,24 +91,26 @@ def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -
     yield from comment
     for table in tables:
         yield f"[[{path}]]"
-        for name in type(table).model_fields:
+        for name in _given(table):
             yield f"{name} = {_toml_value(getattr(table, name))}"
+
+
+def _given(value: BaseModel) -> list[str]:
+    """The fields of a table that were set; its others are as the documentation says."""
+    return [name for name in type(value).model_fields if name in value.model_fields_set]
 
 
 def _toml_value(value: object) -> str:
     """A value in TOML's notation, which for text, numbers and truth is JSON's."""
     if isinstance(value, BaseModel):
-        pairs = (
-            f"{name} = {_toml_value(getattr(value, name))}" for name in type(value).model_fields
-        )
+        pairs = (f"{name} = {_toml_value(getattr(value, name))}" for name in _given(value))
         return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, dict):
+        entries = (f"{json.dumps(key)} = {_toml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(entries) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, dict):
-        return (
-            "{" + ", ".join(f"{json.dumps(k)} = {_toml_value(v)}" for k, v in value.items()) + "}"
-        )
-    if isinstance(value, (Path, Address)):
+    if isinstance(value, (Path, Address, SocketFile)):
         value = str(value)
     return json.dumps(value, ensure_ascii=False)
 

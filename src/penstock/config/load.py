@@ -4,7 +4,7 @@
 
 Every value remembers where it came from, so that a mistake is reported where it was made. An
 environment variable is a setting only if it has the double underscore (PENSTOCK_COMPILE, which
-steers the build, is none); a list is written in it as JSON.
+steers the build, is none); a list or table is written in it as JSON.
 """
 
 from __future__ import annotations
@@ -58,9 +58,16 @@ def load_settings(
             group, _, name = setting.partition(".")
             _add(group, name, value, COMMAND_LINE, groups, origins)
     try:
-        return Settings.model_validate(groups)
+        settings = Settings.model_validate(groups)
     except ValidationError as error:
         raise ConfigError(sentence(error, origins)) from None
+    if not settings.listener.enabled and origins.get(("listener", "bind")) == COMMAND_LINE:
+        raise ConfigError(
+            "--bind gives the address of the main listener, which is turned off"
+            f" (listener.enabled = false from {origins['listener', 'enabled']}): leave out --bind,"
+            " or set listener.enabled = true"
+        )
+    return settings
 
 
 def _add(

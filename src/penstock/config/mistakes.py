@@ -44,9 +44,10 @@ def sentence(error: ValidationError, origins: Origins) -> str:
     path = first["loc"]
     origin = origins.get((str(path[0]), str(path[1])), "") if len(path) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return unknown_setting(tuple(str(part) for part in path), origin) + tail
+        return unknown_setting(path, origin) + tail
     field = _field_at(path)
-    if field is None:  # a rule about more than one setting: its text is the sentence
+    is_rule = first["type"] == "value_error" and isinstance(first["input"], dict)
+    if field is None or is_rule:  # about more than one setting: its text is the sentence
         return first["msg"].removeprefix("Value error, ") + "." + tail
     place = f" (from {origin})" if origin else ""
     if first["type"] == "missing":
@@ -56,13 +57,15 @@ def sentence(error: ValidationError, origins: Origins) -> str:
     return f"{dotted(path)} is {_shown(first['input'])}{place}, but must be {wanted}.{tail}"
 
 
-def unknown_setting(path: tuple[str, ...], origin: str) -> str:
+def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
     """The sentence for a setting that does not exist, with the name that was probably meant."""
+    if len(path) > 2:
+        return _unknown_in_table(path, origin)
     every = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
     own_group = [name for name in every if name.startswith(f"{path[0]}.")]
     written = dotted(path)
     place = f" (from {origin})" if origin else ""
-    same_name = [name for name in every if name.rpartition(".")[2] == path[-1]]
+    same_name = [name for name in every if name.rpartition(".")[2] == str(path[-1])]
     close = (
         difflib.get_close_matches(written, own_group, n=1, cutoff=0.7)
         or same_name[:1]
@@ -74,6 +77,18 @@ def unknown_setting(path: tuple[str, ...], origin: str) -> str:
     known = [name.rpartition(".")[2] for name in own_group] or list(Settings.model_fields)
     where = f"settings of {path[0]}" if own_group else "groups of settings"
     return f"{written}{place} is not a setting; the {where} are {', '.join(known)}."
+
+
+def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
+    field = _field_at(path[:-1])
+    table = _model_in(field.annotation) if field is not None else None
+    known = list(table.model_fields) if table is not None else []
+    place = f" (from {origin})" if origin else ""
+    close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
+    if close:
+        return f"{dotted(path)}{place} is not a setting; did you mean {close[0]}?"
+    here = dotted(path[:-1])
+    return f"{dotted(path)}{place} is not a setting; those of {here} are {', '.join(known)}."
 
 
 def allowed(field: FieldInfo) -> str:
@@ -91,6 +106,10 @@ def allowed(field: FieldInfo) -> str:
         return "a path"
     if kind in (int, float):
         return ("a whole number" if kind is int else "a number") + _range(field)
+    if get_origin(kind) is dict:
+        return "a table"
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return "a table of settings"
     if get_origin(kind) is tuple:
         return "a list" + _length(field)
     return "text"

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """What TLS proved of a client: its certificate is signed by the listener's ``client_ca``.
+
+    Attributes:
+        subject: the distinguished name in the form of RFC 4514, most specific part first:
+            ``CN=meter-7,OU=plant,O=Example``.
+        common_name: the subject's CN; empty where it has none.
+    """
+
+    subject: str
+    common_name: str
 
 
 class Wire(Protocol):
     """One connection's socket, as its user sees it."""
 
     peer: str
-    """The other side's address, for logs."""
+    """The other side's address, for logs; behind a load balancer the one it tells."""
+
+    listener: str
+    """Name of the listener it came through."""
+
+    certificate: ClientCertificate | None
+    """Who the client is, by TLS; None where it showed no certificate."""
 
     def write(self, data: bytes) -> None:
         """Send ``data``, or buffer it; nothing happens once the wire is closed."""
@@ -42,4 +63,4 @@ class Endpoint(Protocol):
 
 
 Accept = Callable[[Wire], Endpoint]
-"""Called for every new connection; returns its user."""
+"""Called for every new connection that speaks MQTT; returns its user."""

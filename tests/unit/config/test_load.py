@@ -198,7 +198,7 @@ def test_an_open_address_without_authentication_is_refused(setting: str, bind: s
 
 def test_an_open_address_is_taken_when_everyone_is_let_in() -> None:
     overrides = {"listener.bind": "0.0.0.0:1883", "listener.allow_anonymous": True}
-    assert load_settings(None, overrides, {}).listener.bind.host == "0.0.0.0"
+    assert load_settings(None, overrides, {}).listener.bind == Address("0.0.0.0", 1883)
 
 
 def test_a_stream_service_that_is_off_needs_no_address_of_its_own() -> None:
@@ -210,4 +210,4 @@ def test_two_services_do_not_share_a_port() -> None:
     overrides = {"listener.bind": "127.0.0.1:8815"}
     assert mistake(overrides=overrides).startswith("listener.bind and stream.bind are both")
     free = {"listener.bind": "127.0.0.1:0", "stream.bind": "127.0.0.1:0"}
-    assert load_settings(None, free, {}).listener.bind.port == 0
+    assert load_settings(None, free, {}).listener.bind == Address("127.0.0.1", 0)

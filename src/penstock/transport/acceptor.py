@@ -1,0 +1,197 @@
+"""Accepting: from a listening socket to a connection that speaks MQTT.
+
+::
+
+   readable ─▶ accept() ─▶ admitted? ─▶ PROXY header ─▶ TLS handshake ─▶ a Wire and its user
+                  │            │ no          ╰────── connect_timeout_s ──────╯
+                  │            ╰─▶ closed                    │ late or wrong
+                  │ no descriptors, or too fast              ╰─▶ closed
+                  ╰─▶ not readable for a while
+
+Each connection takes its first steps in a task of its own, so none waits for another's. It is
+written out, and not left to the event loop's server, because that one accepts without asking:
+neither how many, nor how fast, nor with what descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Coroutine
+from typing import Final, final
+
+from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.transport.admission import Admission, Place, TokenBucket
+
+logger = logging.getLogger(__name__)
+
+_ACCEPTED_A_TURN_MAX: Final = 64  # then other connections are read again
+_NO_DESCRIPTORS_S: Final = 1.0
+_TIMEOUT_S_MIN: Final = 0.001
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+Preface = Callable[[socket.socket, str], Coroutine[None, None, str]]
+"""Reads what comes before TLS and MQTT; the peer's name from then on, or an OSError."""
+
+
+@final
+class Acceptor:
+    """One listening socket.
+
+    Args:
+        listening: bound, listening, non-blocking; closed by ``close``.
+        name: of the listener, for logs.
+        admission: the listener's bounds.
+        bucket: the listener's rate.
+        connect_timeout_s: for the PROXY header and the TLS handshake together.
+        wire: makes the protocol of a connection from its peer's name and place.
+        context: the TLS context for a new connection; None for none.
+        preface: the peer's name, from what it sends before anything else.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        name: str,
+        admission: Admission,
+        bucket: TokenBucket,
+        connect_timeout_s: float,
+        wire: Callable[[str, Place], asyncio.Protocol],
+        context: Callable[[], ssl.SSLContext | None],
+        preface: Preface | None,
+    ) -> None:
+        self.listening = listening
+        self._name = name
+        self._admission = admission
+        self._bucket = bucket
+        self._connect_timeout_s = connect_timeout_s
+        self._wire = wire
+        self._context = context
+        self._preface = preface
+        self._loop = asyncio.get_running_loop()
+        self._waiting: asyncio.TimerHandle | None = None
+        self._opening: set[asyncio.Task[None]] = set()
+        self._limiter = RepeatLimiter()
+        self._closed = False
+        self._loop.add_reader(listening, self._accept)
+
+    def close(self) -> None:
+        """Listen no more. Connections that stand are untouched, those half open end."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._waiting is None:
+            self._loop.remove_reader(self.listening)
+        else:
+            self._waiting.cancel()
+        self.listening.close()
+        for task in list(self._opening):
+            task.cancel()
+
+    # -- accepting ---------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTED_A_TURN_MAX):
+            wait_s = self._bucket.wait_s(self._loop.time())
+            if wait_s > 0.0:
+                self._rest(wait_s)
+                return
+            try:
+                connection, address = self.listening.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._exhausted(error)
+                    return
+                continue  # the client was gone before it was accepted
+            self._bucket.take()
+            self._admit(connection, address)
+
+    def _admit(self, connection: socket.socket, address: object) -> None:
+        connection.setblocking(False)
+        peer = peer_name(connection, address)
+        place = self._admission.admit(peer, self._loop.time())
+        if place is None:
+            connection.close()
+            return
+        task = self._loop.create_task(self._open(connection, peer, place))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def _exhausted(self, error: OSError) -> None:
+        """No descriptors: the kernel would say so again at once, for ever."""
+        warn_limited(
+            logger,
+            self._limiter,
+            self._loop.time(),
+            "exhausted",
+            "listener %s cannot accept connections: %s; trying again every second. Raise the"
+            " limit of open files",
+            self._name,
+            error.strerror,
+        )
+        self._rest(_NO_DESCRIPTORS_S)
+
+    def _rest(self, wait_s: float) -> None:
+        self._loop.remove_reader(self.listening)
+        self._waiting = self._loop.call_later(wait_s, self._resume)
+
+    def _resume(self) -> None:
+        self._waiting = None
+        self._loop.add_reader(self.listening, self._accept)
+
+    # -- the first steps of a connection -----------------------------------------------
+
+    async def _open(self, connection: socket.socket, peer: str, place: Place) -> None:
+        """From an accepted socket to a wire; whatever goes wrong ends this connection only."""
+        ends_s = self._loop.time() + self._connect_timeout_s
+        stands = False
+        try:
+            async with asyncio.timeout_at(ends_s):
+                if self._preface is not None:
+                    peer = await self._preface(connection, peer)
+                await self._hand_over(connection, peer, place, ends_s)
+                stands = True
+        except OSError as error:
+            because = "no answer in time" if isinstance(error, TimeoutError) else _because(error)
+            logger.debug("listener %s: %s did not get through: %s", self._name, peer, because)
+        finally:
+            if not stands:
+                connection.close()
+                place.release()
+
+    async def _hand_over(
+        self, connection: socket.socket, peer: str, place: Place, ends_s: float
+    ) -> None:
+        context = self._context()
+        if context is None:
+            await self._loop.connect_accepted_socket(lambda: self._wire(peer, place), connection)
+        else:
+            await self._loop.connect_accepted_socket(
+                lambda: self._wire(peer, place),
+                connection,
+                ssl=context,
+                ssl_handshake_timeout=max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
+            )
+
+
+def _because(error: OSError) -> str:
+    return str(error) or type(error).__name__
+
+
+def peer_name(connection: socket.socket, address: object) -> str:
+    """The other side of an accepted connection, for logs."""
+    if isinstance(address, tuple):
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if hasattr(socket, "SO_PEERCRED"):
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _ = _CREDENTIALS.unpack(found)
+        return f"process {pid} of user {uid}"
+    return "a local process"

@@ -1,0 +1,56 @@
+"""The system's limit of open files, and what of it connections may use.
+
+Every connection is an open file, and so are the log, the listeners, and each table of RocksDB. A
+broker that accepts connections until no descriptor is left can no longer write its log, and then
+it must stop; so a tenth of the limit, at least 100 files, is kept from connections.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from typing import Final
+
+from penstock.config import Settings
+from penstock.transport.admission import Descriptors
+
+logger = logging.getLogger(__name__)
+
+RESERVE_MIN: Final = 100
+_WANTED_MAX: Final = 4_000_000  # more files than any listener may have connections
+
+
+def raise_limit() -> int:
+    """Raise the soft limit to what this process may have; the limit from now on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, _WANTED_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return _WANTED_MAX if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (OSError, ValueError) as error:  # macOS has a second limit
+        logger.debug("the limit of open files stays at %d: %s", soft, error)
+        return soft
+    return wanted
+
+
+def connections_within(limit: int) -> int:
+    """Connections that a limit of open files leaves room for, at least 1."""
+    return max(1, limit - max(RESERVE_MIN, limit // 10))
+
+
+def prepared(settings: Settings) -> Descriptors:
+    """Raise the limit, and say once where it is lower than the listeners want."""
+    limit = raise_limit()
+    room = connections_within(limit)
+    wanted = sum(listener.max_connections for listener in settings.listener.open_ones())
+    if wanted > room:
+        logger.warning(
+            "the limit of open files is %d: at most %d connections are served, not the %d that"
+            " max_connections allows; raise it (ulimit -Hn, LimitNOFILE in a systemd unit,"
+            " --ulimit nofile of a container) or lower max_connections",
+            limit,
+            room,
+            wanted,
+        )
+    return Descriptors(room)

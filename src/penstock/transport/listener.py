@@ -1,0 +1,154 @@
+"""A listener of the settings, opened: its sockets, its certificates, its bounds, its wires."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import ssl
+from typing import Final, final
+
+from penstock.config import Address, Listener, SocketFile
+from penstock.transport.acceptor import Acceptor
+from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from penstock.transport.api import Accept
+from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
+from penstock.transport.socket_wire import SocketWire
+from penstock.transport.tcp import bind_tcp
+from penstock.transport.tls import Certificates
+from penstock.transport.unix import UnixSocket
+from penstock.transport.websocket import WebSocketWire
+
+logger = logging.getLogger(__name__)
+
+SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss", "unix": "unix"}
+
+
+@final
+class OpenListener:
+    """One listener that accepts connections; see ``open_listener``."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: Listener,
+        accept: Accept,
+        descriptors: Descriptors,
+        certificates: Certificates | None,
+    ) -> None:
+        self.name = name
+        self.urls: list[str] = []
+        """Where it can be reached, one for each socket."""
+        self._settings = settings
+        self._accept = accept
+        self._certificates = certificates
+        self._admission = Admission(name, settings.max_connections, descriptors)
+        self._bucket = TokenBucket(
+            settings.connections_per_s_max, asyncio.get_running_loop().time()
+        )
+        self._networks = [ipaddress.ip_network(network) for network in settings.proxy_networks]
+        self._acceptors: list[Acceptor] = []
+        self._file: UnixSocket | None = None
+
+    async def open(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        bind = self._settings.bind
+        if isinstance(bind, SocketFile):
+            self._file = UnixSocket(self.name, bind, int(self._settings.mode, 8))
+            self._listen(self._file.listening, str(bind))
+            return
+        for listening in await bind_tcp(self.name, bind):
+            shown = Address(bind.host, listening.getsockname()[1])
+            path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
+            self._listen(listening, f"{shown}{path}")
+
+    def close(self) -> None:
+        """Listen no more; connections that stand are untouched."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        if self._file is not None:
+            self._file.remove()
+
+    def reload(self) -> None:
+        """Read the certificates again, for connections accepted from now on.
+
+        Raises:
+            ConfigError: they cannot be used; the old ones stay.
+        """
+        if self._certificates is not None:
+            self._certificates.reload()
+
+    def _listen(self, listening: socket.socket, place: str) -> None:
+        settings = self._settings
+        url = f"{SCHEMES[settings.kind]}://{place}"
+        if url not in self.urls:
+            self.urls.append(url)
+        self._acceptors.append(
+            Acceptor(
+                listening,
+                self.name,
+                self._admission,
+                self._bucket,
+                settings.connect_timeout_s,
+                self._wire,
+                self._context,
+                None if settings.proxy_protocol == "off" else self._read_proxy_header,
+            )
+        )
+
+    def _context(self) -> ssl.SSLContext | None:
+        return None if self._certificates is None else self._certificates.context
+
+    def _wire(self, peer: str, place: Place) -> asyncio.Protocol:
+        settings = self._settings
+        if settings.kind in ("ws", "wss"):
+            return WebSocketWire(peer, self.name, settings, self._accept, place)
+        size_bytes = settings.write_buffer_bytes_max
+        return SocketWire(peer, self.name, self._accept, place, size_bytes)
+
+    # -- PROXY protocol ----------------------------------------------------------------
+
+    async def _read_proxy_header(self, connection: socket.socket, peer: str) -> str:
+        """The client's address as the load balancer tells it."""
+        if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
+            raise ConnectionRefusedError(f"{peer} is in none of proxy_networks")
+        header = ProxyHeader(self._settings.proxy_protocol)
+        loop = asyncio.get_running_loop()
+        while not header.is_complete:
+            data = await loop.sock_recv(connection, header.wanted())
+            if not data:
+                raise ConnectionResetError("it left before its PROXY header was complete")
+            try:
+                header.feed(data)
+            except ProxyHeaderError as error:
+                raise ConnectionRefusedError(f"no PROXY header: {error}") from error
+        return peer if header.source is None else header.source
+
+    def _is_trusted(self, connection: socket.socket) -> bool:
+        address = ipaddress.ip_address(connection.getpeername()[0].partition("%")[0])
+        return any(address in network for network in self._networks)
+
+
+async def open_listener(
+    name: str, settings: Listener, accept: Accept, descriptors: Descriptors
+) -> OpenListener:
+    """Accept connections as a listener's settings say.
+
+    Args:
+        name: of the listener, for logs.
+        settings: its settings.
+        accept: makes the user of each connection that speaks MQTT.
+        descriptors: shared by all listeners.
+
+    Raises:
+        ConfigError: its address cannot be listened on, or its certificates cannot be used.
+    """
+    certificates = Certificates(name, settings) if settings.is_encrypted else None
+    listener = OpenListener(name, settings, accept, descriptors, certificates)
+    await listener.open()
+    return listener

@@ -1,0 +1,105 @@
+"""The wire over a stream socket: TCP, TLS and Unix are the same once the connection stands."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast, final
+
+from penstock.transport.admission import Place
+from penstock.transport.api import Accept, ClientCertificate, Endpoint
+from penstock.transport.tls import client_certificate
+
+CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its farewell
+
+
+@final
+class SocketWire(asyncio.Protocol):
+    """One connection.
+
+    Args:
+        peer: the other side, for logs.
+        listener: name of the listener.
+        accept: makes the user of the wire.
+        place: among the listener's connections; given back when this one is gone.
+        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        listener: str,
+        accept: Accept,
+        place: Place,
+        write_buffer_bytes_max: int,
+    ) -> None:
+        self.peer = peer
+        self.listener = listener
+        self.certificate: ClientCertificate | None = None
+        self._accept = accept
+        self._place = place
+        self._write_buffer_bytes_max = write_buffer_bytes_max
+        self._transport: asyncio.Transport | None = None
+        self._endpoint: Endpoint | None = None
+        self._reading = True
+        self._abort: asyncio.TimerHandle | None = None
+
+    # -- asyncio's side ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands; with TLS its handshake is done."""
+        stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
+        self._transport = stream
+        self.certificate = client_certificate(stream)
+        stream.set_write_buffer_limits(high=self._write_buffer_bytes_max)
+        self._endpoint = self._accept(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        assert self._endpoint is not None
+        self._endpoint.received(data)
+
+    def pause_writing(self) -> None:
+        """The write buffer is full."""
+        assert self._endpoint is not None
+        self._endpoint.congested()
+
+    def resume_writing(self) -> None:
+        """The write buffer has room again."""
+        assert self._endpoint is not None
+        self._endpoint.writable()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        assert self._endpoint is not None
+        if self._abort is not None:
+            self._abort.cancel()
+        self._transport = None
+        self._place.release()
+        self._endpoint.lost("connection closed by the peer" if exc is None else str(exc))
+
+    # -- the wire ----------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close once everything is sent, at the latest after five seconds."""
+        transport = self._transport
+        if transport is not None and self._abort is None:
+            transport.close()
+            loop = asyncio.get_running_loop()
+            self._abort = loop.call_later(CLOSE_GRACE_S, transport.abort)
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and self._reading:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._reading:
+            self._reading = True
+            self._transport.resume_reading()

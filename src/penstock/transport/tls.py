@@ -1,0 +1,136 @@
+"""TLS for a listener: its certificates, which client certificates it believes, and reading anew.
+
+A context is never changed once connections use it: ``reload`` makes new ones, and only
+connections accepted from then on see them. Where the new files are wrong, the old stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final, final
+
+from penstock.config import Listener
+from penstock.errors import ConfigError
+from penstock.transport.api import ClientCertificate
+
+_ALPN: Final = {"tls": ["mqtt"], "wss": ["http/1.1"]}
+_SHORT_NAMES: Final = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "userId": "UID",
+    "streetAddress": "STREET",
+}
+_SPECIAL: Final = frozenset('"+,;<>\\')
+
+
+@final
+class Certificates:
+    """The TLS contexts of one listener.
+
+    Args:
+        name: of the listener, for messages.
+        settings: of the listener.
+
+    Raises:
+        ConfigError: a file cannot be read, or does not fit.
+    """
+
+    def __init__(self, name: str, settings: Listener) -> None:
+        self._name = name
+        self._settings = settings
+        self.context = self._read()
+        """For connections accepted from now on."""
+
+    def reload(self) -> None:
+        """Read the files again.
+
+        Raises:
+            ConfigError: a file cannot be read, or does not fit; the old ones stay in use.
+        """
+        self.context = self._read()
+
+    def _read(self) -> ssl.SSLContext:
+        settings = self._settings
+        default = self._context(settings.certificate, settings.key)
+        if settings.sni:
+            others = {
+                host.lower(): self._context(pair.certificate, pair.key)
+                for host, pair in settings.sni.items()
+            }
+
+            def choose(
+                connection: ssl.SSLSocket | ssl.SSLObject, host: str | None, _: ssl.SSLContext
+            ) -> None:
+                other = others.get((host or "").lower())
+                if other is not None:
+                    connection.context = other
+
+            default.sni_callback = choose
+        return default
+
+    def _context(self, certificate: str, key: str) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(_ALPN[settings.kind])
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+        try:
+            context.load_cert_chain(certificate, key, password=_no_password)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"listener {self._name}: the certificate {certificate} with the key {key} cannot"
+                f" be used: {_reason(error)}"
+            ) from error
+        if settings.client_ca:
+            try:
+                context.load_verify_locations(settings.client_ca)
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"listener {self._name}: the client_ca {settings.client_ca} cannot be used:"
+                    f" {_reason(error)}"
+                ) from error
+            needed = settings.require_client_certificate
+            context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
+        return context
+
+
+def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
+    """What a connection's client proved; None without TLS or without a certificate."""
+    found = transport.get_extra_info("peercert")
+    if not found:
+        return None
+    parts = [part for names in found.get("subject", ()) for part in names]
+    return ClientCertificate(
+        ",".join(
+            f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for name, value in reversed(parts)
+        ),
+        next((value for name, value in reversed(parts) if name == "commonName"), ""),
+    )
+
+
+def _escaped(value: str) -> str:
+    """A value of a distinguished name by RFC 4514 §2.4, so that no value can look like two."""
+    text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value)
+    if text[:1] in (" ", "#"):
+        text = f"\\{text}"
+    if text.endswith(" ") and not text.endswith("\\ "):
+        text = f"{text[:-1]}\\ "
+    return text.replace("\0", "\\00")
+
+
+def _no_password() -> str:
+    raise ValueError("the key needs a password, which nobody is there to type; decrypt the file")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"{error.reason or error}: not PEM, or they do not belong together"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return str(error)

@@ -1,0 +1,88 @@
+"""Listening sockets for Unix sockets, which are files::
+
+the file is ──▶ absent                          made
+            ──▶ a socket where nobody listens   left behind by a crash: replaced
+            ──▶ a socket where someone listens  refused
+            ──▶ anything else                   refused, and not touched
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import final
+
+from penstock.config import SocketFile
+from penstock.errors import ConfigError
+from penstock.transport.tcp import BACKLOG
+
+
+@final
+class UnixSocket:
+    """A listening Unix socket and its file.
+
+    Args:
+        name: of the listener, for messages.
+        place: the file.
+        mode: its permissions.
+
+    Raises:
+        ConfigError: the file is another's, or cannot be made.
+    """
+
+    def __init__(self, name: str, place: SocketFile, mode: int) -> None:
+        self._path = Path(place.path)
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _clear(self._path, name)
+            self.listening.setblocking(False)
+            self.listening.bind(place.path)
+            self._path.chmod(mode)  # before listen: nobody connected with other permissions
+            self.listening.listen(BACKLOG)
+            self._made = _identity(self._path)
+        except OSError as error:
+            self.listening.close()
+            raise ConfigError(
+                f"cannot listen on {place} (listener {name}): {error.strerror or error}"
+            ) from error
+        except ConfigError:
+            self.listening.close()
+            raise
+
+    def remove(self) -> None:
+        """Remove the file, unless another has taken its place."""
+        with contextlib.suppress(OSError):
+            if _identity(self._path) == self._made:
+                self._path.unlink()
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino
+
+
+def _clear(path: Path, name: str) -> None:
+    """Remove a socket file that nobody listens on."""
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(kind):
+        raise ConfigError(
+            f"cannot listen on {path} (listener {name}): it is there and no socket; choose"
+            " another path, or remove it"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        code = probe.connect_ex(os.fspath(path))
+    if code != errno.ECONNREFUSED:
+        raise ConfigError(
+            f"cannot listen on {path} (listener {name}): another process listens there, or it"
+            f" cannot be asked ({os.strerror(code) if code else 'it answered'}); stop it, or"
+            " choose another path"
+        )
+    path.unlink()

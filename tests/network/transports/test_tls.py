@@ -1,0 +1,202 @@
+"""TLS: versions, names, client certificates, and certificates read again at SIGHUP."""
+
+import json
+import shutil
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Connect, Pingreq, Pingresp
+from tests.network.transports.conftest import Transports
+from tests.support.broker import Broker
+from tests.support.deadline import wait_for
+from tests.support.dial import Authority, dial
+from tests.support.fixtures import running_broker
+from tests.support.raw_client import RawClient
+
+_CONNECT = encode(Connect("abc", V5), V5)
+
+Start = Callable[..., Broker]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def start(tmp_path: Path, authority: Authority) -> Iterator[Callable[..., Broker]]:
+    """Start a broker whose only listener is TLS with these settings."""
+    running = []
+
+    def start(**settings: Any) -> Broker:
+        certificate, key = authority.issue("server", "localhost")
+        listener = {
+            "name": "tls",
+            "kind": "tls",
+            "bind": "127.0.0.1:0",
+            "certificate": certificate,
+            "key": key,
+            **settings,
+        }
+        broker = running_broker(
+            tmp_path, {"listener.others": json.dumps([listener])}, persistence="memory"
+        )
+        running.append(broker)
+        return broker.__enter__()
+
+    yield start
+    for broker in running:
+        broker.__exit__(None, None, None)
+
+
+def joined(broker: Broker, name: str, context: ssl.SSLContext, host: str = "localhost") -> str:
+    """Connect, publish and leave; the common name or first host of the server's certificate."""
+    stream = dial(broker.urls[1], context, host)
+    assert isinstance(stream, ssl.SSLSocket)
+    certificate = stream.getpeercert()
+    assert certificate is not None
+    with RawClient(("", 0), 5, stream) as client:
+        assert client.connect(name).reason_code == 0
+        client.publish(f"{name}/t", b"x", 1)
+    names: Any = certificate["subjectAltName"]
+    return str(names[0][1])
+
+
+def serial(broker: Broker, context: ssl.SSLContext) -> str:
+    """The serial number of the certificate a new connection is shown."""
+    stream = dial(broker.urls[1], context)
+    assert isinstance(stream, ssl.SSLSocket)
+    certificate = stream.getpeercert()
+    stream.close()
+    assert certificate is not None
+    return str(certificate["serialNumber"])
+
+
+def is_refused(broker: Broker, context: ssl.SSLContext) -> bool:
+    """Whether the broker ends the connection in its handshake, or (TLS 1.3) right after it."""
+    try:
+        with closing(dial(broker.urls[1], context)) as stream:
+            stream.sendall(_CONNECT)
+            return stream.recv(1) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+
+
+def test_versions_from_1_2_on(transports: Transports, name: str) -> None:
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        context = transports.authority.client_context()
+        context.minimum_version = context.maximum_version = version
+        stream = dial(transports.urls["tls"], context)
+        with RawClient(("", 0), 5, stream) as client:
+            assert client.connect(name).reason_code == 0
+    old = transports.authority.client_context()
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        dial(transports.urls["tls"], old)
+
+
+def test_a_client_that_speaks_no_tls_is_closed(transports: Transports, name: str) -> None:
+    place = transports.urls["tls"].partition("//")[2]
+    with RawClient(("", 0), 5, dial(f"mqtt://{place}")) as client:
+        client.send_bytes(_CONNECT)
+        client.has_ended(10.0)
+    with transports.join("tls", name):
+        pass
+
+
+def test_the_certificate_is_that_of_the_host_asked_for(start: Start, authority: Authority) -> None:
+    plant = authority.issue("plant", "plant.example")
+    broker = start(sni={"Plant.Example": {"certificate": plant[0], "key": plant[1]}})
+    context = authority.client_context()
+    assert joined(broker, "a", context) == "localhost"
+    assert joined(broker, "b", context, "plant.example") == "plant.example"
+    with pytest.raises(ssl.SSLCertVerificationError):
+        joined(broker, "c", context, "unknown.example")
+
+
+def test_a_required_client_certificate(start: Start, authority: Authority, tmp_path: Path) -> None:
+    broker = start(client_ca=authority.file, require_client_certificate=True)
+    own = authority.issue("meter", "meter.example", common_name="meter-7")
+    joined(broker, "m", authority.client_context(own))
+    assert is_refused(broker, authority.client_context())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    stranger = Authority(elsewhere).issue("stranger", "meter.example", common_name="meter-7")
+    assert is_refused(broker, authority.client_context(stranger))
+
+
+def test_an_optional_client_certificate(start: Start, authority: Authority) -> None:
+    broker = start(client_ca=authority.file)
+    joined(broker, "a", authority.client_context())
+    joined(broker, "b", authority.client_context(authority.issue("meter", "meter.example")))
+
+
+def test_certificates_are_read_again_at_sighup(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    """Connections that stand stay as they are; wrong files change nothing."""
+    certificate, key = tmp_path / "c.pem", tmp_path / "c.key"
+
+    def install(name: str) -> None:
+        for source, target in zip(
+            authority.issue(name, "localhost"), (certificate, key), strict=True
+        ):
+            shutil.copy(source, target)
+
+    install("first")
+    broker = start(certificate=str(certificate), key=str(key))
+    context = authority.client_context()
+    first = serial(broker, context)
+    with RawClient(("", 0), 5, dial(broker.urls[1], context)) as client:
+        client.connect("stays")
+
+        certificate.write_text("no certificate")
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for("the complaint", lambda: "stay in use" in broker.log())
+        assert serial(broker, context) == first
+
+        install("second")
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for("the new certificate", lambda: serial(broker, context) != first)
+        client.send(Pingreq())
+        assert client.receive() == Pingresp()
+
+
+def test_a_handshake_that_never_comes_is_cut(start: Start) -> None:
+    broker = start(connect_timeout_s=0.5)
+    place = broker.urls[1].partition("//")[2]
+    with RawClient(("", 0), 5, dial(f"mqtt://{place}")) as client:
+        client.expect_end()
+    with RawClient(("", 0), 5, dial(f"mqtt://{place}")) as client:
+        client.send_bytes(bytes.fromhex("16 03 01 02 00 01 00"))
+        client.expect_end()
+
+
+def test_connect_that_never_comes_after_the_handshake_is_cut(
+    start: Start, authority: Authority
+) -> None:
+    broker = start(connect_timeout_s=0.5)
+    with RawClient(("", 0), 5, dial(broker.urls[1], authority.client_context())) as client:
+        client.expect_end()
+
+
+def test_a_client_that_drops_in_the_handshake_disturbs_nobody(
+    start: Start, authority: Authority
+) -> None:
+    broker = start(max_connections=3)
+    host, port = broker.urls[1].partition("//")[2].split(":")
+    for _ in range(20):
+        with socket.create_connection((host, int(port))) as stream:
+            stream.sendall(bytes.fromhex("16 03 01 02 00 01 00"))
+    wait_for("room", lambda: not is_refused(broker, authority.client_context()))
