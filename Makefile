@@ -64,6 +64,6 @@ lock: setup ## choose the newest allowed packages and write requirements/*.txt
 	sh scripts/lock.sh
 
 clean: ## remove all that these commands made here
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .node build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

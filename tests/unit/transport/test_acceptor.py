@@ -1,0 +1,131 @@
+"""Accepting when the system has nothing left to give, and connections that come half way."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from penstock.transport import acceptor
+from penstock.transport.acceptor import Acceptor
+from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from tests.support.deadline import DEADLINE_S
+
+
+class Exhausted(socket.socket):
+    """A listening socket of a process that has no descriptor left, for a while."""
+
+    refusals = 3
+    asked = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+class Greeting(asyncio.Protocol):
+    """Says hello, and gives its place back."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"hello")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._place.release()
+
+
+@pytest.fixture
+def listening() -> Iterator[Exhausted]:
+    with Exhausted() as made:
+        made.setblocking(False)
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        yield made
+
+
+def accepting(
+    listening: socket.socket, admission: Admission, preface: acceptor.Preface | None = None
+) -> Acceptor:
+    return Acceptor(
+        listening,
+        "tested",
+        admission,
+        TokenBucket(0, 0.0),
+        DEADLINE_S,
+        lambda _, place: Greeting(place),
+        lambda: None,
+        preface,
+    )
+
+
+async def test_without_descriptors_it_rests_and_tries_again(
+    listening: Exhausted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket stays readable: asked without a pause, it would say EMFILE for ever."""
+    monkeypatch.setattr(acceptor, "_NO_DESCRIPTORS_S", 0.05)
+    admission = Admission("tested", 10, Descriptors(10))
+    with closing(accepting(listening, admission)):
+        began_s = asyncio.get_running_loop().time()
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        assert await asyncio.wait_for(reader.readexactly(5), DEADLINE_S) == b"hello"
+        assert asyncio.get_running_loop().time() - began_s >= 0.14
+        assert listening.asked <= Exhausted.refusals + 3  # it found nothing more, and no spinning
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_closing_ends_half_open_connections_and_gives_their_places_back(
+    listening: Exhausted,
+) -> None:
+    listening.refusals = 0
+    admission = Admission("tested", 10, Descriptors(10))
+    reached = asyncio.Event()
+
+    async def never(connection: socket.socket, peer: str) -> str:
+        del connection
+        reached.set()
+        await asyncio.Event().wait()
+        return peer
+
+    tested = accepting(listening, admission, never)
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    await asyncio.wait_for(reached.wait(), DEADLINE_S)
+    assert admission.open == 1
+    tested.close()
+    tested.close()
+    assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
+    assert admission.open == 0
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_defect_in_the_first_steps_ends_one_connection_only(
+    listening: Exhausted,
+) -> None:
+    listening.refusals = 0
+    admission = Admission("tested", 10, Descriptors(10))
+    asked = 0
+
+    async def failing(connection: socket.socket, peer: str) -> str:
+        nonlocal asked
+        del connection
+        asked += 1
+        if asked == 1:
+            raise ConnectionResetError
+        return peer
+
+    with closing(accepting(listening, admission, failing)):
+        for expected in (b"", b"hello"):
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            assert await asyncio.wait_for(reader.read(5), DEADLINE_S) == expected
+            writer.close()
+            await writer.wait_closed()

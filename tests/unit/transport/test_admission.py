@@ -1,0 +1,115 @@
+"""How many and how fast: pure counters, and the limit of open files."""
+
+import logging
+import resource
+
+import pytest
+
+from penstock.config import Settings
+from penstock.transport import descriptors
+from penstock.transport.admission import Admission, Descriptors, TokenBucket
+
+
+def taken(bucket: TokenBucket, now_s: float, wanted: int) -> int:
+    """How many of ``wanted`` tokens there are now."""
+    for number in range(wanted):
+        if bucket.wait_s(now_s) > 0.0:
+            return number
+        bucket.take()
+    return wanted
+
+
+def test_a_second_of_tokens_at_once_then_as_many_a_second() -> None:
+    bucket = TokenBucket(10, 100.0)
+    assert taken(bucket, 100.0, 50) == 10
+    assert bucket.wait_s(100.0) == pytest.approx(0.1)
+    assert taken(bucket, 100.05, 50) == 0
+    assert taken(bucket, 100.5, 50) == 5
+    assert taken(bucket, 1000.0, 50) == 10  # saved up for one second, no longer
+
+
+def test_after_the_wait_there_is_a_token() -> None:
+    for per_s in (1, 3, 7, 1_000_000):
+        bucket = TokenBucket(per_s, 0.0)
+        now_s = 0.0
+        taken(bucket, now_s, per_s)
+        for _ in range(50):
+            now_s += bucket.wait_s(now_s) + 1e-9
+            assert bucket.wait_s(now_s) == 0.0
+            bucket.take()
+
+
+def test_no_rate_is_no_limit() -> None:
+    assert taken(TokenBucket(0, 0.0), 0.0, 100_000) == 100_000
+
+
+def test_a_place_is_given_back_once() -> None:
+    shared = Descriptors(10)
+    admission = Admission("a", 2, shared)
+    first, second = admission.admit("p", 0.0), admission.admit("p", 0.0)
+    assert first is not None
+    assert second is not None
+    assert admission.admit("p", 0.0) is None
+    first.release()
+    first.release()
+    assert (admission.open, shared.open) == (1, 1)
+    assert admission.admit("p", 0.0) is not None
+    assert admission.admit("p", 0.0) is None
+
+
+def test_all_listeners_share_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
+    shared = Descriptors(3)
+    one, two = Admission("one", 10, shared), Admission("two", 10, shared)
+    places = [one.admit("p", 0.0), one.admit("p", 0.0), two.admit("p", 0.0)]
+    assert None not in places
+    with caplog.at_level(logging.WARNING):
+        assert [two.admit("p", 0.0), one.admit("p", 60.0)] == [None, None]
+    assert len(caplog.records) == 1  # said once
+    assert "LimitNOFILE" in caplog.text
+
+
+def test_a_tenth_of_the_files_and_at_least_100_are_kept() -> None:
+    assert descriptors.connections_within(1024) == 922
+    assert descriptors.connections_within(256) == 156
+    assert descriptors.connections_within(100_000) == 90_000
+    assert descriptors.connections_within(50) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "now"),
+    [
+        ((1024, 4096), (4096, 4096), 4096),
+        ((4096, 4096), None, 4096),
+        ((1024, resource.RLIM_INFINITY), (4_000_000, resource.RLIM_INFINITY), 4_000_000),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, 4_000_000),
+    ],
+)
+def test_the_soft_limit_is_raised_to_the_hard_one(
+    monkeypatch: pytest.MonkeyPatch,
+    limits: tuple[int, int],
+    raised: tuple[int, int] | None,
+    now: int,
+) -> None:
+    set_to: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: set_to.append(wanted))
+    assert descriptors.raise_limit() == now
+    assert set_to == ([raised] if raised else [])
+
+
+def test_a_limit_that_cannot_be_raised_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int, wanted: tuple[int, int]) -> None:
+        raise ValueError(wanted)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert descriptors.raise_limit() == 256
+
+
+def test_a_limit_below_max_connections_is_said_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
+    with caplog.at_level(logging.WARNING):
+        assert descriptors.prepared(Settings()).connections_max == 922
+    assert "the limit of open files is 1024: at most 922 connections" in caplog.text
