@@ -96,7 +96,6 @@ class Driver:
         self._server = server
         self._effects = server.effects
         self._store = store
-        self._max_connections = max_connections
         self._effects.waiting_bytes_max = commit_bytes_max
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
