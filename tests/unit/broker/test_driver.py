@@ -21,6 +21,7 @@ from penstock.errors import StoreFailed
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Packet, Pingreq, Publish, Subscribe, Subscription
 from penstock.store.memory import MemoryStore
+from penstock.transport.api import ClientCertificate
 from tests.support.deadline import DEADLINE_S
 
 
@@ -53,7 +54,7 @@ class WireInMemory:
     def __init__(self) -> None:
         self.peer = "test"
         self.listener = "test"
-        self.certificate = None
+        self.certificate: ClientCertificate | None = None
         self.written = bytearray()
         self.closed = False
         self.reading = True
@@ -86,11 +87,11 @@ class Rig:
             limits or EngineLimits(), self.store.memory.recover(), ("#",), "fsync", now
         )
         self.failures: list[StoreFailed] = []
-        self.driver = Driver(self.server, self.store, 100, 2**24, self.failures.append)  # type: ignore[arg-type]
+        self.driver = Driver(self.server, self.store, 2**24, self.failures.append)  # type: ignore[arg-type]
 
     def connect(self, client_id: str, clean: bool = True) -> tuple[Peer, WireInMemory]:
         wire = WireInMemory()
-        peer = self.driver.accept(wire)
+        peer = self.driver.accept(wire, self.server.limits)
         send(peer, Connect(client_id, 4, clean, 0))
         return peer, wire
 
