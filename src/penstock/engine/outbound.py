@@ -37,6 +37,7 @@ from penstock.engine.inflight import (
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
+from penstock.engine.retained_delivery import PORTION, RetainedDelivery
 from penstock.engine.stored_queue import StoredLane
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -44,6 +45,7 @@ from penstock.protocol.encode import encode, encode_ack, encode_publish
 from penstock.protocol.kinds import PUBREC, PUBREL, V5, V31
 from penstock.protocol.packets import Pubrel
 
+_RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
@@ -81,6 +83,7 @@ class Outbound(Stored):
         self._drops = drops
         self._changed = False
         self._fetching = False
+        self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
 
     # -- connections -------------------------------------------------------------------
 
@@ -196,7 +199,7 @@ class Outbound(Stored):
             head = self._queue.head()
             assert head is not None
             if head.qos > 0 and not self._window.has_room():
-                return
+                break
             if not link.has_room():
                 link.resume_when_room()
                 return
@@ -212,6 +215,48 @@ class Outbound(Stored):
                 self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
             else:
                 self._send_new(link, head, message, now)
+        if self._retained:
+            self._go_on_with_retained(link, now)
+
+    def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
+        """Deliver what a subscription finds retained, as there is room for it."""
+        self.stop_retained(delivery.topic_filter)
+        self._retained[delivery.topic_filter] = delivery
+        self.refill(now)
+
+    def stop_retained(self, topic_filter: str) -> None:
+        """The subscription ended, or is made anew."""
+        self._retained.pop(topic_filter, None)
+
+    def _go_on_with_retained(self, link: Link, now: Now) -> None:
+        visits_left = PORTION
+        while self._retained:
+            if not link.has_room():
+                link.resume_when_room()
+                return
+            delivery = next(iter(self._retained.values()))
+            if not self._has_place_for_retained(delivery.qos):
+                return
+            delivery.visits_left = visits_left
+            message = delivery.next(now)
+            visits_left = delivery.visits_left
+            if message is not None:
+                qos = min(message.qos, delivery.qos)
+                self.deliver(message, qos, True, delivery.subscription_ids, False, now)
+            elif delivery.finished:
+                del self._retained[delivery.topic_filter]
+            else:
+                self._effects.resume_later(link.user)
+                return
+
+    def _has_place_for_retained(self, qos: int) -> bool:
+        """In the window, or, for what a restart must find again, in half of the queue."""
+        waiting = len(self._queue)
+        if qos == 0:
+            return self._queue.qos0_count == 0
+        if waiting == 0 and self._window.has_room():
+            return True
+        return self.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
         """PUBACK, PUBREC or PUBCOMP from the peer.

@@ -76,6 +76,12 @@ class MessageQueue:
             return self._first.qos0_count
         return sum([lane.qos0_count for lane in self._lanes])
 
+    def is_half_full(self, len_max: int) -> bool:
+        """Whether half of its bounds is taken; ``len_max`` counts where it has none in messages."""
+        if 2 * len(self) >= (self._max_len or len_max):
+            return True
+        return 0 < self._max_bytes <= 2 * self.size_bytes
+
     def has_room(self, size_bytes: int) -> bool:
         """Whether a message of this size fits within both bounds."""
         if 0 < self._max_len <= len(self):

@@ -2,20 +2,61 @@
 
 A tree of topic levels, so that a new subscription with wildcards visits only what it
 matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
+
+A subscription may match a million of them. It is answered by a *walk*, which visits a few
+nodes at a time and holds nothing but its way back, while the tree goes on changing::
+
+      parent ─▶ child ⇄ child ⇄ child        in the order they came
+                          ╰─ removed: it keeps its way on, so a walk that stands there
+                             goes on with those that came after it
+
+A walk passes over what was retained after it began: that reached the subscriber as it was
+published, and an older value must not follow a newer one.
 """
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from penstock.engine.message import Message
+
+_EVERYTHING: Final = -1  # instead of a depth: below a "#"
 
 
 @final
 class _Node:
-    def __init__(self) -> None:
+    def __init__(self, is_system: bool) -> None:
+        self.is_system = is_system  # at the first level and under "$": no wildcard matches it
         self.children: dict[str, _Node] = {}
+        self.first: _Node | None = None
+        self.last: _Node | None = None
+        self.next: _Node | None = None
+        self.previous: _Node | None = None
         self.message: Message | None = None
+        self.serial = 0
+
+    def add(self, name: str, child: _Node) -> None:
+        """Add ``child`` behind the others."""
+        self.children[name] = child
+        last = self.last
+        if last is None:
+            self.first = child
+        else:
+            last.next = child
+            child.previous = last
+        self.last = child
+
+    def remove(self, name: str, child: _Node) -> None:
+        """Remove ``child``; its own way on stays, for a walk that stands there."""
+        del self.children[name]
+        if child.previous is None:
+            self.first = child.next
+        else:
+            child.previous.next = child.next
+        if child.next is None:
+            self.last = child.previous
+        else:
+            child.next.previous = child.previous
 
 
 @final
@@ -24,8 +65,9 @@ class RetainedMessages:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._root = _Node()
+        self._root = _Node(False)
         self._count = 0
+        self._serial = 0  # of the latest message
 
     def __len__(self) -> int:
         return self._count
@@ -38,12 +80,14 @@ class RetainedMessages:
         for level in message.topic.split("/"):
             child = node.children.get(level)
             if child is None:
-                child = _Node()
-                node.children[level] = child
+                child = _Node(node is self._root and level.startswith("$"))
+                node.add(level, child)
             node = child
         if node.message is None:
             self._count += 1
         node.message = message
+        self._serial += 1
+        node.serial = self._serial
         return True
 
     def remove(self, topic: str) -> bool:
@@ -61,8 +105,9 @@ class RetainedMessages:
         node.message = None
         self._count -= 1
         while path and _is_unused(node):
-            node, level = path.pop()
-            del node.children[level]
+            parent, level = path.pop()
+            parent.remove(level, node)
+            node = parent
         return True
 
     def get(self, topic: str) -> Message | None:
@@ -78,37 +123,68 @@ class RetainedMessages:
     def match(self, topic_filter: str) -> list[Message]:
         """The retained messages whose topics ``topic_filter`` matches."""
         found: list[Message] = []
-        self._walk(self._root, topic_filter.split("/"), 0, found)
+        walk = self.walk(topic_filter)
+        while not walk.finished:
+            message = walk.step()
+            if message is not None:
+                found.append(message)
         return found
 
-    def _walk(self, node: _Node, wanted: list[str], depth: int, found: list[Message]) -> None:
-        if depth == len(wanted):
-            if node.message is not None:
-                found.append(node.message)
-            return
-        level = wanted[depth]
+    def walk(self, topic_filter: str) -> RetainedWalk:
+        """Begin to visit the retained messages whose topics ``topic_filter`` matches."""
+        return RetainedWalk(self._root, self._serial, topic_filter)
+
+
+@final
+class RetainedWalk:
+    """The retained messages that one filter matches, a node at a time.
+
+    Args:
+        root: of the tree.
+        serial: of the latest message at the beginning; later ones are passed over.
+        topic_filter: a valid filter.
+    """
+
+    def __init__(self, root: _Node, serial: int, topic_filter: str) -> None:
+        self._serial = serial
+        self._wanted = topic_filter.split("/")
+        # still to visit, last first: (node, levels of the filter above it, siblings too)
+        self._ahead: list[tuple[_Node, int, bool]] = [(root, 0, False)]
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything was visited."""
+        return not self._ahead
+
+    def step(self) -> Message | None:
+        """Visit one node, which there must be; its message if it has one that matches."""
+        node, depth, siblings = self._ahead.pop()
+        if siblings:
+            if node.next is not None:
+                self._ahead.append((node.next, depth, True))
+            if node.is_system:
+                return None
+        if depth == len(self._wanted):
+            return self._message(node)
+        level = "#" if depth == _EVERYTHING else self._wanted[depth]
         if level == "#":
-            _everything(node, depth == 0, found)
-        elif level == "+":
-            for name, child in node.children.items():
-                if depth > 0 or not name.startswith("$"):
-                    self._walk(child, wanted, depth + 1, found)
+            if node.first is not None:
+                self._ahead.append((node.first, _EVERYTHING, True))
+            return self._message(node)
+        if level == "+":
+            if node.first is not None:
+                self._ahead.append((node.first, depth + 1, True))
         else:
             exact = node.children.get(level)
             if exact is not None:
-                self._walk(exact, wanted, depth + 1, found)
+                self._ahead.append((exact, depth + 1, False))
+        return None
+
+    def _message(self, node: _Node) -> Message | None:
+        return node.message if node.serial <= self._serial else None
 
 
 def _is_unused(node: _Node) -> bool:
     # A function of its own: beside `node.message = None` the type checker takes the message of
     # every other node for None too, and the compiled code would insist on it.
     return not node.children and node.message is None
-
-
-def _everything(node: _Node, first_level: bool, found: list[Message]) -> None:
-    """All messages at and below ``node``; at the first level not those under ``$``."""
-    if node.message is not None:
-        found.append(node.message)
-    for name, child in node.children.items():
-        if not first_level or not name.startswith("$"):
-            _everything(child, False, found)

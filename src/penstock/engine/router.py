@@ -12,8 +12,9 @@ from penstock.engine.clock import Now
 from penstock.engine.drop_counts import RETAINED_FULL, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.message import Message
 from penstock.engine.retained import RetainedMessages
+from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.sharing import Sharing, SharingOptions
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
@@ -155,23 +156,22 @@ class Router:
             for message in self.system.match(entry.subscription.topic_filter):
                 session.deliver(message, 0, True, ids, False, now)
             return
-        for message in self.retained.match(entry.subscription.topic_filter):
-            if message.expired(now.wall_us):
-                self.retained.remove(message.topic)
-                self._effects.put_retained(message.topic, None)
-                continue
-            if entry.subscription.no_local and message.client_id == session.client_id:
-                continue
-            qos = min(message.qos, entry.subscription.qos)
-            if qos > 0 and session.stored:
-                message = _copy_for_session(message)
-                self._effects.append(message)
-            session.deliver(message, qos, True, ids, False, now)  # [MQTT-3.3.1-8]
+        delivery = RetainedDelivery(
+            self.retained,
+            entry.subscription.topic_filter,
+            entry.subscription.qos,
+            ids,
+            session.client_id if entry.subscription.no_local else None,
+            session.stored,
+            self._effects,
+        )
+        session.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         """Remove a subscription; whether there was one."""
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
+        session.stop_retained(topic_filter)
         self._count_subscription(topic_filter, -1)
         if is_shared(topic_filter):
             group = self.sharing.leave(session, topic_filter)
@@ -207,18 +207,3 @@ class Router:
                 self._streamed.clear()
             self._streamed[topic] = streamed
         return streamed
-
-
-def _copy_for_session(message: Message) -> Message:
-    """The retained message once more, for the log: its first row may be past retention."""
-    return Message(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        message.client_id,
-        message.received_at_us,
-        message.properties,
-        NOT_IN_LOG,
-        internal=True,
-    )

@@ -1,0 +1,95 @@
+"""What a new subscription finds retained, on its way to the session, in portions.
+
+::
+
+      SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     as there is room
+                        ╰── a portion is over ─▶ the next turn
+
+The session takes a message when it has a place for it, so a set of any size arrives whole
+and costs the memory of what is on its way. Replaced by the next SUBSCRIBE with the same
+filter, and ended by UNSUBSCRIBE.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
+from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.retained import RetainedMessages
+
+PORTION: Final = 256  # nodes of the tree visited in one turn
+
+
+@final
+class RetainedDelivery:
+    """The retained messages that are still to be delivered for one subscription.
+
+    Args:
+        retained: the retained messages.
+        topic_filter: of the subscription.
+        qos: granted.
+        subscription_ids: to send with each message.
+        not_from: client identifier whose own messages are left out (No Local), or None.
+        logged: what is delivered with QoS 1 or 2 is appended to the log, for a stored session.
+        effects: the open batch.
+    """
+
+    def __init__(
+        self,
+        retained: RetainedMessages,
+        topic_filter: str,
+        qos: int,
+        subscription_ids: tuple[int, ...],
+        not_from: str | None,
+        logged: bool,
+        effects: Effects,
+    ) -> None:
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.subscription_ids = subscription_ids
+        self.visits_left = 0  # nodes ``next`` may visit
+        self._retained = retained
+        self._walk = retained.walk(topic_filter)
+        self._not_from = not_from
+        self._logged = logged
+        self._effects = effects
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to deliver."""
+        return self._walk.finished
+
+    def next(self, now: Now) -> Message | None:
+        """The next message; None when all were visited, or ``visits_left`` is 0."""
+        walk = self._walk
+        while self.visits_left > 0 and not walk.finished:
+            self.visits_left -= 1
+            message = walk.step()
+            if message is None:
+                continue
+            if message.expired(now.wall_us):
+                self._retained.remove(message.topic)
+                self._effects.put_retained(message.topic, None)
+            elif self._not_from is None or message.client_id != self._not_from:
+                if self._logged and min(message.qos, self.qos) > 0:
+                    message = _copy_for_session(message)
+                    self._effects.append(message)
+                return message
+        return None
+
+
+def _copy_for_session(message: Message) -> Message:
+    """The retained message once more, for the log: its first row may be past retention."""
+    return Message(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.client_id,
+        message.received_at_us,
+        message.properties,
+        NOT_IN_LOG,
+        internal=True,
+    )
