@@ -17,12 +17,15 @@ from typing import Final, final
 
 import uvloop
 
+from penstock.auth.files import load_access
+from penstock.broker.authentication import Authentication
 from penstock.broker.driver import Driver
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
 from penstock.config import Listener, Settings
+from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
@@ -73,15 +76,20 @@ class _Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopped.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        access = load_access(settings.access.password_file, settings.access.acl_file)
+        authentication = Authentication(
+            access, settings.access.checks_waiting_max, settings.access.verified_s
+        )
         streamed = settings.stream.enabled and settings.durability.persistence == "file"
-        server = self._server(streamed)
+        server = self._server(streamed, authentication, access)
         driver = Driver(
             server,
             self._store,
             settings.durability.commit_bytes_max,
             self._failed,
         )
+        authentication.report_to(driver.decided)
+        loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         stream = None
         interval_s = settings.status.sys_interval_s
         sys_topics = SysTopics(server, self._store, interval_s, driver.now())
@@ -114,6 +122,7 @@ class _Broker:
             status.cancel()
             for listener in self._listeners:
                 listener.close()
+            authentication.close()
             await driver.stop()
             if stream is not None:
                 await stream.stop()
@@ -127,12 +136,16 @@ class _Broker:
         settings = self._settings
         descriptors = prepared(settings)
         for listener in settings.listener.open_ones():
-            accept = partial(driver.accept, limits=_engine_limits(settings, listener))
+            accept = partial(
+                driver.accept,
+                limits=_engine_limits(settings, listener),
+                lets_anonymous_in=settings.lets_anonymous_in(listener),
+            )
             self._listeners.append(
                 await open_listener(listener.name, listener, accept, descriptors)
             )
 
-    def _reload(self) -> None:
+    def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
         """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
         for listener in self._listeners:
             try:
@@ -141,8 +154,19 @@ class _Broker:
                 logger.error("the certificates in use stay in use: %s", error)
             else:
                 logger.info("reloaded what listener %s reads from files", listener.name)
+        files = self._settings.access
+        try:
+            access = load_access(files.password_file, files.acl_file)
+        except ConfigError as error:
+            logger.error("users and access list stay as they were: %s", error)
+            return
+        revoked = authentication.reload(access)
+        server.authorize_anew(access, revoked, driver.now())
+        driver.end_turn_soon()
+        if files.password_file or files.acl_file:
+            logger.info("reloaded users and access list")
 
-    def _server(self, streamed: bool) -> Server:
+    def _server(self, streamed: bool, authenticate: Authenticate, authorize: Authorize) -> Server:
         recovered = self._store.recover()
         if recovered.sessions or recovered.next_offset:
             logger.info(
@@ -166,6 +190,8 @@ class _Broker:
             self._store.acknowledged_when,
             Now(time.monotonic(), time.time_ns() // 1000),
             _sharing_options(self._settings),
+            authenticate,
+            authorize,
         )
 
     def _streams_json(self) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
+from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from argon2.low_level import ARGON2_VERSION, Type
 
 from penstock.auth import scram
@@ -49,7 +49,7 @@ def mistake_in(line: str) -> str:
     try:
         if line.startswith(ARGON2):
             return _argon2_mistake(line)
-        if line.startswith(scram.LINE_PREFIX):
+        if scram.is_line(line):
             scram.parse_line(line)
         elif line.startswith(PBKDF2):
             iterations, _, _ = _pbkdf2_parts(line)
@@ -72,9 +72,9 @@ def verify(line: str, password: bytes) -> bool:
     if line.startswith(ARGON2):
         try:
             return _hasher.verify(line, password)
-        except Argon2Error:
+        except VerifyMismatchError:
             return False
-    if line.startswith(scram.LINE_PREFIX):
+    if scram.is_line(line):
         return scram.verify(scram.parse_line(line), password)
     if line.startswith(PBKDF2):
         iterations, salt, expected = _pbkdf2_parts(line)
@@ -108,6 +108,10 @@ class Users:
     def line(self, name: str) -> str | None:
         """The password line of ``name``."""
         return self._lines.get(name)
+
+    def lines(self) -> list[str]:
+        """All password lines, in the order of the file."""
+        return list(self._lines.values())
 
     def verify(self, name: str, password: bytes) -> bool:
         """Whether ``name`` is a user with this password."""

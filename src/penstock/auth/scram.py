@@ -70,6 +70,11 @@ def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> 
     return _keys(saslprep(password).encode(), iterations, salt)
 
 
+def is_line(line: str) -> bool:
+    """Whether a password line is one of these."""
+    return line.startswith(LINE_PREFIX)
+
+
 def line_of(keys: ScramKeys) -> str:
     """The password line of ``keys``."""
     salt, stored, server = (
@@ -153,13 +158,13 @@ class ScramExchange(Exchange):
 
     Args:
         lookup: finds a user's keys.
-        decoy_key: secret of this process: salts of users that do not exist come from it.
+        decoy: keys of some user: those of users that do not exist are made to look alike.
         nonce: the server's part of the nonce; drawn when empty.
     """
 
-    def __init__(self, lookup: Lookup, decoy_key: bytes, nonce: str = "") -> None:
+    def __init__(self, lookup: Lookup, decoy: ScramKeys, nonce: str = "") -> None:
         self._lookup = lookup
-        self._decoy_key = decoy_key
+        self._decoy = decoy
         self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
         self._username = ""
         self._keys: ScramKeys | None = None
@@ -191,7 +196,7 @@ class ScramExchange(Exchange):
         self._gs2_header = f"{flag},,"
         keys = self._lookup(self._username)
         self._is_known = keys is not None
-        self._keys = keys or self._decoy()
+        self._keys = keys or self._keys_of_nobody()
         self._nonce = client_nonce + self._own_nonce
         salt = base64.b64encode(self._keys.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._keys.iterations}"
@@ -212,15 +217,19 @@ class ScramExchange(Exchange):
         is_proved = _proves(keys, signed, proof)
         if not (is_this and is_proved and self._is_known):
             return _refused()
+        present = self._lookup(self._username)
+        if present is None or present.stored_key != keys.stored_key:
+            return _refused()  # the user was changed or removed since the first message
         signature = hmac.digest(keys.server_key, signed, "sha256")
         answer = b"v=" + base64.b64encode(signature)
         return Step(SUCCESS, answer, self._username)
 
-    def _decoy(self) -> ScramKeys:
-        """Keys for nobody: the same salt each time, as a user would have."""
-        salt = hmac.digest(self._decoy_key, self._username.encode(), "sha256")[:_SALT_BYTES]
+    def _keys_of_nobody(self) -> ScramKeys:
+        """Keys without a password: the same salt each time, also after a restart."""
+        decoy = self._decoy
+        salt = hmac.digest(decoy.server_key, self._username.encode(), "sha512")
         nothing = bytes(_KEY_BYTES)
-        return ScramKeys(ITERATIONS, salt, nothing, nothing)
+        return ScramKeys(decoy.iterations, salt[: len(decoy.salt)], nothing, nothing)
 
 
 def _proves(keys: ScramKeys, signed: bytes, proof: bytes) -> bool:

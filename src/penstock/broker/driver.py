@@ -27,6 +27,7 @@ from itertools import count
 from typing import Final, final
 
 from penstock.broker.committer import Committer
+from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import REASONS
@@ -119,9 +120,10 @@ class Driver:
 
     # -- connections -------------------------------------------------------------------
 
-    def accept(self, wire: Wire, limits: EngineLimits) -> Peer:
+    def accept(self, wire: Wire, limits: EngineLimits, lets_anonymous_in: bool = True) -> Peer:
         """A new connection, with the bounds of its listener."""
         connection = ServerConnection(self._server, limits, self.now())
+        connection.lets_anonymous_in = lets_anonymous_in
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
         self._watch(peer)
@@ -148,6 +150,15 @@ class Driver:
     def _read_again(self, peer: Peer) -> None:
         if not peer.connection.stalled:
             peer.wire.resume_reading()
+
+    def decided(self, link: Link, verdict: Verdict) -> None:
+        """Who the client of ``link`` is; it may be gone."""
+        peer = self._peers.get(link)
+        if peer is not None and not self._failed:
+            peer.connection.decided(verdict, self.now())
+            self._watch(peer)
+            self._read_again(peer)
+            self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
         """A client's socket is gone."""

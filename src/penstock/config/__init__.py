@@ -8,6 +8,7 @@ the table in docs/configuration.md. To add a setting, add a field to a group: th
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.groups import (
+    Access,
     Durability,
     Limits,
     Listener,
@@ -22,6 +23,7 @@ from penstock.config.groups import (
 from penstock.config.load import load_settings
 
 __all__ = [
+    "Access",
     "Address",
     "Durability",
     "Limits",

@@ -255,11 +255,12 @@ class Listener(Group):
     bind: Place = Address("127.0.0.1", 1883)
     """Address, HOST:PORT, such as 127.0.0.1:1883 or [::1]:1883; port 0 takes any free port. For
     kind "unix" the path of the socket file. An address that other machines can reach is refused
-    while clients are not authenticated: see allow_anonymous."""
+    while clients are not authenticated: see access.password_file and allow_anonymous."""
 
     allow_anonymous: bool = False
-    """Let clients in without authentication on addresses that other machines can reach.
-    On loopback addresses and Unix sockets they always are."""
+    """Let clients in without a user name: on addresses that other machines can reach, and where
+    there is an access.password_file. On loopback addresses, on Unix sockets and with a required
+    client certificate they always are while there is none."""
 
     connect_timeout_s: float = Field(default=10.0, gt=0, le=3600)
     """Time a new connection has for each of its first steps (PROXY header and TLS handshake
@@ -416,8 +417,12 @@ class Stream(Group):
     """Start the service. With persistence "memory" there is no log to read, and it stays off."""
 
     bind: BindAddress = Address("127.0.0.1", 8815)
-    """Address of the service, HOST:PORT; port 0 takes any free port. The same rule as for
-    listener.bind holds for addresses that other machines can reach."""
+    """Address of the service, HOST:PORT; port 0 takes any free port. An address that other
+    machines can reach is refused unless allow_anonymous, for readers are not authenticated."""
+
+    allow_anonymous: bool = False
+    """Let everyone read the streams on addresses that other machines can reach. Without an
+    access.password_file, listener.allow_anonymous says so too."""
 
     streams: tuple[StreamDefinition, ...] = Field(
         default=(StreamDefinition(name="messages", topic_filters=("#",)),),
@@ -443,6 +448,26 @@ class Status(Group):
     sent. 0 to 86400; 0 turns the topics off."""
 
 
+class Access(Group):
+    """Who may connect, and what they may do there. SIGHUP reads both files again."""
+
+    password_file: str = ""
+    """File with the users and their passwords, written by `penstock passwd`; empty for none.
+    With one, only its users get in, and clients without a user name by allow_anonymous."""
+
+    acl_file: str = ""
+    """File with the access list: who may publish and subscribe where, see docs/security.md.
+    Empty for none: everyone who got in may do everything."""
+
+    checks_waiting_max: int = Field(default=1000, ge=1, le=1_000_000)
+    """Clients whose password is being checked or waits for it; further ones are refused as the
+    server is busy. A check costs some 20 ms of a core. 1 to 1000000."""
+
+    verified_s: int = Field(default=300, ge=0, le=86_400)
+    """How long a password that was right need not be checked again, in seconds: a client that
+    reconnects costs nothing then. 0 to 86400; 0 checks every time."""
+
+
 class Log(Group):
     """What the broker writes to standard error."""
 
@@ -459,26 +484,36 @@ class Settings(Group):
     sharing: Sharing = Sharing()
     stream: Stream = Stream()
     status: Status = Status()
+    access: Access = Access()
     log: Log = Log()
 
     @model_validator(mode="after")
     def _nobody_unknown_gets_in(self) -> Settings:
-        """There is no authentication yet, so an open address must be asked for by name."""
-        binds = [
-            (setting_of(listener), listener.bind, listener.allow_anonymous)
-            for listener in self.listener.open_ones()
-            if listener.is_open
-        ]
-        if self.stream.enabled and not self.stream.bind.is_loopback:
-            binds.append(("stream.bind", self.stream.bind, self.listener.allow_anonymous))
-        for name, bind, allowed in binds:
-            if not allowed:
+        """An address open to everyone must be asked for by name; streams know no users yet."""
+        has_users = bool(self.access.password_file)
+        for listener in self.listener.open_ones():
+            if listener.is_open and not (has_users or listener.allow_anonymous):
                 raise ValueError(
-                    f"{name} is {bind}, which other machines can reach, and clients are not"
-                    " authenticated: bind to 127.0.0.1, or let everyone in with"
-                    " --allow-anonymous (listener.allow_anonymous = true)"
+                    f"{setting_of(listener)} is {listener.bind}, which other machines can reach,"
+                    " and clients are not authenticated: bind to 127.0.0.1, or name the users in"
+                    " access.password_file, or let everyone in with --allow-anonymous"
+                    " (listener.allow_anonymous = true)"
                 )
+        is_asked_for = self.stream.allow_anonymous or (
+            self.listener.allow_anonymous and not has_users
+        )
+        if self.stream.enabled and not (self.stream.bind.is_loopback or is_asked_for):
+            raise ValueError(
+                f"stream.bind is {self.stream.bind}, which other machines can reach, and readers"
+                " of streams are not authenticated: bind to 127.0.0.1, or let everyone read with"
+                " stream.allow_anonymous = true"
+            )
         return self
+
+    def lets_anonymous_in(self, listener: Listener) -> bool:
+        """Whether clients without a user name get in through this listener."""
+        is_private = not listener.is_open and not self.access.password_file
+        return listener.allow_anonymous or is_private
 
     @model_validator(mode="after")
     def _addresses_differ(self) -> Settings:

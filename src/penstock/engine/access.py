@@ -41,12 +41,20 @@ class Credentials:
         client_id: the client identifier; empty when the server will assign one.
         username: as sent, None without.
         password: as sent, None without.
+        anonymous_allowed: whether its listener lets clients in who do not say who they are.
     """
 
-    def __init__(self, client_id: str, username: str | None, password: bytes | None) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        username: str | None,
+        password: bytes | None,
+        anonymous_allowed: bool = True,
+    ) -> None:
         self.client_id = client_id
         self.username = username
         self.password = password
+        self.anonymous_allowed = anonymous_allowed
 
 
 @final

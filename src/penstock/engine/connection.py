@@ -2,8 +2,11 @@
 
 ::
 
-      AWAIT_CONNECT ── CONNECT / CONNACK ─▶ CONNECTED ── farewell, error, silence ─▶ CLOSED
-            ╰──────────────── error, silence ─────────────────────────────────────────▲
+      AWAIT_CONNECT ── CONNECT ─▶ (who is it?) ── CONNACK ─▶ CONNECTED ── farewell, error ─▶ CLOSED
+            ╰─── error, silence ──────┴──────────── refused ──────────────────────────────────▲
+
+      who is it?   AWAIT_VERDICT   a password is checked; what else came waits, unread
+                   AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
 Which packets a state takes stands in ``ServerConnection``'s table; what is not there is
 a protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``,
@@ -16,7 +19,8 @@ While a peer makes more than it takes, or more than its share, its packets are n
               ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
 
 What was received stays undecoded, the shell stops reading while ``stalled`` is set, and the
-silence that follows is ours: it does not count against keep alive.
+silence that follows is ours: it does not count against keep alive. A connection that awaits its
+verdict is stalled too; there the connect timeout stands.
 """
 
 from __future__ import annotations
@@ -37,9 +41,12 @@ from penstock.protocol.properties import Properties
 AWAIT_CONNECT: Final = 0
 CONNECTED: Final = 1
 CLOSED: Final = 2
+AWAIT_VERDICT: Final = 3
+AWAIT_AUTH: Final = 4
 
 WORK_PER_TURN_MAX: Final = 1000  # packets handled and messages handed to sessions
 
+EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
 REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
 
 
@@ -62,12 +69,18 @@ class Connection(Resumable):
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
         self._decoder = decoder
         self._keep_alive = keep_alive
+        self._early_bytes = 0
 
     def receive(self, data: bytes, now: Now) -> None:
         """Bytes from the peer."""
         if self.state == CLOSED:
             return
         self.link.counters.bytes_received += len(data)
+        if self.state == AWAIT_VERDICT:
+            self._early_bytes += len(data)
+            if self._early_bytes > EARLY_BYTES_MAX:
+                self._end(False, "sent too much before it was let in", now)
+                return
         try:
             self._decoder.feed(data)
             if not self.stalled:
@@ -77,7 +90,7 @@ class Connection(Resumable):
 
     def resume(self, now: Now) -> None:
         """Go on with what was left undecoded, as far as there is room."""
-        if self.state == CLOSED or not self.stalled:
+        if self.state in (CLOSED, AWAIT_VERDICT) or not self.stalled:
             return
         self._keep_alive.heard(now.monotonic_s)
         self.stalled = False
@@ -96,7 +109,8 @@ class Connection(Resumable):
         packet = self._decoder.next_packet()
         while packet is not None:
             counters.packets_received += 1
-            self._keep_alive.heard(now.monotonic_s)
+            if self.state == CONNECTED:  # before, the connect timeout stands
+                self._keep_alive.heard(now.monotonic_s)
             self.handle(packet, now)
             if self.link.closed:
                 return
@@ -139,7 +153,7 @@ class Connection(Resumable):
 
     def lost(self, because: str, now: Now) -> None:
         """The socket ended without a farewell; what came before that still counts."""
-        if self.stalled and self.state != CLOSED:
+        if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
             except RemoteProtocolError as error:
@@ -155,10 +169,12 @@ class Connection(Resumable):
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.stalled:  # it may have sent much: we do not read
+        if self.stalled and self.state != AWAIT_VERDICT:  # it may have sent much: we do not read
             self._keep_alive.heard(now.monotonic_s)
         elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)
+        elif self.state != CONNECTED:
+            self._end(False, "not authenticated within the connect timeout", now)
         else:
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 

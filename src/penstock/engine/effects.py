@@ -103,6 +103,10 @@ class Link:
         if not self.opened:
             self.hold_qos0(frame)  # what comes after CONNACK must not overtake this either
             return
+        self.send_now(frame)
+
+    def send_now(self, frame: bytes) -> None:
+        """Send ``frame`` in this turn, whether the connection was opened or not."""
         if not self.ready:
             self._effects.ready.append(self)
         self.ready.append(frame)
@@ -129,7 +133,7 @@ class Link:
     def send_last(self, frame: bytes) -> None:
         """Send a farewell in this turn, even before the connection was opened."""
         self.opened = True
-        self.send(frame)
+        self.send_now(frame)
 
     def hold(self, frame: bytes) -> None:
         """Send ``frame`` after the commit of this turn."""

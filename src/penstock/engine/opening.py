@@ -27,8 +27,6 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool) -> int:
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1: 1 to 23 characters
     if connect.version == V311 and not client_id and not connect.clean_start:
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
-    if connect.properties is not None and connect.properties.authentication_method is not None:
-        return reasons.BAD_AUTHENTICATION_METHOD
     will = connect.will
     if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
         return reasons.TOPIC_NAME_INVALID

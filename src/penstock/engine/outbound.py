@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.access import Permissions
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
@@ -71,6 +72,7 @@ class Outbound(Stored):
         self.client_id = client_id
         self.stored = stored
         self.link: Link | None = None
+        self.permissions: Permissions | None = None  # None = everything
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.took_shared = False  # may hold what came through a shared subscription
         self._window = InFlightWindow(limits.window(65535))
@@ -127,6 +129,9 @@ class Outbound(Stored):
             at_once: QoS 0 need not wait for the commit of this turn.
             now: when.
         """
+        if self.permissions is not None and not self.may_receive(message):
+            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+            return
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)
             return
@@ -370,6 +375,12 @@ class Outbound(Stored):
             for priority in self._queue.priorities():
                 self._lane_kept(priority).renumber(self._queue.lane(priority))
 
+    def may_receive(self, message: Message | None) -> bool:
+        """Whether this client may have ``message``; of one whose body is not here, it is unknown
+        until it leaves, and asked again then."""
+        permissions = self.permissions
+        return permissions is None or message is None or permissions.may_receive(message.topic)
+
     @property
     def window_length(self) -> int:
         """Messages in flight."""
@@ -535,10 +546,14 @@ class Outbound(Stored):
         batch: int,
         now: Now,
     ) -> bytes:
-        """The PUBLISH packet, or nothing if the peer would not accept its size.
+        """The PUBLISH packet, or nothing if the peer would not accept its size or may not have it.
 
-        ``batch`` is that of the link with which it will leave; see ``aliases``.
+        Permissions may have changed while the message waited. ``batch`` is that of the link with
+        which it will leave; see ``aliases``.
         """
+        if self.permissions is not None and not self.may_receive(message):
+            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+            return b""
         properties = b""
         if link.version == V5:
             properties = message.properties

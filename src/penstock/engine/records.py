@@ -103,13 +103,17 @@ class Progress:
 class WillRecord:
     """A will that must be published if its client is lost, even if the broker is lost too.
 
-    ``due_at_us`` is 0 while the client is connected, else when the delay ends.
+    ``due_at_us`` is 0 while the client is connected, else when the delay ends. ``username`` is
+    who left it, None for an anonymous client: what they may do is asked when it is published.
     """
 
-    def __init__(self, message: Message, delay_s: int, due_at_us: int) -> None:
+    def __init__(
+        self, message: Message, delay_s: int, due_at_us: int, username: str | None = None
+    ) -> None:
         self.message = message
         self.delay_s = delay_s
         self.due_at_us = due_at_us
+        self.username = username
 
 
 @final

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import final
 
+from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
 from penstock.engine.drop_counts import Drops
@@ -21,6 +22,7 @@ from penstock.engine.registry import Registry
 from penstock.engine.router import Router
 from penstock.engine.sharing import SharingOptions
 from penstock.engine.wills import Wills
+from penstock.protocol import reasons
 
 
 @final
@@ -35,6 +37,8 @@ class Server:
             MQTT 5 clients in CONNACK.
         now: the time of the start.
         sharing: how shared subscriptions are handed out.
+        authenticate: who a client is; everyone is let in without.
+        authorize: what a client may do; everything without.
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class Server:
         acknowledged_when: str,
         now: Now,
         sharing: SharingOptions | None = None,
+        authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         self.limits = limits
         self.epoch = recovered.epoch
@@ -54,7 +60,9 @@ class Server:
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
-        self.wills = Wills(self.effects, self.router)
+        self.authenticate = authenticate or Authenticate()
+        self.authorize = authorize or Authorize()
+        self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
         self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
@@ -90,6 +98,24 @@ class Server:
             connection.close(reason_code, because, now)
         for session in self.registry.sessions.values():
             session.lose_qos0()
+
+    def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
+        """Permissions changed: what clients may do from now on is what ``authorize`` says.
+
+        Subscriptions stay, and deliver what may be received. Users in ``revoked`` are not who
+        they were (another password, or gone), and their connections end.
+        """
+        self.authorize = authorize
+        self.wills.authorize = authorize
+        for session in list(self.registry.sessions.values()):
+            if not session.identified:
+                continue
+            session.identify(
+                session.username, authorize.permissions(session.username, session.client_id)
+            )
+            connection = self.connections.get(session.client_id)
+            if connection is not None and session.username in revoked:
+                connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         for message in recovered.retained:

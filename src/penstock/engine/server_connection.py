@@ -5,8 +5,10 @@ packet other than CONNECT closes the connection without an answer [MQTT-3.1.0-1]
 
 ============== ==================================================================
 AWAIT_CONNECT  CONNECT
+AWAIT_VERDICT  none: what comes waits, unread, for the answer to CONNECT
+AWAIT_AUTH     AUTH DISCONNECT                                    [MQTT-3.1.2-30]
 CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE UNSUBSCRIBE PINGREQ
-               DISCONNECT                    (a second CONNECT is not [MQTT-3.1.0-2])
+               AUTH DISCONNECT               (a second CONNECT is not [MQTT-3.1.0-2])
 ============== ==================================================================
 """
 
@@ -15,10 +17,19 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.access import CONTINUE, FAILURE, Credentials, Verdict
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED, CONNECTED, Connection
+from penstock.engine.connection import (
+    AWAIT_AUTH,
+    AWAIT_CONNECT,
+    AWAIT_VERDICT,
+    CLOSED,
+    CONNECTED,
+    Connection,
+)
 from penstock.engine.effects import Link
+from penstock.engine.handshake import Handshake
 from penstock.engine.keepalive import KeepAlive
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
@@ -45,8 +56,9 @@ from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode, encode_ack
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V311
+from penstock.protocol.kinds import CONNACK, PUBACK, PUBCOMP, PUBREC, V5, V31, V311
 from penstock.protocol.packets import (
+    Auth,
     Connack,
     Connect,
     Disconnect,
@@ -87,10 +99,14 @@ class ServerConnection(Connection):
         self.client_id = ""
         self.version = 0
         self.limits = limits
+        self.lets_anonymous_in = True  # its listener does
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._server = server
         self._sharing = server.router.sharing
         self._session: Session | None = None
+        self._connect: Connect | None = None  # until its CONNACK
+        self._handshake: Handshake | None = None
+        self._explains = True  # the client did not turn problem information off
         self._aliases: dict[int, str] = {}
         self.link.counters.sockets_accepted += 1
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
@@ -101,10 +117,7 @@ class ServerConnection(Connection):
         """One packet from the client, by the table above."""
         session = self._session
         if session is None:
-            if not isinstance(packet, Connect):
-                self._end(False, "the first packet is not CONNECT", now)
-                return
-            self._connect(packet, now)
+            self._before_connack(packet, now)
         elif isinstance(packet, Publish):
             self._publish(packet, session, now)
         elif isinstance(packet, Puback):
@@ -127,6 +140,8 @@ class ServerConnection(Connection):
             self.link.send(_PINGRESP)
         elif isinstance(packet, Disconnect):
             self._disconnect(packet, session, now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet, now)
         else:
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
@@ -144,6 +159,8 @@ class ServerConnection(Connection):
 
     def must_wait(self) -> bool:
         """Whether too much waits on our side for more of this client's packets."""
+        if self.state == AWAIT_VERDICT:
+            return True  # ``decided`` goes on
         link = self.link
         effects = self._server.effects
         if self.saturated or link.is_full():
@@ -173,7 +190,21 @@ class ServerConnection(Connection):
 
     # -- CONNECT and the end -----------------------------------------------------------
 
-    def _connect(self, connect: Connect, now: Now) -> None:
+    def _before_connack(self, packet: Packet, now: Now) -> None:
+        if self.state == AWAIT_CONNECT and isinstance(packet, Connect):
+            self._open(packet, now)
+        elif self.state == AWAIT_CONNECT:
+            self._end(False, "the first packet is not CONNECT", now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet, now)
+        elif isinstance(packet, Disconnect):
+            self._end(False, "client disconnected", now)
+        else:
+            raise RemoteProtocolError(  # [MQTT-3.1.2-30]
+                reasons.PROTOCOL_ERROR, f"a client that authenticates must not send {packet!r}"
+            )
+
+    def _open(self, connect: Connect, now: Now) -> None:
         server = self._server
         limits = self.limits
         self.version = connect.version
@@ -186,10 +217,61 @@ class ServerConnection(Connection):
         if code != reasons.SUCCESS:
             self._refuse(code, now)
             return
+        self._connect = connect
+        method: str | None = None
+        properties = connect.properties
+        if properties is not None:
+            method = properties.authentication_method
+            if properties.maximum_packet_size is not None:
+                self.link.max_packet_size_bytes = properties.maximum_packet_size
+            self._explains = properties.request_problem_information != 0
+        if method is not None:
+            self._begin_exchange(connect, method, now)
+            return
+        self.state = AWAIT_VERDICT
+        credentials = Credentials(
+            connect.client_id, connect.username, connect.password, self.lets_anonymous_in
+        )
+        verdict = server.authenticate.judge(credentials, self.link)
+        if verdict is not None:
+            self._settle(verdict, now)
+
+    def decided(self, verdict: Verdict, now: Now) -> None:
+        """The answer that ``judge`` owed; what the client sent meanwhile follows."""
+        if self.state != AWAIT_VERDICT:
+            return  # it left, or was too late
+        self._settle(verdict, now)
+        self.resume(now)
+
+    def _settle(self, verdict: Verdict, now: Now) -> None:
+        if verdict.reason_code != reasons.SUCCESS:
+            self._refuse(verdict.reason_code, now)
+        else:
+            self._admit(verdict.username, None, now)
+
+    def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
+        """Who it is, is known: open the session, if they may leave the will they bring.
+
+        ``proof`` is the last authentication data of the method, if there is one.
+        """
+        connect = self._connect
+        assert connect is not None
+        self._connect = None
+        server = self._server
+        limits = self.limits
         assigned = connect.client_id == ""
         self.client_id = (
             server.registry.unused_client_id(server.epoch) if assigned else connect.client_id
         )
+        permissions = server.authorize.permissions(username, self.client_id)
+        will = connect.will
+        if will is not None and permissions is not None and not permissions.may_publish(will.topic):
+            self._refuse(reasons.NOT_AUTHORIZED, now)
+            return
+        server.registry.expire(now)
+        if not server.registry.has_room(self.client_id):  # others came meanwhile
+            self._refuse(refusal(connect, limits, False), now)
+            return
         earlier = server.connections.get(self.client_id)
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
@@ -201,9 +283,10 @@ class ServerConnection(Connection):
         else:
             server.wills.publish(self.client_id, now)
         session = server.registry.open(self.client_id, connect.clean_start, expiry_s, now)
-        if connect.will is not None:
-            message, delay_s = will_message(connect.will, self.client_id)
-            server.wills.arm(self.client_id, message, delay_s)
+        session.identify(username, permissions)
+        if will is not None:
+            message, delay_s = will_message(will, self.client_id)
+            server.wills.arm(self.client_id, message, delay_s, username)
         self._session = session
         self.state = CONNECTED
         server.connections[self.client_id] = self
@@ -211,14 +294,13 @@ class ServerConnection(Connection):
         self.link.counters.connections_accepted += 1
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
+        self._keep_alive.heard(now.monotonic_s)
         receive_maximum = 65535
         answer = Connack(reasons.SUCCESS, present)
         if connect.version == V5:
             requested = connect.properties or Properties()
             if requested.receive_maximum is not None:
                 receive_maximum = requested.receive_maximum
-            if requested.maximum_packet_size is not None:
-                self.link.max_packet_size_bytes = requested.maximum_packet_size
             aliases = min(requested.topic_alias_maximum or 0, limits.topic_alias_outbound_max)
             if aliases > 0:
                 self.link.aliases = OutboundAliases(aliases)
@@ -231,6 +313,9 @@ class ServerConnection(Connection):
                 server.acknowledged_when,
                 self._sharing.options.enabled,
             )
+            if self._handshake is not None:  # [MQTT-4.12.0-5]
+                answer.properties.authentication_method = self._handshake.method
+                answer.properties.authentication_data = proof
             if self._exceeds(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
         self._answer(answer, now)
@@ -253,12 +338,78 @@ class ServerConnection(Connection):
         self._end(False, f"CONNECT refused: {reasons.name_of(code)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
-        """Refuse an unknown version in the form the client may understand; else close."""
+        """Refuse an unknown version in the form the client may understand; else close.
+
+        A client that still authenticates gets its answer in CONNACK.
+        """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
             self.version = V5 if error.level > V5 else V311  # [MQTT-3.1.2-2]
             self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
             return
+        if self.state == AWAIT_AUTH:
+            known = reasons.is_allowed(error.reason, CONNACK)
+            self._refuse(error.reason if known else reasons.PROTOCOL_ERROR, now)
+            return
         self.close(error.reason, error.message, now)
+
+    # -- enhanced authentication -------------------------------------------------------
+
+    def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
+        exchange = self._server.authenticate.exchange(method, connect.client_id)
+        if exchange is None:
+            self._refuse(reasons.BAD_AUTHENTICATION_METHOD, now)  # [MQTT-4.12.0-1]
+            return
+        self.state = AWAIT_AUTH
+        self._handshake = Handshake(method, exchange)
+        assert connect.properties is not None
+        self._step(connect.properties.authentication_data, now)
+
+    def _authenticate(self, packet: Auth, now: Now) -> None:
+        handshake = self._handshake
+        if handshake is None:  # [MQTT-4.12.0-7]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT"
+            )
+        handshake.check(packet, self.state == CONNECTED)
+        if packet.reason_code == reasons.REAUTHENTICATE:
+            exchange = self._server.authenticate.exchange(handshake.method, self.client_id)
+            if exchange is None:  # the method was taken away
+                self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
+                return
+            handshake.again(exchange)
+        data = None if packet.properties is None else packet.properties.authentication_data
+        self._step(data, now)
+
+    def _step(self, data: bytes | None, now: Now) -> None:
+        """One step of the method, and its answer: AUTH, CONNACK, or the end."""
+        handshake = self._handshake
+        assert handshake is not None
+        session = self._session
+        step = handshake.step(data)
+        if step.outcome == FAILURE:
+            if session is None:
+                self._refuse(step.reason_code, now)  # [MQTT-4.12.0-4]
+            else:  # [MQTT-4.12.1-2]
+                self.close(reasons.NOT_AUTHORIZED, "authenticating again failed", now)
+            return
+        code = reasons.CONTINUE_AUTHENTICATION  # [MQTT-4.12.0-2]
+        if step.outcome != CONTINUE:
+            if session is None:
+                self._admit(step.username, step.data, now)
+                return
+            if step.username != session.username:
+                self.close(reasons.NOT_AUTHORIZED, "authenticated again as another user", now)
+                return
+            code = reasons.SUCCESS
+        frame = handshake.frame(code, step, self.link.max_packet_size_bytes, self._explains)
+        if not frame:
+            self._end(True, "AUTH exceeds the client's maximum packet size", now)
+        elif session is None:
+            self.link.send_now(frame)
+        else:
+            self.link.send(frame)
+
+    # -- the end -----------------------------------------------------------------------
 
     def _disconnect(self, packet: Disconnect, session: Session, now: Now) -> None:
         properties = packet.properties
@@ -304,7 +455,10 @@ class ServerConnection(Connection):
         again = qos == 2 and session.awaits_release(packet.packet_id)
         if qos > 0 and self.version == V5 and not again:
             self._check_receive_maximum(session)
-        if is_system_topic(topic):
+        permissions = session.permissions
+        if is_system_topic(topic) or (
+            permissions is not None and not again and not permissions.may_publish(topic)
+        ):
             self._server.drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, topic)
             self._acknowledge(packet, reasons.NOT_AUTHORIZED if self.version == V5 else 0)
             return
@@ -391,6 +545,8 @@ class ServerConnection(Connection):
                             session.number, subscription.topic_filter, subscription, identifier
                         )
                     )
+            elif self.version == V31 and code == reasons.NOT_AUTHORIZED:
+                code = subscription.qos  # v3.1 §3.8: "it must make a positive acknowledgement"
             elif self.version != V5:
                 code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
             codes.append(code)
@@ -403,6 +559,7 @@ class ServerConnection(Connection):
             self._sharing.ready(session, now)
 
     def _judge(self, topic_filter: str, session: Session) -> int:
+        """The reason code to refuse a subscription with, or ``SUCCESS``."""
         limits = self.limits
         if is_shared(topic_filter):
             sharing = self._sharing.options
@@ -415,6 +572,9 @@ class ServerConnection(Connection):
         full = len(session.subscriptions) >= limits.subscriptions_per_session_max
         if full and topic_filter not in session.subscriptions:
             return reasons.QUOTA_EXCEEDED
+        permissions = session.permissions
+        if permissions is not None and not permissions.may_subscribe(unshared(topic_filter)):
+            return reasons.NOT_AUTHORIZED
         return reasons.SUCCESS
 
     def _unsubscribe(self, packet: Unsubscribe, session: Session, now: Now) -> None:

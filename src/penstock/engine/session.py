@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.access import Permissions
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link
@@ -64,6 +65,8 @@ class Session(Outbound):
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
+        self.username: str | None = None  # who was authenticated; None = anonymous
+        self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._inbound = Inbound()
@@ -83,6 +86,12 @@ class Session(Outbound):
         self.disconnected_at_us = 0
         self._inbound.reconnected()
         self.resume(limits, receive_maximum, now)
+
+    def identify(self, username: str | None, permissions: Permissions | None) -> None:
+        """Who uses this session from now on, and what they may do."""
+        self.username = username
+        self.identified = True
+        self.permissions = permissions
 
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""

@@ -182,7 +182,7 @@ class ShareGroup:
         if count == 0:
             return None
         if self._strategy == LEAST_INFLIGHT:
-            chosen = self._least_loaded(apart_from)
+            chosen = self._least_loaded(apart_from, message)
             if chosen is not None:
                 return chosen
         start = self._start(message, count)
@@ -195,7 +195,7 @@ class ShareGroup:
                 position -= count
             member = members[position]
             session = member.session
-            if session is apart_from:
+            if session is apart_from or not session.may_receive(message):
                 continue
             if session.link is not None:
                 if session.has_room():
@@ -228,12 +228,14 @@ class ShareGroup:
         if self._strategy == STICKY:
             self._favourite = session
 
-    def _least_loaded(self, apart_from: Session | None) -> Member | None:
+    def _least_loaded(self, apart_from: Session | None, message: Message | None) -> Member | None:
         best: Member | None = None
         lowest = 0
         for member in self.members:
             session = member.session
             if session is apart_from or session.link is None or not session.has_room():
+                continue
+            if not session.may_receive(message):
                 continue
             load = session.window_length + session.queue_length
             if best is None or load < lowest:
@@ -292,6 +294,8 @@ class Sharing:
         """Deliver ``message`` to one member; whether there was any."""
         member = group.choose(message, None, False)
         if member is None:
+            if group.members:
+                self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
             return False
         shared = Shared(group.topic_filter, message.qos, message.retain)
         self._deliver(member, message, shared, at_once, now)

@@ -14,7 +14,7 @@
 
 An armed will is in the store: when the broker itself dies, its clients are lost with
 it, and their wills are published after the restart [MQTT 5 §3.1.2.5]. Publishing and
-forgetting are one commit.
+forgetting are one commit. A will whose client may not publish it any more is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import final
 
+from penstock.engine.access import Authorize
 from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.drop_counts import NO_PERMISSION, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
@@ -32,17 +34,28 @@ from penstock.engine.router import Router
 
 @final
 class Wills:
-    """The wills of one broker, at most one for each client identifier."""
+    """The wills of one broker, at most one for each client identifier.
 
-    def __init__(self, effects: Effects, router: Router) -> None:
+    Args:
+        effects: the open batch.
+        router: publishes.
+        drops: where a will is counted that may not be published.
+        authorize: says what a client may do at the time its will is due.
+    """
+
+    def __init__(
+        self, effects: Effects, router: Router, drops: Drops, authorize: Authorize
+    ) -> None:
+        self.authorize = authorize
+        self._drops = drops
         self._effects = effects
         self._router = router
         self._wills: dict[str, WillRecord] = {}
         self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
 
-    def arm(self, client_id: str, message: Message, delay_s: int) -> None:
-        """The connection with this will was accepted."""
-        record = WillRecord(message, delay_s, 0)
+    def arm(self, client_id: str, message: Message, delay_s: int, username: str | None) -> None:
+        """The connection with this will was accepted, of an authenticated user or of None."""
+        record = WillRecord(message, delay_s, 0, username)
         self._wills[client_id] = record
         self._effects.put_will(client_id, record)
 
@@ -63,7 +76,8 @@ class Wills:
         if delay_s == 0:
             self.publish(client_id, now)
             return
-        record = WillRecord(record.message, record.delay_s, now.wall_us + delay_s * MICROSECONDS)
+        due_at_us = now.wall_us + delay_s * MICROSECONDS
+        record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
         self._wills[client_id] = record
         self._effects.put_will(client_id, record)
         self._wait(client_id, record)
@@ -75,6 +89,10 @@ class Wills:
             return
         self._effects.put_will(client_id, None)
         message = record.message
+        permissions = self.authorize.permissions(record.username, client_id)
+        if permissions is not None and not permissions.may_publish(message.topic):
+            self._drops.count(NO_PERMISSION, client_id, message.topic)
+            return
         message.dated(now.wall_us)
         self._router.publish(message, None, now)
 

@@ -60,7 +60,19 @@ _progress = msgspec.msgpack.Decoder(_Progress)
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
 _message = msgspec.msgpack.Decoder(tuple[int, _MessageRow])
-_will = msgspec.msgpack.Decoder(tuple[int, _MessageRow, int, int])
+
+
+class _WillRow(msgspec.Struct, array_like=True):
+    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+
+    layout: int
+    message: _MessageRow
+    delay_s: int
+    due_at_us: int
+    username: str | None = None
+
+
+_will = msgspec.msgpack.Decoder(_WillRow)
 
 
 def encode_session(record: SessionRecord) -> bytes:
@@ -187,13 +199,13 @@ def decode_message(value: bytes) -> Message:
 
 def encode_will(will: WillRecord) -> bytes:
     """The value under a client identifier."""
-    return _encode((_LAYOUT, _row(will.message), will.delay_s, will.due_at_us))
+    return _encode((_LAYOUT, _row(will.message), will.delay_s, will.due_at_us, will.username))
 
 
 def decode_will(value: bytes) -> WillRecord:
     """Inverse of ``encode_will``."""
-    _, row, delay_s, due_at_us = _will.decode(value)
-    return WillRecord(_from_row(row), delay_s, due_at_us)
+    row = _will.decode(value)
+    return WillRecord(_from_row(row.message), row.delay_s, row.due_at_us, row.username)
 
 
 def _row(message: Message) -> _MessageRow:

@@ -21,7 +21,7 @@ VERIFIER = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 def exchange(password: str = "pencil") -> ScramExchange:
     keys = scram.keys_for(password, 4096, SALT)
     users = {"user": keys, "a,b=c": keys}
-    return ScramExchange(users.get, b"decoy", SERVER_NONCE)
+    return ScramExchange(users.get, scram.keys_for("decoy", 4096, SALT), SERVER_NONCE)
 
 
 def test_the_example_of_rfc_7677() -> None:
@@ -105,6 +105,14 @@ def test_a_last_message_that_proves_nothing(final: bytes | None) -> None:
     assert run.step(final).outcome == FAILURE
 
 
+def test_a_user_changed_in_between_fails() -> None:
+    users = {"user": scram.keys_for("pencil", 4096, SALT)}
+    run = ScramExchange(users.get, users["user"], SERVER_NONCE)
+    run.step(FIRST)
+    users["user"] = scram.keys_for("other", 4096, SALT)
+    assert run.step(FINAL).outcome == FAILURE
+
+
 def test_names_are_unescaped() -> None:
     run = exchange()
     assert run.step(FIRST.replace(b"user", b"a=2Cb=3Dc")).outcome == CONTINUE
@@ -112,8 +120,9 @@ def test_names_are_unescaped() -> None:
 
 
 def test_nonces_are_drawn_anew() -> None:
-    keys: dict[str, ScramKeys] = {}
-    runs = [ScramExchange(keys.get, b"k").step(FIRST).data for _ in range(2)]
+    users: dict[str, ScramKeys] = {}
+    decoy = scram.keys_for("decoy", 4096, SALT)
+    runs = [ScramExchange(users.get, decoy).step(FIRST).data for _ in range(2)]
     assert runs[0] != runs[1]
 
 

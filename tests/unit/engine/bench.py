@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
@@ -87,6 +88,8 @@ class Bench:
         limits: bounds.
         streams: topic filters of the configured streams.
         sharing: how shared subscriptions are handed out.
+        authenticate: who a client is; everyone is let in without.
+        authorize: what a client may do; everything without.
     """
 
     def __init__(
@@ -94,19 +97,31 @@ class Bench:
         limits: EngineLimits | None = None,
         streams: tuple[str, ...] = ("#",),
         sharing: SharingOptions | None = None,
+        authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
         self.now = Now(1000.0, START_US)
         self.lines: list[Line] = []
+        self.authorize = authorize
+        self._authenticate = authenticate
         self._streams = streams
         self._sharing = sharing
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
     def _start(self) -> Server:
-        recovered = self.store.recover()
-        return Server(self.limits, recovered, self._streams, "memory", self.now, self._sharing)
+        return Server(
+            self.limits,
+            self.store.recover(),
+            self._streams,
+            "memory",
+            self.now,
+            self._sharing,
+            self._authenticate,
+            self.authorize,
+        )
 
     def pass_s(self, seconds: float) -> None:
         """Time passes; then what is due happens."""

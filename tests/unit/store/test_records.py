@@ -136,11 +136,15 @@ def test_retained_messages(message: Message) -> None:
     assert fields(records.decode_message(records.encode_message(message))) == fields(message)
 
 
-@given(MESSAGE, NUMBER, NUMBER)
-def test_wills(message: Message, delay_s: int, due_at_us: int) -> None:
-    read = records.decode_will(records.encode_will(WillRecord(message, delay_s, due_at_us)))
-    assert (fields(read.message), read.delay_s, read.due_at_us) == (
-        fields(message),
-        delay_s,
-        due_at_us,
-    )
+@given(MESSAGE, NUMBER, NUMBER, st.none() | st.text())
+def test_wills(message: Message, delay_s: int, due_at_us: int, username: str | None) -> None:
+    will = WillRecord(message, delay_s, due_at_us, username)
+    read = records.decode_will(records.encode_will(will))
+    assert fields(read.message) == fields(message)
+    assert (read.delay_s, read.due_at_us, read.username) == (delay_s, due_at_us, username)
+
+
+def test_a_will_of_an_older_store_has_no_user_name() -> None:
+    row = ("t", b"x", 1, False, "c", 5, b"")
+    read = records.decode_will(msgspec.msgpack.encode((1, row, 7, 9)))
+    assert (read.message.topic, read.delay_s, read.due_at_us, read.username) == ("t", 7, 9, None)
