@@ -29,14 +29,21 @@ needed = pytest.mark.skipif(
 
 
 def publish(
-    broker: Broker, version: str, topic: str, *options: str, lines: str | None = None
+    broker: Broker,
+    version: str,
+    topic: str,
+    *options: str,
+    lines: str | None = None,
+    at: list[str] | None = None,
 ) -> None:
     """Run ``mosquitto_pub`` to its end, which is after the last acknowledgement.
 
-    ``lines`` is what it reads on standard input, for its option ``-l``.
+    ``lines`` is what it reads on standard input, for its option ``-l``; ``at`` the options that
+    name another listener than the main one.
     """
+    where = _where(broker) if at is None else at
     result = subprocess.run(
-        ["mosquitto_pub", *_where(broker), "-V", version, "-t", topic, *options],
+        ["mosquitto_pub", *where, "-V", version, "-t", topic, *options],
         input=lines,
         capture_output=True,
         text=True,
@@ -64,8 +71,11 @@ def receive(broker: Broker, version: str, count: int, *options: str) -> list[str
 class Subscriber:
     """A running ``mosquitto_sub`` whose subscriptions stand."""
 
-    def __init__(self, broker: Broker, version: str, *options: str) -> None:
-        command = ["mosquitto_sub", *_where(broker), "-V", version, "-d", *options]
+    def __init__(
+        self, broker: Broker, version: str, *options: str, at: list[str] | None = None
+    ) -> None:
+        where = _where(broker) if at is None else at
+        command = ["mosquitto_sub", *where, "-V", version, "-d", *options]
         self._terminal, inner = pty.openpty()
         self._process = subprocess.Popen(command, stdout=inner, stderr=inner)
         os.close(inner)

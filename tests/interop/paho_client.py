@@ -1,9 +1,11 @@
 """A paho-mqtt client in its own thread, with what it received in a queue a test can wait on."""
 
 import queue
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, Literal, NamedTuple, final
+from urllib.parse import urlsplit
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -11,8 +13,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tests.support.broker import Broker
+from tests.support.broker import Address, Broker, address_of
 from tests.support.deadline import DEADLINE_S
+
+Transport = Literal["tcp", "websockets", "unix"]
 
 VERSIONS: Final = (
     MQTTProtocolVersion.MQTTv31,
@@ -43,11 +47,20 @@ class PahoClient:
     """A connected client; see ``joined``."""
 
     def __init__(
-        self, client_id: str, version: MQTTProtocolVersion, stays: bool, will: str
+        self,
+        client_id: str,
+        version: MQTTProtocolVersion,
+        stays: bool,
+        will: str,
+        transport: Transport = "tcp",
     ) -> None:
         clean = None if version == MQTTProtocolVersion.MQTTv5 else not stays
         self.client = paho.Client(
-            CallbackAPIVersion.VERSION2, client_id, clean_session=clean, protocol=version
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            clean_session=clean,
+            protocol=version,
+            transport=transport,
         )
         if will:
             self.client.will_set(will, b"gone", 1)
@@ -62,20 +75,19 @@ class PahoClient:
         self.client.on_message = self._on_message
         self.client.on_disconnect = self._on_disconnect
 
-    def connect(self, broker: Broker, keep_alive_s: int) -> bool:
+    def connect(self, address: Address, keep_alive_s: int) -> bool:
         """Connect; whether a session was there."""
         if self._version == MQTTProtocolVersion.MQTTv5:
             expiry_s = 3600 if self._stays else 0
             properties = properties_of(PacketTypes.CONNECT, SessionExpiryInterval=expiry_s)
             self.client.connect(
-                broker.host,
-                broker.port,
+                *address,
                 keep_alive_s,
                 clean_start=not self._stays,
                 properties=properties,
             )
         else:
-            self.client.connect(broker.host, broker.port, keep_alive_s)
+            self.client.connect(*address, keep_alive_s)
         self.client.loop_start()
         code, present = self._connected.get(timeout=DEADLINE_S)
         assert not code.is_failure, code
@@ -180,8 +192,34 @@ def joined(
     """
     client = PahoClient(client_id, version, stays, will)
     try:
-        known = client.connect(broker, keep_alive_s)
+        known = client.connect(broker.address, keep_alive_s)
         assert known is (present and version != MQTTProtocolVersion.MQTTv31)
+        yield client
+    finally:
+        client.leave()
+
+
+@contextmanager
+def joined_at(
+    url: str, context: ssl.SSLContext, client_id: str, version: MQTTProtocolVersion
+) -> Iterator[PahoClient]:
+    """A client connected over the transport that the URL of a listener names."""
+    parts = urlsplit(url)
+    transport: Transport = "tcp"
+    address: Address = (parts.path, 1)  # of a Unix socket; paho insists on a port
+    if parts.scheme == "unix":
+        transport = "unix"
+    else:
+        address = ("localhost", address_of(f"//{parts.netloc}")[1])
+    if parts.scheme.startswith("ws"):
+        transport = "websockets"
+    client = PahoClient(client_id, version, False, "", transport)
+    if transport == "websockets":
+        client.client.ws_set_options(parts.path)
+    if parts.scheme in ("mqtts", "wss"):
+        client.client.tls_set_context(context)
+    try:
+        assert not client.connect(address, 60)
         yield client
     finally:
         client.leave()

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.cli import doctor
 from penstock.cli.doctor import Finding, Verdict
-from penstock.config import Address
+from penstock.config import Address, OtherListener, load_settings
 from penstock.spark.java import Java, JavaNotFound
 
 
@@ -94,3 +94,38 @@ def test_the_report_has_a_line_for_each_finding(capsys: pytest.CaptureFixture[st
     assert "Python" in text
     assert "gadget: do [this]." in text
     assert "none [at all]" in text
+
+
+def others(**listener: object) -> OtherListener:
+    return OtherListener.model_validate({"name": "outside", **listener})
+
+
+def test_every_listener_is_checked(tmp_path: Path) -> None:
+    settings = load_settings(
+        None,
+        {
+            "listener.bind": "127.0.0.1:0",
+            "listener.others": [
+                {"name": "v6", "bind": "[::1]:0"},
+                {"name": "local", "kind": "unix", "bind": str(tmp_path / "mqtt.sock")},
+            ],
+        },
+        {},
+    )
+    found = {finding.subject: finding.verdict for finding in doctor.examine(settings)}
+    for name in ("main", "v6", "local"):
+        assert found[f"listener {name}"] is Verdict.OK
+
+
+def test_a_listener_whose_certificate_cannot_be_read_blocks() -> None:
+    finding = doctor.listening(
+        others(kind="tls", bind="127.0.0.1:0", certificate="/absent.pem", key="/absent.key")
+    )
+    assert finding.is_blocking
+    assert "/absent.pem" in finding.detail
+
+
+def test_a_socket_file_needs_its_directory(tmp_path: Path) -> None:
+    finding = doctor.listening(others(kind="unix", bind=str(tmp_path / "absent" / "mqtt.sock")))
+    assert finding.is_blocking
+    assert "absent" in finding.remedy
