@@ -163,7 +163,7 @@ class Endpoint:
     def _arrival(self, packet: Publish, link: Link, now: Now) -> None:
         answer = {0: 0, 1: PUBACK, 2: PUBREC}[packet.qos]
         refused = packet.qos > 0 and self.refuses(packet)
-        if not refused and self.is_new(packet):
+        if not refused and self.is_new(packet, now):
             sender = self.inward.sender
             self.effects.append(
                 Message(packet.topic, packet.payload, packet.qos, False, sender, now.wall_us)
@@ -177,9 +177,9 @@ class Endpoint:
         number = int(key_of(packet.payload).rpartition("|")[2])
         return self._refuse_every > 0 and number % self._refuse_every == 0
 
-    def is_new(self, packet: Publish) -> bool:
+    def is_new(self, packet: Publish, now: Now) -> bool:
         """Whether the session sees this message for the first time."""
-        return self.session.receive(packet)
+        return self.session.receive(packet, now)
 
     # -- commits -----------------------------------------------------------------------
 

@@ -38,16 +38,16 @@ def packets_of(data: bytes, version: int) -> list[Packet]:
 class TakesEverythingForNew(Endpoint):
     """Forgets the packet identifiers of QoS 2."""
 
-    def is_new(self, packet: Publish) -> bool:
-        self.session.receive(packet)
+    def is_new(self, packet: Publish, now: Now) -> bool:
+        self.session.receive(packet, now)
         return True
 
 
 class TakesDuplicatesForKnown(Endpoint):
     """Believes the DUP flag instead of the packet identifier."""
 
-    def is_new(self, packet: Publish) -> bool:
-        return self.session.receive(packet) and not packet.dup
+    def is_new(self, packet: Publish, now: Now) -> bool:
+        return self.session.receive(packet, now) and not packet.dup
 
 
 class AnswersBeforeTheDisk(Endpoint):

@@ -164,6 +164,21 @@ class Limits(Group):
     mqueue_store_qos0: bool = True
     """Queue QoS 0 messages too while their client is offline."""
 
+    retry_interval_s: float = Field(default=20.0, ge=0, le=86_400)
+    """MQTT 3.1 clients get again, marked as a duplicate, what they have not acknowledged for this
+    long, in seconds, 0 to 86400; 0 never. Later versions forbid it: they get it again when they
+    reconnect."""
+
+    max_awaiting_rel: int = Field(default=0, ge=0, le=65535)
+    """QoS 2 messages of one client that it has not released (PUBREL) yet, also from earlier
+    connections. Above it MQTT 5 clients get 0x97, others no acknowledgement until they release
+    one. 0 to 65535; 0 is no limit but receive_maximum."""
+
+    await_rel_timeout_s: float = Field(default=300.0, ge=0, le=10**7)
+    """A QoS 2 message whose client is connected and has not released it for this long is taken
+    for finished, in seconds: if the client sends it once more after that, it counts as a new one.
+    0 to 10000000; 0 waits for ever."""
+
     receive_maximum: int = Field(default=1000, ge=1, le=65535)
     """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""
 

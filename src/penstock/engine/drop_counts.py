@@ -20,6 +20,7 @@ STORE_FAILED: Final = 7
 REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
 RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
+NOT_RELEASED: Final = 11  # not a message, but a QoS 2 flow that its publisher did not finish
 
 REASONS: Final = (
     "queue full",
@@ -33,6 +34,7 @@ REASONS: Final = (
     "rejected by the receiver",
     "QoS 0 for a slow consumer",
     "too many retained messages",
+    "not released by its publisher",
 )
 
 _RECENT_MAX: Final = 100

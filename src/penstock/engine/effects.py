@@ -34,9 +34,10 @@ from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
+from penstock.engine.timers import Timed, Timers
 
 
-class Stored:
+class Stored(Timed):
     """State with a durable form; marked in ``Effects.changed`` when it moved."""
 
     def snapshot(self) -> Progress | None:
@@ -303,6 +304,8 @@ class Effects:
         self.waiting_bytes_max = 0  # of both, above which reading pauses; 0 = no limit
         self.lowest_adopted = 0  # see ``adopted``
         self.unfinished: list[Resumable] = []  # go on in the next turn
+        self.held_back: list[Resumable] = []  # publishers that wait for room in a queue
+        self.timers = Timers()
         self.counters = Counters()
         self.ready: list[Link] = []
         self.holding: list[Link] = []
@@ -327,6 +330,13 @@ class Effects:
         if user is not None and not user.waits_for_turn:
             user.waits_for_turn = True
             self.unfinished.append(user)
+
+    def wake_held_back(self) -> None:
+        """There may be room in a queue: let those try again that wait for it."""
+        waiting = self.held_back
+        self.held_back = []
+        for user in waiting:
+            self.resume_later(user)
 
     def resume_when_sealed(self, user: Resumable) -> None:
         """Let ``user`` go on when there may be room again for what it makes."""

@@ -2,18 +2,22 @@
 
 ::
 
-      PUBLISH, new id ─▶ waits for PUBREL ── PUBREL ─▶ forgotten
-                            │    ▲
+      PUBLISH, new id ─▶ waits for PUBREL ── PUBREL ──────────────────────▶ forgotten
+                            │    ▲      ╰── await_rel_timeout, connected ─▶ forgotten
                             ╰────╯ PUBLISH again: answered, not routed [MQTT-4.3.3-10]
 
 Only the packet identifier tells whether a message is new, not DUP: a first PUBLISH may
 carry DUP, after a crash of ours that forgot nothing we acknowledged.
+
+The timeout counts while the client is connected, and anew with each connection: a client
+that was away for a week still finds its QoS 2 messages delivered once.
 """
 
 from __future__ import annotations
 
 from typing import final
 
+from penstock.engine.clock import Now
 from penstock.protocol import reasons
 
 
@@ -22,41 +26,60 @@ class Inbound:
     """Packet identifiers that wait for PUBREL."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, bool] = {}  # packet identifier: came on this connection
-        self.here = 0  # how many of them did (MQTT 5 §4.9)
+        self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
+        self._here: set[int] = set()  # those that came on this connection
 
-    def reconnected(self) -> None:
+    def __len__(self) -> int:
+        return len(self._since_us)
+
+    @property
+    def here(self) -> int:
+        """How many came on this connection (MQTT 5 §4.9)."""
+        return len(self._here)
+
+    def reconnected(self, now: Now) -> None:
         """A new connection: all that waits came on an earlier one."""
-        for packet_id in self._waiting:
-            self._waiting[packet_id] = False
-        self.here = 0
+        for packet_id in self._since_us:
+            self._since_us[packet_id] = now.wall_us
+        self._here.clear()
 
-    def receive(self, packet_id: int) -> bool:
+    def receive(self, packet_id: int, now: Now) -> bool:
         """A QoS 2 PUBLISH came; whether its identifier is new."""
-        known = self._waiting.get(packet_id)
-        if not known:
-            self._waiting[packet_id] = True
-            self.here += 1
-        return known is None
+        self._here.add(packet_id)
+        if packet_id in self._since_us:
+            return False
+        self._since_us[packet_id] = now.wall_us
+        return True
 
     def waits(self, packet_id: int) -> bool:
         """Whether a message with this packet identifier waits for PUBREL."""
-        return packet_id in self._waiting
+        return packet_id in self._since_us
 
     def release(self, packet_id: int) -> int:
         """PUBREL came; the reason code for PUBCOMP."""
-        here = self._waiting.pop(packet_id, None)
-        if here is None:
+        self._here.discard(packet_id)
+        if self._since_us.pop(packet_id, None) is None:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
-        if here:
-            self.here -= 1
         return reasons.SUCCESS
+
+    def oldest_us(self) -> int:
+        """Since when the oldest waits, 0 when none does."""
+        for since_us in self._since_us.values():
+            return since_us
+        return 0
+
+    def forget(self, before_us: int) -> int:
+        """Forget what waits since ``before_us`` or longer; how many."""
+        old = [number for number, since_us in self._since_us.items() if since_us <= before_us]
+        for packet_id in old:
+            self.release(packet_id)
+        return len(old)
 
     def packet_ids(self) -> list[int]:
         """All that wait, for the store."""
-        return list(self._waiting)
+        return list(self._since_us)
 
     def restore(self, packet_ids: list[int]) -> None:
         """Take up what the store holds."""
         for packet_id in packet_ids:
-            self._waiting[packet_id] = False
+            self._since_us[packet_id] = 0

@@ -58,6 +58,7 @@ class InFlight:
         self.state = state
         self.delivery = delivery
         self.sent = True  # on the present connection
+        self.sent_us = 0  # when its last packet left, where that is sent again by time
 
 
 @final
@@ -146,6 +147,10 @@ class InFlightWindow:
             entry.state = AWAIT_PUBCOMP
             entry.delivery.message = None  # the receiver owns the body now
         return verdict
+
+    def get(self, packet_id: int) -> InFlight | None:
+        """The entry with this packet identifier."""
+        return self._entries.get(packet_id)
 
     def drop(self, packet_id: int) -> None:
         """Free a place whose message can no longer be sent."""

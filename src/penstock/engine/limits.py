@@ -39,6 +39,9 @@ class EngineLimits:
         sessions_max: sessions kept.
         subscriptions_per_session_max: subscriptions of one session.
         topic_levels_max: levels of a topic name or filter.
+        retry_interval_s: MQTT 3.1: what is not acknowledged is sent again after this; 0 = never.
+        max_awaiting_rel: QoS 2 messages of a session not released by their publisher; 0 = no limit.
+        await_rel_timeout_s: connected time after which such a message is forgotten; 0 = never.
         connect_timeout_s: time a new connection has to send CONNECT.
         write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
             before its messages stay in the queue and its own packets are not read.
@@ -64,6 +67,9 @@ class EngineLimits:
         subscriptions_per_session_max: int = 10_000,
         topic_levels_max: int = 128,
         connect_timeout_s: float = 10.0,
+        retry_interval_s: float = 20.0,
+        max_awaiting_rel: int = 0,
+        await_rel_timeout_s: float = 300.0,
         write_buffer_bytes_max: int = 1_048_576,
     ) -> None:
         self.max_inflight = max_inflight
@@ -71,6 +77,7 @@ class EngineLimits:
         self.mqueue_store_qos0 = mqueue_store_qos0
         self.max_mqueue_bytes = max_mqueue_bytes
         self.mqueue_overflow = mqueue_overflow
+        self.rejects = mqueue_overflow == REJECT
         self.mqueue_default_priority = mqueue_default_priority
         self.mqueue_priorities = mqueue_priorities or {}
         self.priorities = TopicPriorities(mqueue_priorities) if mqueue_priorities else None
@@ -85,6 +92,9 @@ class EngineLimits:
         self.subscriptions_per_session_max = subscriptions_per_session_max
         self.topic_levels_max = topic_levels_max
         self.connect_timeout_s = connect_timeout_s
+        self.retry_interval_s = retry_interval_s
+        self.max_awaiting_rel = max_awaiting_rel
+        self.await_rel_timeout_s = await_rel_timeout_s
         self.write_buffer_bytes_max = write_buffer_bytes_max
 
     def window(self, receive_maximum: int) -> int:

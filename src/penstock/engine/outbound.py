@@ -22,7 +22,7 @@ from typing import Final
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
 from penstock.engine.aliases import OutboundAliases
-from penstock.engine.clock import Now
+from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link, Stored
 from penstock.engine.inflight import (
@@ -200,6 +200,8 @@ class Outbound(Stored):
             return
         if not self._resend(link, now):
             return
+        if self._effects.held_back:
+            self._effects.wake_held_back()
         while len(self._queue) > 0:
             head = self._queue.head()
             assert head is not None
@@ -285,6 +287,9 @@ class Outbound(Stored):
         if verdict == RELEASE:
             if link is not None:
                 link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
+                entry = self._window.get(packet_id)
+                if entry is not None:
+                    self._sent(link, entry, now)
             return
         if verdict == REJECTED:
             self._drops.count(reasons_to_drop.REJECTED, self.client_id, "")
@@ -316,6 +321,51 @@ class Outbound(Stored):
             self._passed(head)
             self._gone()
         self.refill(now)
+
+    # -- sending again by time (v3.1 §4.1) -----------------------------------------------
+
+    def retry(self, now: Now) -> None:
+        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``.
+
+        MQTT 3.1 only: later versions forbid it [MQTT-4.4.0-1]. A client that does not read
+        gets nothing more.
+        """
+        link = self.link
+        interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
+        if link is None or link.version != V31 or interval_us <= 0:
+            return
+        next_us = 0
+        for entry in self._window.entries():
+            if not entry.sent:
+                continue
+            if entry.sent_us + interval_us <= now.wall_us and link.has_room():
+                if entry.state == AWAIT_PUBCOMP:
+                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                    entry.sent_us = now.wall_us
+                elif entry.delivery.message is not None:
+                    self._send(link, entry, entry.delivery.message, True, now)
+                    entry.sent_us = now.wall_us
+            due_us = max(now.wall_us + 1, entry.sent_us + interval_us)
+            if next_us == 0 or due_us < next_us:
+                next_us = due_us
+        if next_us > 0:
+            self._effects.timers.wake_at(self, next_us)
+
+    def _sent(self, link: Link, entry: InFlight, now: Now) -> None:
+        """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
+        if link.version == V31 and self._limits.retry_interval_s > 0:
+            entry.sent_us = now.wall_us
+            interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
+            self._effects.timers.wake_at(self, now.wall_us + interval_us)
+
+    # -- room ----------------------------------------------------------------------------
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether a message of this size, QoS 1 or 2, must be refused (``reject``)."""
+        link = self.link
+        if link is not None and len(self._queue) == 0 and self._window.has_room():
+            return False
+        return self._queue.refuses(size_bytes)
 
     # -- shared subscriptions (see ``sharing``) ------------------------------------------
 
@@ -514,6 +564,8 @@ class Outbound(Stored):
         self._touch()
         if not self._send(link, entry, message, False, now):
             self._window.drop(entry.packet_id)
+        elif link.version == V31:
+            self._sent(link, entry, now)
 
     def _send(
         self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
@@ -644,6 +696,7 @@ class Outbound(Stored):
                 else:
                     link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
                 self._window.mark_sent(entry)
+                self._sent(link, entry, now)
             else:
                 message = entry.delivery.message
                 if message is None:
@@ -651,6 +704,7 @@ class Outbound(Stored):
                     return False
                 if self._send(link, entry, message, True, now):
                     self._window.mark_sent(entry)
+                    self._sent(link, entry, now)
                 else:
                     self._window.give_up(entry)
                     self._touch()

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.lane import Lane
-from penstock.engine.limits import DROP_OLDEST, SPILL, EngineLimits
+from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.runs import Run
@@ -56,6 +56,7 @@ class MessageQueue:
         self._max_bytes = limits.max_mqueue_bytes
         self._default_rank = limits.mqueue_default_priority
         self._drops_oldest = limits.mqueue_overflow == DROP_OLDEST
+        self._rejects = limits.mqueue_overflow == REJECT
         self.spills = False
         if limits.mqueue_overflow == SPILL:
             self.spills = self._stored
@@ -87,6 +88,12 @@ class MessageQueue:
         if 0 < self._max_len <= len(self):
             return False
         return not 0 < self._max_bytes < self.size_bytes + size_bytes
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether the publisher must wait or be told; what never fits is dropped instead."""
+        if not self._rejects or 0 < self._max_bytes < size_bytes:
+            return False
+        return not self.has_room(size_bytes)
 
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
         """Whether a new message that does not fit is queued all the same, by the policy.

@@ -59,6 +59,7 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed: dict[str, bool] = {}
+        self.rejecting = limits.rejects  # whether any queue may refuse
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
@@ -100,6 +101,19 @@ class Router:
             if self.sharing.publish(group, message, at_once, now):
                 reached += 1
         return reached
+
+    def refuses(self, message: Message, publisher: Session) -> bool:
+        """Whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
+
+        Nobody has got anything of it then, so that sending it again is no duplicate.
+        """
+        size_bytes = message.size_bytes()
+        matches = self.trie.match(message.topic)
+        for match in matches.sessions:
+            grant = match.own if match.session is publisher else match.grant
+            if grant is not None and grant.qos > 0 and match.session.refuses(size_bytes):
+                return True
+        return any(group.refuses(size_bytes) for group in matches.groups)
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.

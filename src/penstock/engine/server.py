@@ -74,6 +74,9 @@ class Server:
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.router.sharing.spread(now)
+        self.effects.timers.wake_due(now)
+        if self.effects.held_back:
+            self.effects.wake_held_back()
 
     def resume(self, now: Now) -> list[Resumable]:
         """Go on with what an earlier turn left over; who did. Those may be left over again."""

@@ -14,6 +14,7 @@ CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE UNSUBSCRIBE PINGRE
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
@@ -109,6 +110,8 @@ class ServerConnection(Connection):
         self._explains = True  # the client did not turn problem information off
         self._aliases: dict[int, str] = {}
         self.link.counters.sockets_accepted += 1
+        self._held_back: deque[Publish] = deque()  # not routed yet: there is no room
+        self._held_back_bytes = 0
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
 
     # -- the table ---------------------------------------------------------------------
@@ -166,6 +169,11 @@ class ServerConnection(Connection):
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
+        if (
+            len(self._held_back) >= self.limits.receive_maximum
+            or self._held_back_bytes >= link.pending_bytes_max
+        ):
+            return True  # resumed with the first that is routed
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
@@ -181,6 +189,8 @@ class ServerConnection(Connection):
             return
         if self._session is not None:
             self._session.refill(now)
+            if self._held_back:
+                self._try_again(self._session, now)
         super().resume(now)
 
     def writable(self, now: Now) -> None:
@@ -320,6 +330,7 @@ class ServerConnection(Connection):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
         self._answer(answer, now)
         if not self.link.closed:
+            server.router.rejecting = server.router.rejecting or limits.rejects
             session.attach(self.link, limits, receive_maximum, now)
             self._sharing.ready(session, now)
 
@@ -431,6 +442,10 @@ class ServerConnection(Connection):
             return
         if server.connections.get(self.client_id) is self:
             del server.connections[self.client_id]
+        while self._held_back:  # above QoS 0 they were not acknowledged: the client has them
+            packet = self._held_back.popleft()
+            if packet.qos == 0:
+                server.drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, packet.topic)
         if not with_will:
             server.wills.disarm(self.client_id)
         elif not server.shutting_down:
@@ -462,17 +477,57 @@ class ServerConnection(Connection):
             self._server.drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, topic)
             self._acknowledge(packet, reasons.NOT_AUTHORIZED if self.version == V5 else 0)
             return
-        if qos == 2 and not session.receive(packet):
-            self._acknowledge(packet, reasons.SUCCESS)
-            return
+        if self._held_back:  # what came later must not overtake
+            self._hold_back(packet)
+        elif not self._route(packet, topic, encoded, session, now):
+            self._hold_back(packet)
+            self._server.effects.held_back.append(self)
+
+    def _route(
+        self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
+    ) -> bool:
+        """Hand a message on and acknowledge it; False: it must wait for room, and does so whole.
+
+        A client that can be told, is: 0x97 means that nobody got the message.
+        """
+        qos = packet.qos
         message = Message(
             topic, packet.payload, qos, packet.retain, self.client_id, now.wall_us, encoded
         )
+        if qos > 0:
+            if qos == 2 and session.awaits_release(packet.packet_id):
+                session.receive(packet, now)
+                self._acknowledge(packet, reasons.SUCCESS)
+                return True
+            refused = qos == 2 and not session.has_room_to_receive()
+            router = self._server.router
+            if refused or (router.rejecting and router.refuses(message, session)):
+                if self.version != V5:
+                    return False
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED)
+                return True
+            session.receive(packet, now)
         reached = self._server.router.publish(message, session, now)
         self.work += reached
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self.version == V5
             self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
+        return True
+
+    def _hold_back(self, packet: Publish) -> None:
+        self._held_back.append(packet)
+        self._held_back_bytes += len(packet.payload)
+
+    def _try_again(self, session: Session, now: Now) -> None:
+        """Route what is held back, in order, as far as there is room; only before MQTT 5."""
+        held_back = self._held_back
+        while held_back:
+            packet = held_back[0]
+            if not self._route(packet, packet.topic, b"", session, now):
+                self._server.effects.held_back.append(self)
+                return
+            held_back.popleft()
+            self._held_back_bytes -= len(packet.payload)
 
     def _acknowledge(self, packet: Publish, code: int) -> None:
         if packet.qos == 1:
@@ -487,6 +542,8 @@ class ServerConnection(Connection):
     def _release(self, packet: Pubrel, session: Session) -> None:
         counted = session.inbound_count
         code = session.release(packet.packet_id)
+        if self._held_back:
+            self._server.effects.wake_held_back()
         frame = encode_ack(PUBCOMP, packet.packet_id, code, self.version)
         if session.inbound_count < counted or self.version != V5:
             self.link.hold_ack(frame)

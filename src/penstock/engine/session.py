@@ -16,7 +16,7 @@ from typing import final
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
-from penstock.engine.clock import Now
+from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link
 from penstock.engine.inbound import Inbound
@@ -84,8 +84,9 @@ class Session(Outbound):
         """
         self.link = link
         self.disconnected_at_us = 0
-        self._inbound.reconnected()
+        self._inbound.reconnected(now)
         self.resume(limits, receive_maximum, now)
+        self._watch_releases()
 
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
         """Who uses this session from now on, and what they may do."""
@@ -104,18 +105,21 @@ class Session(Outbound):
         self.ended = True
         self.link = None
         self.wanted = []
+        self._effects.wake_held_back()
         unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
 
     # -- inbound -----------------------------------------------------------------------
 
-    def receive(self, publish: Publish) -> bool:
+    def receive(self, publish: Publish, now: Now) -> bool:
         """A PUBLISH from the peer; whether it is new and must be routed."""
         if publish.qos < 2:
             return True
-        is_new = self._inbound.receive(publish.packet_id)
+        is_new = self._inbound.receive(publish.packet_id, now)
         if is_new:
             self._touch()
+            if self.due_us == 0:
+                self._watch_releases()
         return is_new
 
     def awaits_release(self, packet_id: int) -> bool:
@@ -129,10 +133,36 @@ class Session(Outbound):
             self._touch()
         return code
 
+    def has_room_to_receive(self) -> bool:
+        """Whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``)."""
+        return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
+
+    def _watch_releases(self) -> None:
+        timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
+        oldest_us = self._inbound.oldest_us()
+        if timeout_us > 0 and oldest_us > 0:
+            self._effects.timers.wake_at(self, oldest_us + timeout_us)
+
     @property
     def inbound_count(self) -> int:
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
         return self._inbound.here
+
+    # -- timers ------------------------------------------------------------------------
+
+    def wake(self, now: Now) -> None:
+        """Something waits for an answer for too long; while offline nothing does."""
+        if self.link is None:
+            return
+        timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
+        if timeout_us > 0:
+            forgotten = self._inbound.forget(now.wall_us - timeout_us)
+            if forgotten:
+                self._touch()
+                self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
+                self._effects.wake_held_back()
+            self._watch_releases()
+        self.retry(now)
 
     # -- durable form ------------------------------------------------------------------
 

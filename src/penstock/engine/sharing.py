@@ -167,6 +167,13 @@ class ShareGroup:
                 return True
         return False
 
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether no member's queue has room, and all of them refuse."""
+        for member in self.members:
+            if member.entry.subscription.qos == 0 or not member.session.refuses(size_bytes):
+                return False
+        return len(self.members) > 0
+
     def choose(
         self, message: Message | None, apart_from: Session | None, connected: bool
     ) -> Member | None:

@@ -1,0 +1,58 @@
+"""Timers: what must be done later, unless nothing is left to do by then.
+
+::
+
+      wake_at(user, due) ─▶ heap ── due passed, and still the user's latest ─▶ user.wake(now)
+
+A user has at most one timer, its earliest; what it does when it is woken, and when it wants
+to be woken again, is its own affair. While nothing is due nothing is looked at.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import final
+
+from penstock.engine.clock import Now
+from penstock.engine.limits import OUT_OF_DATE_MAX
+
+
+class Timed:
+    """Who can be woken. ``due_us`` is the wall clock of its timer, 0 without one."""
+
+    due_us = 0
+
+    def wake(self, now: Now) -> None:
+        """The time has come; there is no timer any more."""
+
+
+@final
+class Timers:
+    """The timers of one broker, earliest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timed]] = []
+        self._pushed = 0
+        self._in_use = 0
+
+    def wake_at(self, user: Timed, due_us: int) -> None:
+        """Wake ``user`` at ``due_us``, or earlier if it has an earlier timer."""
+        if 0 < user.due_us <= due_us:
+            return
+        if user.due_us == 0:
+            self._in_use += 1
+        user.due_us = due_us
+        self._pushed += 1
+        heappush(self._heap, (due_us, self._pushed, user))
+        if len(self._heap) > 2 * self._in_use + OUT_OF_DATE_MAX:
+            self._heap = [entry for entry in self._heap if entry[2].due_us == entry[0]]
+            heapify(self._heap)
+
+    def wake_due(self, now: Now) -> None:
+        """Wake whose time has come."""
+        while self._heap and self._heap[0][0] <= now.wall_us:
+            due_us, _, user = heappop(self._heap)
+            if user.due_us == due_us:
+                user.due_us = 0
+                self._in_use -= 1
+                user.wake(now)

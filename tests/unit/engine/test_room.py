@@ -1,0 +1,255 @@
+"""No room: publishers that are refused or wait, and QoS 2 that is not released."""
+
+import pytest
+
+from penstock.engine import drop_counts as drops
+from penstock.engine.limits import REJECT, EngineLimits
+from penstock.protocol import reasons
+from penstock.protocol.packets import (
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+)
+from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.pair import payloads
+
+FULL = EngineLimits(max_mqueue_len=2, max_inflight=1, mqueue_overflow=REJECT)
+
+
+def message(number: int, qos: int = 1, topic: str = "t") -> Publish:
+    return Publish(topic, b"%d" % number, qos, packet_id=number if qos else 0)
+
+
+def full(version: int, watcher: bool = True) -> tuple[Bench, Line, Line, Line | None]:
+    """A subscriber that is away with a full queue, one that watches, a publisher."""
+    bench = Bench(FULL)
+    away = bench.subscriber("s", "t", 2)
+    away.cut()
+    other = bench.subscriber("w", "t", 0) if watcher else None
+    publisher = bench.join("p", version)
+    publisher.send(message(1), message(2))
+    bench.commit()
+    assert len(publisher.read()) == 2
+    if other is not None:
+        assert payloads(other) == [b"1", b"2"]
+    return bench, away, publisher, other
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refused_message_reaches_nobody(qos: int) -> None:
+    """MQTT 5: 0x97, and neither the watcher, nor the log, nor a retained message has it."""
+    bench, _, publisher, watcher = full(5)
+    assert watcher is not None
+    end = bench.server.effects.next_offset
+    refused = message(3, qos)
+    refused.retain = True
+    publisher.send(refused)
+    bench.commit()
+    code = reasons.QUOTA_EXCEEDED
+    assert publisher.read() == [Puback(3, code) if qos == 1 else Pubrec(3, code)]
+    assert payloads(watcher) == []
+    assert bench.server.effects.next_offset == end
+    assert len(bench.server.router.retained) == 0
+    assert publisher.session.inbound_count == 0
+    back = bench.join("s", durable=True)
+    bench.commit()
+    (first,) = publishes(back.read())
+    back.send(Puback(first.packet_id))
+    bench.commit()
+    publisher.send(message(3, qos))
+    bench.commit()
+    assert publisher.read()[0] in (Puback(3), Pubrec(3))
+    assert payloads(watcher) == [b"3"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_before_mqtt_5_a_publisher_waits_until_there_is_room(qos: int) -> None:
+    """No acknowledgement, nobody gets it; what follows keeps its order, also QoS 0."""
+    bench, _, publisher, watcher = full(4)
+    assert watcher is not None
+    publisher.send(message(3, qos), message(4, 0), message(5, qos))
+    bench.commit()
+    assert publisher.read() == []
+    assert payloads(watcher) == []
+    back = bench.join("s", durable=True)
+    received: list[bytes] = []
+    while found := publishes(back.read()):
+        for one in found:
+            received.append(one.payload)
+            if one.qos == 1:
+                back.send(Puback(one.packet_id))
+            elif one.qos == 2:
+                back.send(Pubrec(one.packet_id), Pubcomp(one.packet_id))
+        bench.commit()
+    received.remove(b"4")  # QoS 0 does not wait for the window
+    assert received == [b"1", b"2", b"3", b"5"]
+    answered = [packet for packet in publisher.read() if isinstance(packet, Puback | Pubrec)]
+    assert [packet.packet_id for packet in answered] == [3, 5]
+    assert payloads(watcher) == [b"3", b"4", b"5"]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_a_publisher_that_waits_is_still_heard() -> None:
+    """Its own acknowledgements make room: two clients that fill each other do not deadlock."""
+    bench = Bench(FULL)
+    line = bench.join("self", 4, durable=True)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.read()
+    line.send(*[message(number) for number in range(1, 9)])
+    received: list[bytes] = []
+    acknowledged: list[int] = []
+    for _ in range(20):
+        bench.commit()
+        for packet in line.read():
+            if isinstance(packet, Publish):
+                received.append(packet.payload)
+                line.send(Puback(packet.packet_id))
+            elif isinstance(packet, Puback):
+                acknowledged.append(packet.packet_id)
+    assert received == [b"%d" % number for number in range(1, 9)]
+    assert acknowledged == list(range(1, 9))
+
+
+def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:
+    bench, _, publisher, watcher = full(4)
+    assert watcher is not None
+    publisher.send(message(3), message(4, 0))
+    bench.commit()
+    publisher.cut()
+    bench.commit()
+    assert payloads(watcher) == []
+    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1, "the QoS 0 message"
+
+
+def test_a_publisher_is_not_read_while_too_much_of_it_waits() -> None:
+    limits = EngineLimits(
+        max_mqueue_len=2, max_inflight=1, mqueue_overflow=REJECT, receive_maximum=5
+    )
+    bench = Bench(limits)
+    bench.subscriber("s", "t", 1).cut()
+    publisher = bench.join("p", 4)
+    for number in range(1, 12):
+        publisher.send(message(number))
+        bench.commit()
+    assert publisher.connection.stalled
+    back = bench.join("s", durable=True)
+    received: list[bytes] = []
+    for _ in range(30):
+        bench.commit()
+        for one in publishes(back.read()):
+            received.append(one.payload)
+            back.send(Puback(one.packet_id))
+    assert received == [b"%d" % number for number in range(1, 12)]
+    assert not publisher.connection.stalled
+
+
+def test_qos_0_for_a_full_queue_that_rejects_is_a_counted_drop() -> None:
+    bench, _, publisher, watcher = full(5)
+    assert watcher is not None
+    publisher.send(message(3, 0))
+    bench.commit()
+    assert payloads(watcher) == [b"3"]
+    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
+
+
+# -- QoS 2 that is not released --------------------------------------------------------------
+
+
+def test_too_many_that_wait_for_pubrel_are_refused() -> None:
+    """``max_awaiting_rel``: 0x97 in PUBREC, also for those of an earlier connection."""
+    bench = Bench(EngineLimits(max_awaiting_rel=2))
+    line = bench.join("p", durable=True)
+    line.send(message(1, 2), message(2, 2))
+    bench.commit()
+    line.cut()
+    line = bench.join("p", durable=True)
+    line.send(message(3, 2))
+    bench.commit()
+    assert line.read() == [Pubrec(3, reasons.QUOTA_EXCEEDED)]
+    line.send(Pubrel(1), message(3, 2))
+    bench.commit()
+    assert line.read() == [Pubcomp(1), Pubrec(3)]
+    assert line.session.awaits_release(3)
+
+
+def test_before_mqtt_5_the_next_waits_for_a_pubrel() -> None:
+    bench = Bench(EngineLimits(max_awaiting_rel=2))
+    line = bench.join("p", 4, durable=True)
+    line.send(message(1, 2), message(2, 2), message(3, 2))
+    bench.commit()
+    assert line.read() == [Pubrec(1), Pubrec(2)]
+    line.send(Pubrel(1))
+    bench.commit()
+    assert line.read() == [Pubcomp(1), Pubrec(3)]
+
+
+def test_what_is_not_released_in_time_is_forgotten() -> None:
+    """``await_rel_timeout_s`` of connected time; the next with this identifier is a new one."""
+    bench = Bench(EngineLimits(await_rel_timeout_s=300))
+    watcher = bench.subscriber("w", "t", 1)
+    line = bench.join("p", durable=True)
+    line.send(message(1, 2))
+    bench.commit()
+    bench.pass_s(200)
+    line.cut()
+    bench.commit()
+    bench.pass_s(1000)
+    line = bench.join("p", durable=True)
+    bench.pass_s(299)
+    assert line.session.awaits_release(1)
+    bench.pass_s(1)
+    assert not line.session.awaits_release(1)
+    assert bench.server.drops.counts[drops.NOT_RELEASED] == 1
+    bench.commit()
+    line.send(message(1, 2))
+    bench.commit()
+    assert payloads(watcher) == [b"1", b"1"]
+    bench.restart()
+    line = bench.join("p", durable=True)
+    assert line.session.awaits_release(1)
+
+
+# -- MQTT 3.1 sends again by time -------------------------------------------------------------
+
+
+def test_only_mqtt_31_gets_it_again_by_time() -> None:
+    """v3.1 §4.1, and [MQTT-4.4.0-1] for later versions; each time after the interval."""
+    for version in (3, 4, 5):
+        bench = Bench(EngineLimits(retry_interval_s=20))
+        line = bench.subscriber("s", "t", 2, version)
+        bench.publish("t", b"x", 2)
+        assert [packet.dup for packet in publishes(line.read())] == [False]
+        bench.pass_s(19)
+        bench.commit()
+        assert line.read() == []
+        for _ in range(3):
+            bench.pass_s(20)
+            bench.commit()
+            again = publishes(line.read())
+            assert [packet.dup for packet in again] == ([True] if version == 3 else [])
+
+
+def test_a_pubrel_is_sent_again_by_time_until_pubcomp() -> None:
+    bench = Bench(EngineLimits(retry_interval_s=20))
+    line = bench.subscriber("s", "t", 2, 3)
+    bench.publish("t", b"x", 2)
+    (packet,) = publishes(line.read())
+    bench.pass_s(15)
+    line.send(Pubrec(packet.packet_id))
+    bench.commit()
+    assert line.read() == [Pubrel(packet.packet_id)]
+    bench.pass_s(19)
+    bench.commit()
+    assert line.read() == []
+    bench.pass_s(1)
+    bench.commit()
+    assert line.read() == [Pubrel(packet.packet_id, dup=True)]
+    line.send(Pubcomp(packet.packet_id))
+    bench.pass_s(100)
+    bench.commit()
+    assert line.read() == []
