@@ -51,6 +51,7 @@ fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECO
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks.subscriptions
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py

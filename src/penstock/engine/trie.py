@@ -7,9 +7,10 @@
 
 Matching walks the levels of a topic once, with at most three ways on from a node (the
 level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
-for a topic, merged to one grant for each session, is cached until any subscription
-changes. Groups of shared subscriptions hang in the tree as groups: which member gets a
-message is chosen for each (``sharing``), so members come and go without a new match.
+for a topic, merged to one grant for each session, is cached until a subscription that
+matches it changes (``match_cache``). Groups of shared subscriptions hang in the tree as
+groups: which member gets a message is chosen for each (``sharing``), so members come and
+go without a new match.
 
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
@@ -17,64 +18,12 @@ and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
+from penstock.engine.match_cache import Match, MatchCache, Matches
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.sharing import ShareGroup
 from penstock.engine.topics import unshared
-
-_CACHED_TOPICS_MAX: Final = 10_000
-_CACHED_MATCHES_MAX: Final = 200_000
-
-
-@final
-class Grant:
-    """What a session gets of a topic: QoS, retain as published, subscription identifiers."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.qos = -1
-        self.retain_as_published = False
-        self.subscription_ids: tuple[int, ...] = ()
-
-    def add(self, entry: SessionSubscription) -> None:
-        """Merge one more matching subscription."""
-        subscription = entry.subscription
-        self.qos = max(self.qos, subscription.qos)
-        self.retain_as_published = self.retain_as_published or subscription.retain_as_published
-        if entry.identifier > 0 and entry.identifier not in self.subscription_ids:
-            self.subscription_ids = (*self.subscription_ids, entry.identifier)
-
-
-@final
-class Match:
-    """A session that a topic reaches.
-
-    ``grant`` is for messages of others; ``own`` for those the session itself published:
-    subscriptions with No Local left out [MQTT-3.8.3-3], None when nothing is left.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.grant = Grant(session)
-        self.own: Grant | None = None
-
-    def add(self, entry: SessionSubscription) -> None:
-        """Merge one more matching subscription."""
-        self.grant.add(entry)
-        if not entry.subscription.no_local:
-            if self.own is None:
-                self.own = Grant(self.session)
-            self.own.add(entry)
-
-
-@final
-class Matches:
-    """Everything a topic reaches; must not be changed."""
-
-    def __init__(self, sessions: list[Match], groups: list[ShareGroup]) -> None:
-        self.sessions = sessions
-        self.groups = groups  # each gets the message once more [MQTT 5 §4.8.2]
 
 
 @final
@@ -101,21 +50,22 @@ class SubscriptionTrie:
 
     def __init__(self) -> None:
         self._root = _Node()
-        self._cache: dict[str, Matches] = {}
-        self._cached_matches = 0  # in all of it
+        self._cache = MatchCache()
 
     def add(self, session: Session, topic_filter: str, entry: SessionSubscription) -> None:
         """Subscribe ``session``, replacing its subscription with the same filter."""
-        self._node(topic_filter).entries[session] = entry
-        self._forget()
+        levels = topic_filter.split("/")
+        self._node(levels).entries[session] = entry
+        self._cache.forget(levels)
 
     def add_group(self, group: ShareGroup) -> None:
         """A shared subscription with its first member."""
-        node = self._node(unshared(group.topic_filter))
+        levels = unshared(group.topic_filter).split("/")
+        node = self._node(levels)
         if node.groups is None:
             node.groups = []
         node.groups.append(group)
-        self._forget()
+        self._cache.forget(levels)
 
     def remove(self, session: Session, topic_filter: str) -> None:
         """Unsubscribe ``session``; branches that nobody uses go with it."""
@@ -125,9 +75,9 @@ class SubscriptionTrie:
         """A shared subscription without members; branches that nobody uses go with it."""
         self._remove(unshared(group.topic_filter), None, group)
 
-    def _node(self, topic_filter: str) -> _Node:
+    def _node(self, levels: list[str]) -> _Node:
         node = self._root
-        for level in topic_filter.split("/"):
+        for level in levels:
             child = node.children.get(level)
             if child is None:
                 child = _Node()
@@ -135,14 +85,11 @@ class SubscriptionTrie:
             node = child
         return node
 
-    def _forget(self) -> None:
-        self._cache.clear()
-        self._cached_matches = 0
-
     def _remove(self, topic_filter: str, session: Session | None, group: ShareGroup | None) -> None:
         path: list[tuple[_Node, str]] = []
         node = self._root
-        for level in topic_filter.split("/"):
+        levels = topic_filter.split("/")
+        for level in levels:
             child = node.children.get(level)
             if child is None:
                 return
@@ -155,23 +102,18 @@ class SubscriptionTrie:
         while path and node.unused():
             node, level = path.pop()
             del node.children[level]
-        self._forget()
+        self._cache.forget(levels)
 
     def match(self, topic: str) -> Matches:
         """The sessions and groups a message with this topic is for."""
-        cached = self._cache.get(topic)
+        cached = self._cache.topics.get(topic)
         if cached is not None:
             return cached
         found = _Found()
         levels = topic.split("/")
         self._walk(self._root, levels, 0, topic.startswith("$"), found)
         matches = Matches(list(found.sessions.values()), found.groups)
-        count = len(matches.sessions) + len(matches.groups)
-        self._cached_matches += count
-        if len(self._cache) >= _CACHED_TOPICS_MAX or self._cached_matches > _CACHED_MATCHES_MAX:
-            self._cache.clear()
-            self._cached_matches = count
-        self._cache[topic] = matches
+        self._cache.put(topic, levels, matches)
         return matches
 
     def _walk(

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine import trie as trie_module
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
+from penstock.engine.match_cache import Grant
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.topics import topic_matches
-from penstock.engine.trie import Grant, SubscriptionTrie
+from penstock.engine.trie import SubscriptionTrie
 from penstock.protocol.packets import Subscription
 
 TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x"]
@@ -92,21 +92,3 @@ def test_unused_branches_go() -> None:
     assert found(trie, "a/b") != {}
     trie.remove(one, "a/b")
     assert trie._root.children == {}
-
-
-def test_the_cache_is_bounded_by_topics() -> None:
-    trie = SubscriptionTrie()
-    for number in range(trie_module._CACHED_TOPICS_MAX + 10):
-        trie.match(f"topic/{number}")
-    assert len(trie._cache) <= trie_module._CACHED_TOPICS_MAX
-
-
-def test_the_cache_is_bounded_by_matches() -> None:
-    """Topics times subscribers: a thousand subscribers of everything must not fill memory."""
-    trie = SubscriptionTrie()
-    for number in range(1000):
-        trie.add(session(str(number)), "#", entry("#", 0))
-    for number in range(500):
-        assert len(trie.match(f"topic/{number}").sessions) == 1000
-        cached = sum(len(matches.sessions) for matches in trie._cache.values())
-        assert cached <= trie_module._CACHED_MATCHES_MAX

@@ -1,0 +1,88 @@
+"""The match cache: bounded, and a change forgets what it concerns and nothing else."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine import match_cache
+from penstock.engine.match_cache import MatchCache, Matches
+from penstock.engine.topics import topic_matches
+from penstock.engine.trie import SubscriptionTrie
+from tests.unit.engine.test_trie import FILTERS, TOPICS, entry, session
+
+LEVELS = st.lists(st.sampled_from(["a", "b", "", "c"]), min_size=1, max_size=4)
+WANTED = st.lists(st.sampled_from(["a", "b", "", "+"]), min_size=1, max_size=4)
+
+
+@given(st.lists(LEVELS, max_size=15), WANTED, st.booleans())
+def test_what_a_filter_matches_is_forgotten(
+    cached: list[list[str]], wanted: list[str], open_end: bool
+) -> None:
+    cache = MatchCache()
+    for levels in cached:
+        cache.put("/".join(levels), levels, Matches([], []))
+    if open_end:
+        wanted = [*wanted, "#"]
+    topic_filter = "/".join(wanted)
+    left = {topic for topic in cache.topics if not topic_matches(topic_filter, topic)}
+    cache.forget(wanted)
+    assert set(cache.topics) == left
+
+
+def test_every_filter_of_the_trie_against_every_topic() -> None:
+    """Names that start with $ may be forgotten too often, never too seldom."""
+    for topic_filter in FILTERS:
+        cache = MatchCache()
+        for topic in TOPICS:
+            cache.put(topic, topic.split("/"), Matches([], []))
+        cache.forget(topic_filter.split("/"))
+        assert not [topic for topic in cache.topics if topic_matches(topic_filter, topic)]
+
+
+def test_a_change_beside_leaves_what_is_cached() -> None:
+    trie, one = SubscriptionTrie(), session("one")
+    trie.add(one, "plant/+/heat", entry("plant/+/heat", 0))
+    before = trie.match("plant/1/heat")
+    trie.add(one, "plant/+/flow", entry("plant/+/flow", 0))
+    trie.remove(one, "plant/+/flow")
+    trie.add(one, "yard/#", entry("yard/#", 0))
+    assert trie.match("plant/1/heat") is before
+    trie.add(one, "plant/1/#", entry("plant/1/#", 1))
+    after = trie.match("plant/1/heat")
+    assert after is not before
+    assert [match.grant.qos for match in after.sessions] == [1]
+
+
+def test_a_topic_comes_back_after_it_was_forgotten() -> None:
+    cache = MatchCache()
+    first, second = Matches([], []), Matches([], [])
+    cache.put("a/b", ["a", "b"], first)
+    cache.forget(["a", "+"])
+    assert cache.topics == {}
+    cache.put("a/b", ["a", "b"], second)
+    assert cache.topics == {"a/b": second}
+    cache.forget(["a", "b"])
+    assert cache.topics == {}
+    cache.forget(["a", "b"])
+
+
+def test_it_is_bounded_by_topics_and_by_branches() -> None:
+    trie = SubscriptionTrie()
+    for number in range(match_cache._TOPICS_MAX + 10):
+        trie.match(f"topic/{number}")
+        assert len(trie._cache.topics) <= match_cache._TOPICS_MAX
+    cache = MatchCache()
+    for number in range(2000):
+        levels = [str(number), *map(str, range(100))]
+        cache.put("/".join(levels), levels, Matches([], []))
+        assert cache._branches <= match_cache._BRANCHES_MAX + 101
+
+
+def test_it_is_bounded_by_matches() -> None:
+    """Topics times subscribers: a thousand subscribers of everything must not fill memory."""
+    trie = SubscriptionTrie()
+    for number in range(1000):
+        trie.add(session(str(number)), "#", entry("#", 0))
+    for number in range(500):
+        assert len(trie.match(f"topic/{number}").sessions) == 1000
+        cached = sum(len(matches.sessions) for matches in trie._cache.topics.values())
+        assert cached <= match_cache._MATCHES_MAX
