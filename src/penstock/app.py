@@ -19,6 +19,7 @@ import uvloop
 
 from penstock.auth.files import load_access
 from penstock.broker.authentication import Authentication
+from penstock.broker.control import Control
 from penstock.broker.driver import Driver
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
@@ -91,6 +92,7 @@ class _Broker:
         authentication.report_to(driver.decided)
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         stream = None
+        control = None
         interval_s = settings.status.sys_interval_s
         sys_topics = SysTopics(server, self._store, interval_s, driver.now())
         status = asyncio.create_task(tell_forever(driver, sys_topics))
@@ -114,6 +116,9 @@ class _Broker:
             await self._open_listeners(driver)
             if stream is not None:
                 stream.start()
+            if isinstance(self._store, RocksStore):
+                control = Control(self._store, settings.durability.data_dir)
+                await control.open()
             urls = " ".join(url for listener in self._listeners for url in listener.urls)
             print(f"penstock ready {urls}{stream_address}", flush=True)
             await self._stopped.wait()
@@ -124,6 +129,8 @@ class _Broker:
                 listener.close()
             authentication.close()
             await driver.stop()
+            if control is not None:
+                await control.close()
             if stream is not None:
                 await stream.stop()
             for task in (retention, status):

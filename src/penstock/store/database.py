@@ -22,8 +22,10 @@ returns. A batch is one record of that log: after a crash it is there whole or n
 
 from __future__ import annotations
 
+import fcntl
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
 
@@ -141,6 +143,26 @@ def has_database(data_dir: Path) -> bool:
     return (data_dir / STORE_DIRECTORY / "CURRENT").exists()
 
 
+@contextmanager
+def unused(data_dir: Path) -> Iterator[None]:
+    """Keep brokers away from the database below ``data_dir`` while it is looked at.
+
+    Raises:
+        StoreLocked: another process has it open.
+    """
+    try:
+        lock = (data_dir / STORE_DIRECTORY / "LOCK").open("r+b")
+    except OSError:  # nobody can have it open: a backup, or a file system that is read-only
+        yield
+        return
+    with lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind that RocksDB takes
+        except OSError as error:
+            raise _in_use(data_dir) from error
+        yield
+
+
 def check(entries: RdictIter) -> None:
     """An iterator that stopped is at the end, and not at something it could not read."""
     try:
@@ -166,8 +188,11 @@ def _open(path: Path, access: AccessType) -> Rdict:
         return Rdict(str(path), options, column_families=families, access_type=access)
     except Exception as error:  # rocksdict raises bare Exception for every error
         if "lock" in str(error).lower() and "LOCK" in str(error):
-            raise StoreLocked(
-                f"the store in {path.parent} is in use by another process: stop it, or use "
-                "another --data-dir"
-            ) from error
+            raise _in_use(path.parent) from error
         raise StoreError(f"the store in {path.parent} cannot be opened: {error}") from error
+
+
+def _in_use(data_dir: Path) -> StoreLocked:
+    return StoreLocked(
+        f"the store in {data_dir} is in use by another process: stop it, or use another --data-dir"
+    )

@@ -26,6 +26,7 @@ FORMAT: Final = b"1"
 COMMITS: Final = b"commits"
 _EPOCH: Final = b"epoch"
 _LINEAGE: Final = b"lineage"
+_CREATED_AT: Final = b"created_at_us"
 
 _lineage = msgspec.msgpack.Decoder(list[tuple[str, int]])
 
@@ -100,8 +101,8 @@ def begin_epoch(database: Database) -> str:
     batch = WriteBatch(raw_mode=True)
     former = read_epoch(database)
     if former is None:
-        created_at_us = int(datetime.now(UTC).timestamp() * 1_000_000)
-        batch.put(b"created_at_us", str(created_at_us).encode(), meta)
+        now_us = int(datetime.now(UTC).timestamp() * 1_000_000)
+        batch.put(_CREATED_AT, str(now_us).encode(), meta)
         batch.put(b"format", FORMAT, meta)
     else:
         lineage = [*read_lineage(database), (former, find_end(database))]
@@ -109,6 +110,12 @@ def begin_epoch(database: Database) -> str:
     batch.put(_EPOCH, epoch.encode(), meta)
     database.write(batch)
     return epoch
+
+
+def created_at_us(database: Database) -> int:
+    """When the store was created, µs since the Unix epoch; 0 where nobody wrote it down."""
+    value: bytes | None = database.families["meta"].get(_CREATED_AT)
+    return 0 if value is None else int(value)
 
 
 def counter(database: Database, key: bytes) -> int:
@@ -180,6 +187,6 @@ def damaged(data_dir: Path, loss: Loss) -> StoreDamaged:
     """What to raise for a ``loss``."""
     return StoreDamaged(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"
-        " were put in their place: put a backup of the whole directory there, or run"
+        " were put in their place: move it away and restore a backup, or run"
         f" 'penstock store repair --data-dir {data_dir}' to go on without them in a new epoch"
     )

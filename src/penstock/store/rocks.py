@@ -18,6 +18,7 @@ from penstock.engine.records import Progress, Recovered
 from penstock.engine.runs import join
 from penstock.store import records
 from penstock.store.api import LogExtent
+from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import check, open_database
 from penstock.store.identity import (
@@ -32,6 +33,7 @@ from penstock.store.identity import (
     refuse_losses,
 )
 from penstock.store.log import chunk_of, messages_of, rehearse
+from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.watermark import Committed, Watermark, read_watermark
 
 _APPENDED: Final = b"log_bytes_appended"
@@ -56,6 +58,7 @@ class RocksStore:
     acknowledged_when = "fsync"
 
     def __init__(self, data_dir: Path) -> None:
+        refuse_backup(data_dir)
         refuse_losses(data_dir)
         self._database = open_database(data_dir)
         self._families = self._database.families
@@ -235,6 +238,14 @@ class RocksStore:
         self._watermark.sync()
         self._earliest = earliest
         return earliest
+
+    def backup(self, destination: Path) -> Manifest:
+        """Write a backup to ``destination``; other calls may run beside it (``store.backup``).
+
+        Raises:
+            StoreError: there is something at ``destination``, or it could not be written.
+        """
+        return back_up(self._database, destination)
 
     def log_extent(self) -> LogExtent:
         """What the log holds; see ``Store.log_extent``."""

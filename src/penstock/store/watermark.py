@@ -161,6 +161,15 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
     return StoreError(
         f"the watermark {data_dir / WATERMARK_FILE} cannot be used: {error.strerror}; it must be a"

@@ -1,0 +1,191 @@
+"""Backups: taken of a store in use, consistent, and put back in a new epoch.
+
+What a backup is: a directory that no broker starts from::
+
+    BACKUP/backup.json   which log it is, how far it reaches, when it was made
+    BACKUP/store/        a RocksDB checkpoint
+
+A checkpoint is the whole database at one moment: hard links to the table files, which never
+change, and a copy of the little that does. It takes time and space only where the backup lies in
+another file system. What was acknowledged before the backup was asked for is in it.
+
+The memory tables are written out before: that releases the interpreter lock, which the making of
+the checkpoint holds, so that the broker goes on meanwhile.
+
+Putting it back starts a new epoch. The log that the backup was taken of has gone on, and its later
+offsets stand for messages that the restored one does not have.
+"""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rocksdict import Checkpoint
+
+from penstock import __version__
+from penstock.errors import StoreDamaged, StoreError, StoreFailed
+from penstock.store.database import (
+    STORE_DIRECTORY,
+    Database,
+    has_database,
+    open_database,
+    open_for_reading,
+)
+from penstock.store.examination import examine
+from penstock.store.identity import (
+    COMMITS,
+    begin_epoch,
+    counter,
+    find_begin,
+    find_end,
+    read_epoch,
+    refuse_losses,
+)
+from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest, refuse_backup
+from penstock.store.watermark import (
+    WATERMARK_FILE,
+    Committed,
+    sync_directory,
+    sync_file,
+    write_watermark,
+)
+
+_UNFINISHED: Final = ".unfinished"
+
+
+def back_up(database: Database, destination: Path) -> Manifest:
+    """Write a backup of ``database``, which may be in use by this process, to ``destination``.
+
+    Raises:
+        StoreError: there is something at ``destination``.
+        StoreFailed: it could not be written; nothing is left at ``destination``.
+    """
+    if destination.exists():
+        raise StoreError(f"{destination} exists already; name a directory that does not")
+    unfinished = destination.with_name(destination.name + _UNFINISHED)
+    try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        unfinished.mkdir(parents=True)
+        _checkpoint(database, unfinished / STORE_DIRECTORY)
+        manifest = _describe(unfinished)
+        (unfinished / MANIFEST_FILE).write_bytes(
+            msgspec.json.format(msgspec.json.encode(manifest)) + b"\n"
+        )
+        _sync_all(unfinished)
+        unfinished.rename(destination)
+        sync_directory(destination.absolute().parent)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise StoreFailed(f"the backup in {destination} failed: {error}") from error
+    except StoreError:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    return manifest
+
+
+def back_up_unused(data_dir: Path, destination: Path) -> Manifest:
+    """Write a backup of the store below ``data_dir``, which no broker uses.
+
+    Raises:
+        StoreLocked: a broker does, and does not listen on its control socket.
+        StoreDamaged: it holds less than was acknowledged.
+        StoreError: there is no store, or something at ``destination``.
+        StoreFailed: the backup could not be written.
+    """
+    if not has_database(data_dir):
+        raise StoreError(f"there is no store in {data_dir}")
+    refuse_backup(data_dir)
+    refuse_losses(data_dir)
+    database = open_database(data_dir)
+    try:
+        return back_up(database, destination)
+    finally:
+        database.close()
+
+
+def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
+    """Make a store of ``backup`` below ``data_dir``; the manifest, and the new epoch.
+
+    Raises:
+        StoreError: ``backup`` is none, or there is a store in ``data_dir``.
+        StoreDamaged: the backup is not what it was.
+        StoreFailed: it could not be written.
+    """
+    manifest = read_manifest(backup)
+    if manifest is None:
+        raise StoreError(f"{backup} is no backup: it has no {MANIFEST_FILE}")
+    if (data_dir / STORE_DIRECTORY).exists():
+        raise StoreError(
+            f"there is a store in {data_dir}; stop its broker and move the directory away, or"
+            " restore to another one with --data-dir"
+        )
+    problems = examine(backup).problems
+    if problems:
+        raise StoreDamaged(
+            f"the backup in {backup} is damaged, use another one: {'; '.join(problems)}"
+        )
+    unfinished = data_dir / f"restore{_UNFINISHED}"
+    try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        shutil.copytree(backup / STORE_DIRECTORY, unfinished / STORE_DIRECTORY)
+        epoch = _begin_again(unfinished)
+        _sync_all(unfinished)
+        # The watermark first: it makes a start between the two steps a refused one.
+        (unfinished / WATERMARK_FILE).replace(data_dir / WATERMARK_FILE)
+        (unfinished / STORE_DIRECTORY).rename(data_dir / STORE_DIRECTORY)
+        unfinished.rmdir()
+        sync_directory(data_dir)
+        sync_directory(data_dir.absolute().parent)
+    except OSError as error:
+        raise StoreFailed(f"the restore to {data_dir} failed: {error}") from error
+    return manifest, epoch
+
+
+def _begin_again(data_dir: Path) -> str:
+    database = open_database(data_dir)
+    try:
+        epoch = begin_epoch(database)
+        end, begin, commits = find_end(database), find_begin(database), counter(database, COMMITS)
+        write_watermark(data_dir, Committed(end, begin, commits, epoch))
+        return epoch
+    finally:
+        database.close()
+
+
+def _checkpoint(database: Database, path: Path) -> None:
+    try:
+        for family in database.families.values():
+            family.flush()
+        Checkpoint(database.rocks).create_checkpoint(str(path))
+    except Exception as error:  # rocksdict raises bare Exception for every I/O error
+        raise StoreFailed(f"the backup failed: {error}") from error
+
+
+def _describe(backup: Path) -> Manifest:
+    copy = open_for_reading(backup)
+    try:
+        return Manifest(
+            read_epoch(copy) or "",
+            find_begin(copy),
+            find_end(copy),
+            counter(copy, COMMITS),
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            __version__,
+        )
+    finally:
+        copy.close()
+
+
+def _sync_all(directory: Path) -> None:
+    for path in sorted(directory.rglob("*"), reverse=True):  # what is in a directory before it
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            sync_file(path)
+    sync_directory(directory)

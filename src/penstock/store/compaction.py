@@ -1,0 +1,44 @@
+"""Compaction: write the whole database anew, without what was removed or replaced.
+
+RocksDB does this by itself, in the background, where it pays. All at once it is for an operator who
+wants the space back now, for instance after retention was made shorter.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.errors import StoreError, StoreFailed
+from penstock.store.database import STORE_DIRECTORY, has_database, open_database
+from penstock.store.identity import refuse_losses
+from penstock.store.manifest import refuse_backup
+
+
+def compact(data_dir: Path) -> tuple[int, int]:
+    """Compact the store below ``data_dir``; its size in bytes before and after.
+
+    Raises:
+        StoreLocked: a broker has it open.
+        StoreDamaged: it holds less than was acknowledged.
+        StoreError: there is no store, or it could not be written.
+    """
+    if not has_database(data_dir):
+        raise StoreError(f"there is no store in {data_dir}")
+    refuse_backup(data_dir)
+    refuse_losses(data_dir)
+    before = _size_bytes(data_dir)
+    database = open_database(data_dir)
+    try:
+        for family in database.families.values():
+            family.flush()
+            family.compact_range(None, None)
+    except Exception as error:  # rocksdict raises bare Exception for every I/O error
+        raise StoreFailed(f"the store in {data_dir} could not be compacted: {error}") from error
+    finally:
+        database.close()
+    return before, _size_bytes(data_dir)
+
+
+def _size_bytes(data_dir: Path) -> int:
+    files = (data_dir / STORE_DIRECTORY).iterdir()
+    return sum(path.stat().st_size for path in files if path.suffix in (".sst", ".log", ".blob"))

@@ -1,0 +1,66 @@
+"""The manifest: what a backup says about itself, and how a directory is known to be one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.errors import StoreError
+from penstock.store.watermark import Committed
+
+MANIFEST_FILE: Final = "backup.json"
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What `backup.json` says.
+
+    Attributes:
+        epoch: of the log.
+        begin: its first offset.
+        end: the offset after its last message.
+        commits: how many there were.
+        made_at: when the backup was made, ISO 8601, UTC.
+        version: of the Penstock that made it.
+    """
+
+    epoch: str
+    begin: int
+    end: int
+    commits: int
+    made_at: str
+    version: str
+
+    @property
+    def committed(self) -> Committed:
+        """As a watermark."""
+        return Committed(self.end, self.begin, self.commits, self.epoch)
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The manifest of the backup in ``directory``; None where it is no backup.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    path = directory / MANIFEST_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise StoreError(f"the backup's {path} cannot be read: {error}") from error
+
+
+def refuse_backup(data_dir: Path) -> None:
+    """Refuse to run a broker in a backup: both would go on in one epoch.
+
+    Raises:
+        StoreError: ``data_dir`` is a backup.
+    """
+    if (data_dir / MANIFEST_FILE).exists():
+        raise StoreError(
+            f"{data_dir} is a backup; make a store of it with"
+            f" 'penstock store restore {data_dir} --data-dir DIR'"
+        )

@@ -1,0 +1,160 @@
+"""`penstock store`, as an operator uses it: with a broker that runs, and with one that does not."""
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Broker, environment
+from tests.support.fixtures import Clients, running_broker
+
+
+def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", *arguments],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def said(*arguments: str) -> str:
+    answer = penstock(*arguments)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
+    own_broker: Broker, clients: Clients, tmp_path: Path
+) -> None:
+    publisher = clients.join(own_broker, "p")
+    subscriber = clients.join(own_broker, "s", clean_start=False, expiry_s=3600)
+    subscriber.subscribe("t")
+    subscriber.disconnect()
+    acknowledged = 0
+    stop = threading.Event()
+
+    def publish_on_and_on() -> None:
+        nonlocal acknowledged
+        while not stop.is_set():
+            publisher.publish("t", b"%d" % acknowledged, 1)
+            acknowledged += 1
+
+    thread = threading.Thread(target=publish_on_and_on)
+    thread.start()
+    try:
+        while acknowledged < 20:
+            pass
+        before = acknowledged
+        told = said("store", "backup", str(tmp_path / "b"), "--data-dir", str(own_broker.data_dir))
+    finally:
+        stop.set()
+        thread.join()
+    assert told.startswith(f"wrote {tmp_path / 'b'}: epoch ")
+    assert acknowledged > before, "the broker went on"
+    assert "is whole" in said("store", "check", "--data-dir", str(tmp_path / "b"))
+
+    restored = tmp_path / "restored"
+    (restored / "data").parent.mkdir()
+    told = said("store", "restore", str(tmp_path / "b"), "--data-dir", str(restored / "data"))
+    assert "in the new epoch" in told
+    with running_broker(restored) as broker:
+        again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
+        received = [again.take().payload for _ in range(before)]
+        assert received == [b"%d" % number for number in range(before)]
+
+
+def test_what_a_running_broker_keeps_to_itself(own_broker: Broker) -> None:
+    data_dir = str(own_broker.data_dir)
+    for command in ("check", "inspect", "compact", "repair"):
+        answer = penstock("store", command, "--data-dir", data_dir)
+        assert answer.returncode == 2, answer
+        assert "in use by another process" in answer.stderr
+
+
+def test_a_broker_says_why_it_cannot_write_a_backup(own_broker: Broker, tmp_path: Path) -> None:
+    answer = penstock("store", "backup", str(tmp_path), "--data-dir", str(own_broker.data_dir))
+    assert answer.returncode == 1
+    assert answer.stderr == f"penstock: {tmp_path} exists already; name a directory that does not\n"
+
+
+def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
+    with running_broker(tmp_path, stream=True) as broker:
+        clients.join(broker, "p").publish("t", b"x", 1, retain=True)
+        assert broker.stop() == 0
+        assert not (broker.data_dir / "control").exists()
+        data_dir = str(broker.data_dir)
+        assert "is whole: 1 messages" in said("store", "check", "--data-dir", data_dir)
+        told = said("store", "inspect", "--data-dir", data_dir)
+        assert "offsets 0 to 0, 1 chunks" in told
+        assert "compacted" in said("store", "compact", "--data-dir", data_dir)
+        assert "offsets 0 to 1 (excluded)" in said(
+            "store", "backup", str(tmp_path / "b"), "--data-dir", data_dir
+        )
+        refused = penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "b"))
+        assert refused.returncode == 2
+        assert "is a backup; make a store of it" in refused.stderr
+        broker.start()
+
+
+@pytest.mark.parametrize("command", ["check", "inspect", "compact", "repair", "backup"])
+def test_where_there_is_no_store(tmp_path: Path, command: str) -> None:
+    arguments = [str(tmp_path / "b")] if command == "backup" else []
+    answer = penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
+    assert answer.returncode == 1
+    assert answer.stderr == f"penstock: there is no store in {tmp_path / 'none'}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- the control socket --------------------------------------------------------------------
+
+
+def asked(broker: Broker, request: bytes) -> dict[str, object]:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(os.path.relpath(broker.data_dir / "control"))
+        connection.sendall(request)
+        answer: dict[str, object] = json.loads(connection.makefile("rb").readline())
+        return answer
+
+
+def test_only_its_own_user_may_ask_a_broker(own_broker: Broker) -> None:
+    mode = (own_broker.data_dir / "control").stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("request_line", "says"),
+    [
+        (b"hello\n", "does not understand"),
+        (b"{}\n", "does not understand"),
+        (b'{"backup": "relative"}\n', "is not absolute"),
+        (b'{"backup": "/proc/none/b"}\n', "failed"),
+        (b'{"backup": "/x", "more": 1}\n', "does not understand"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_answered_with_a_sentence(
+    own_broker: Broker, clients: Clients, request_line: bytes, says: str
+) -> None:
+    assert says in str(asked(own_broker, request_line)["error"])
+    clients.join(own_broker, "p").publish("t", b"x", 1)
+
+
+def test_a_socket_left_by_a_killed_broker_is_replaced(own_broker: Broker, tmp_path: Path) -> None:
+    own_broker.restart()
+    said("store", "backup", str(tmp_path / "b"), "--data-dir", str(own_broker.data_dir))
+
+
+def test_a_data_directory_with_a_long_path(tmp_path: Path) -> None:
+    """An address of a Unix socket holds 107 bytes."""
+    directory = tmp_path / ("d" * 100) / ("e" * 100)
+    directory.mkdir(parents=True)
+    with running_broker(directory) as broker:
+        said("store", "backup", str(tmp_path / "b"), "--data-dir", str(broker.data_dir))
