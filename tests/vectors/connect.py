@@ -529,7 +529,7 @@ MISTAKES = [
     _mistake("PUBLISH before CONNECT [MQTT3-3.1.0-1]", V3X, "30 03 00 01 61", 0x82, at=1),
     _mistake("PINGREQ before CONNECT [MQTT-3.1.0-1]", ONLY5, "c0 00", 0x82, at=1),
     _mistake("CONNACK before CONNECT", ONLY5, "20 03 00 00 00", 0x82, at=1),
-    _mistake("packet type 0", STRICT, "00 00", 0x81, at=1),
+    _mistake("packet type 0 as the first packet", STRICT, "00 00", 0x81, at=1),
     Mistake(
         "a second CONNECT, 3.1.1 [MQTT3-3.1.0-2]",
         ONLY311,
