@@ -156,11 +156,10 @@ class _Broker:
         """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
         for listener in self._listeners:
             try:
-                listener.reload()
+                if listener.reload():
+                    logger.info("reloaded the certificates of listener %s", listener.name)
             except ConfigError as error:
                 logger.error("the certificates in use stay in use: %s", error)
-            else:
-                logger.info("reloaded what listener %s reads from files", listener.name)
         files = self._settings.access
         try:
             access = load_access(files.password_file, files.acl_file)

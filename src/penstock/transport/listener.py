@@ -74,14 +74,16 @@ class OpenListener:
         if self._file is not None:
             self._file.remove()
 
-    def reload(self) -> None:
-        """Read the certificates again, for connections accepted from now on.
+    def reload(self) -> bool:
+        """Read the certificates again, for connections accepted from now on; whether it has any.
 
         Raises:
             ConfigError: they cannot be used; the old ones stay.
         """
-        if self._certificates is not None:
-            self._certificates.reload()
+        if self._certificates is None:
+            return False
+        self._certificates.reload()
+        return True
 
     def _listen(self, listening: socket.socket, place: str) -> None:
         settings = self._settings

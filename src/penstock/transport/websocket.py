@@ -87,7 +87,8 @@ class WebSocketWire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived: a part of the upgrade, or of frames."""
-        if self._closing and self._frames.state is ConnectionState.CLOSED:
+        is_over = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
+        if self._closing and is_over:
             return
         payloads: list[bytes] = []
         try:

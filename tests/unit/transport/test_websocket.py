@@ -1,0 +1,197 @@
+"""The WebSocket wire on a transport in memory: any bytes, and a peer that does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMessage
+
+from penstock.config import Address, Listener
+from penstock.transport.admission import Admission, Descriptors
+from penstock.transport.api import Wire
+from penstock.transport.websocket import WebSocketWire
+
+SETTINGS = Listener(kind="ws", bind=Address("127.0.0.1", 0), origins=("https://a.example",))
+
+
+class Memory:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+
+    def get_extra_info(self, _: str) -> None:
+        return None
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed, "written after close"
+        self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class Sink:
+    """The user of a wire."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.data = b""
+        self.ended: list[str] = []
+
+    def received(self, data: bytes) -> None:
+        assert not self.ended
+        self.data += data
+        if b"close" in data:
+            self.wire.close()
+            self.wire.write(b"too late")
+        else:
+            self.wire.write(data[:10])
+
+    def congested(self) -> None: ...
+
+    def writable(self) -> None: ...
+
+    def lost(self, because: str) -> None:
+        self.ended.append(because)
+
+
+class Rig:
+    """One wire, its transport and its user."""
+
+    def __init__(self) -> None:
+        self.admission = Admission("ws", 1, Descriptors(1))
+        place = self.admission.admit("peer", 0.0)
+        assert place is not None
+        self.sinks: list[Sink] = []
+        self.memory = Memory()
+        self.wire = WebSocketWire("peer", "ws", SETTINGS, self._accept, place)
+        self.wire.connection_made(cast(Any, self.memory))
+
+    def _accept(self, wire: Wire) -> Sink:
+        self.sinks.append(Sink(wire))
+        return self.sinks[-1]
+
+    def feed(self, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            self.wire.data_received(piece)
+
+    def end(self) -> None:
+        self.wire.connection_lost(None)
+        assert self.admission.open == 0
+        for sink in self.sinks:
+            assert len(sink.ended) == 1
+
+
+def asked_for(client: WSConnection, target: str = "/mqtt", subprotocol: str = "mqtt") -> bytes:
+    """An upgrade."""
+    origin = (b"Origin", b"https://a.example")
+    return client.send(
+        Request(host="h", target=target, subprotocols=[subprotocol], extra_headers=[origin])
+    )
+
+
+def conversation() -> list[bytes]:
+    """What a client sends: an upgrade and one frame of each kind."""
+    client = WSConnection(ConnectionType.CLIENT)
+    upgrade = asked_for(client)
+    rig = Rig()
+    rig.feed([upgrade])
+    client.receive_data(rig.memory.written)
+    for _ in client.events():
+        pass
+    rig.end()
+    return [
+        upgrade,
+        client.send(BytesMessage(b"packet" * 50)),
+        client.send(Ping(b"ping")),
+        client.send(BytesMessage(b"first", message_finished=False)),
+        client.send(BytesMessage(b"rest")),
+        client.send(TextMessage("text")),
+        client.send(BytesMessage(b"please close")),
+        client.send(CloseConnection(1000)),
+        b"more",
+    ]
+
+
+async def test_a_congested_peer_gets_no_pongs() -> None:
+    """Pings without end from a peer that does not read must not fill the memory."""
+    upgrade, _, ping = conversation()[:3]
+    rig = Rig()
+    rig.feed([upgrade])
+    before = len(rig.memory.written)
+    rig.wire.pause_writing()
+    rig.feed(1000 * [ping])
+    assert len(rig.memory.written) == before
+    rig.wire.resume_writing()
+    rig.feed([ping])
+    assert len(rig.memory.written) > before
+    rig.end()
+
+
+async def test_a_close_of_ours_is_a_close_frame_and_nothing_after_it() -> None:
+    upgrade = conversation()[0]
+    rig = Rig()
+    rig.feed([upgrade])
+    rig.wire.write(b"farewell")
+    rig.wire.close()
+    rig.wire.close()
+    rig.wire.write(b"too late")
+    assert rig.memory.closed
+    assert rig.memory.written.endswith(b"farewell\x88\x02\x03\xe8")
+    rig.end()
+
+
+FRAGMENTS = [
+    b"GET /mqtt HTTP/1.1\r\n",
+    b"GET //[::1 HTTP/1.1\r\n",
+    b"POST /mqtt HTTP/1.0\r\n",
+    b"Host: \xff\xfe\r\n",
+    b"Connection: Upgrade\r\n",
+    b"Upgrade: websocket\r\n",
+    b"Sec-WebSocket-Protocol: mqtt\r\n",
+    b"Sec-WebSocket-Version: 13\r\n",
+    b"Sec-WebSocket-Key: \x80\r\n",
+    b"Content-Length: 5\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Expect: 100-continue\r\n",
+    b"\r\n",
+    b"0\r\n\r\n",
+]
+
+
+@given(st.data())
+def test_whatever_is_sent_no_error_gets_out(data: st.DataObject) -> None:
+    """Well-formed pieces in any order, cut anywhere, with bytes changed and junk between."""
+
+    async def run() -> None:
+        refused = asked_for(WSConnection(ConnectionType.CLIENT), "/other", "chat")
+        known = [*conversation(), refused, *FRAGMENTS]
+        piece = st.one_of(st.sampled_from(known), st.binary(max_size=40))
+        begins = data.draw(st.booleans())
+        sent = bytearray(known[0] if begins else b"")
+        sent += b"".join(data.draw(st.lists(piece, max_size=12)))
+        for place in data.draw(st.lists(st.integers(0, max(0, len(sent) - 1)), max_size=3)):
+            if sent:
+                sent[place] = data.draw(st.integers(0, 255))
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=6)))
+        edges = [0, *cuts, len(sent)]
+        rig = Rig()
+        rig.feed([bytes(sent[a:b]) for a, b in pairwise(edges) if a < b])
+        if rig.memory.written:
+            assert rig.memory.written.startswith((b"HTTP/1.1 101", b"HTTP/1.1 4"))
+        assert len(rig.sinks) <= 1
+        rig.end()
+
+    asyncio.run(run())
