@@ -251,6 +251,9 @@ def _engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
         topic_levels_max=limits.topic_levels_max,
         connect_timeout_s=listener.connect_timeout_s,
         write_buffer_bytes_max=listener.write_buffer_bytes_max,
+        slow_peer_timeout_s=listener.slow_peer_timeout_s,
+        messages_per_s_max=limits.messages_per_s_max,
+        bytes_per_s_max=limits.bytes_per_s_max,
     )
 
 

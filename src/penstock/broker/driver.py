@@ -38,6 +38,7 @@ from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
+from penstock.engine.slow_peer import SlowPeer
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.store.api import Store
@@ -57,6 +58,7 @@ class Peer:
         self.wire = wire
         self.connection = connection
         self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
+        self.is_timed = False  # a timer will resume its reading
         self._driver = driver
 
     def received(self, data: bytes) -> None:
@@ -65,7 +67,7 @@ class Peer:
 
     def congested(self) -> None:
         """The client does not read as fast as it is written to."""
-        self.connection.link.wire_full()
+        self._driver.congested(self)
 
     def writable(self) -> None:
         """The client caught up."""
@@ -103,6 +105,7 @@ class Driver:
         self._committer = Committer(store, self._loop, self._committed)
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
+        self._congested: dict[Link, SlowPeer] = {}
         self._entries = count()
         self._turn_ends = False
         self._turn_begins = False
@@ -137,19 +140,50 @@ class Driver:
         if connection.state == CONNECTED and was != CONNECTED:
             self._watch(peer)
             logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
-        if connection.stalled:
-            peer.wire.pause_reading()
+        self._settle_reading(peer)
         self.end_turn_soon()
+
+    def congested(self, peer: Peer) -> None:
+        """A client's write buffer is full."""
+        link = peer.connection.link
+        link.wire_full()
+        timeout_s = peer.connection.limits.slow_peer_timeout_s
+        if timeout_s > 0 and link in self._peers:
+            self._congested[link] = SlowPeer(timeout_s, time.monotonic())
 
     def writable(self, peer: Peer) -> None:
         """A client that was congested has read."""
+        self._congested.pop(peer.connection.link, None)
         peer.connection.writable(self.now())
-        self._read_again(peer)
+        self._settle_reading(peer)
         self.end_turn_soon()
 
-    def _read_again(self, peer: Peer) -> None:
-        if not peer.connection.stalled:
+    def _settle_reading(self, peer: Peer) -> None:
+        """Read from a client, or not, as its connection says."""
+        connection = peer.connection
+        if not connection.stalled:
             peer.wire.resume_reading()
+            return
+        peer.wire.pause_reading()
+        if connection.resume_at_s > 0.0 and not peer.is_timed:
+            now_s = time.monotonic()
+            peer.is_timed = True
+            self._loop.call_later(max(0.0, connection.resume_at_s - now_s), self._time_is_up, peer)
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                f"rate {connection.client_id}",
+                "client %s from %s sends more than limits.messages_per_s_max or"
+                " limits.bytes_per_s_max allow; reading from it pauses",
+                connection.client_id,
+                peer.wire.peer,
+            )
+
+    def _time_is_up(self, peer: Peer) -> None:
+        peer.is_timed = False
+        self._effects.resume_later(peer.connection)
+        self.end_turn_soon()
 
     def decided(self, link: Link, verdict: Verdict) -> None:
         """Who the client of ``link`` is; it may be gone."""
@@ -165,6 +199,7 @@ class Driver:
         connection = peer.connection
         connection.lost(because, self.now())
         self._peers.pop(connection.link, None)
+        self._congested.pop(connection.link, None)
         logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
         self.end_turn_soon()
 
@@ -192,7 +227,7 @@ class Driver:
             assert isinstance(user, ServerConnection)
             peer = self._peers.get(user.link)
             if peer is not None:
-                self._read_again(peer)
+                self._settle_reading(peer)
         self.end_turn_soon()
 
     def _write_ready(self) -> None:
@@ -315,9 +350,22 @@ class Driver:
             if peer.deadline_s == deadline_s:
                 peer.connection.tick(now)
                 self._watch(peer)
+        self._give_up_slow_peers(now)
         self._server.tick(now)
         self._log_drops(now)
         self.end_turn_soon()
+
+    def _give_up_slow_peers(self, now: Now) -> None:
+        for link, slow in list(self._congested.items()):
+            peer = self._peers[link]
+            taken_bytes = link.unwritten_bytes - peer.wire.unwritten_bytes()
+            if slow.given_up(taken_bytes, now.monotonic_s):
+                del self._congested[link]
+                peer.connection.close(
+                    reasons.IMPLEMENTATION_SPECIFIC_ERROR,
+                    f"it read nothing for {slow.timeout_s:g} s while its write buffer was full",
+                    now,
+                )
 
     def _log_drops(self, now: Now) -> None:
         for reason, client_id, topic in self._server.drops.take_recent():

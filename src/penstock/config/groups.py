@@ -209,6 +209,14 @@ class Limits(Group):
     subscriptions_per_session_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Subscriptions of one session. 1 to 1000000."""
 
+    messages_per_s_max: int = Field(default=0, ge=0, le=10_000_000)
+    """Messages a client may publish a second, after as many at once; reading from one that
+    sends more pauses, nothing is dropped. 0 to 10000000; 0 is no limit."""
+
+    bytes_per_s_max: int = Field(default=0, ge=0, le=2**40)
+    """Bytes a client may send a second, after as many at once; reading from one that sends more
+    pauses, nothing is dropped. 0 to 1099511627776; 0 is no limit."""
+
     topic_levels_max: int = Field(default=128, ge=1, le=TOPIC_LEVELS_MAX)
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
 
@@ -291,7 +299,12 @@ class Listener(Group):
 
     write_buffer_bytes_max: int = Field(default=1_048_576, ge=4096, le=1_073_741_824)
     """Bytes waiting to be sent to one connection before its messages stay in the session's
-    queue instead. 4096 to 1073741824."""
+    queue instead, QoS 0 is dropped for it, and, at as many again, its own packets are no longer
+    read. 4096 to 1073741824."""
+
+    slow_peer_timeout_s: float = Field(default=60.0, ge=0, le=86_400)
+    """A client whose write buffer is full and that reads nothing for this long is disconnected,
+    in seconds, 0 to 86400; 0 waits for ever."""
 
     path: HttpPath = "/mqtt"
     """Path of the WebSocket, for kinds "ws" and "wss"."""

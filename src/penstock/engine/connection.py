@@ -64,6 +64,7 @@ class Connection(Resumable):
         self.link = link
         link.user = self
         self.stalled = False  # packets wait undecoded: the shell must not read
+        self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED

@@ -28,4 +28,5 @@ class Counters:
         self.publish_sent = 0
         self.publish_bytes_received = 0  # payloads only
         self.publish_bytes_sent = 0
+        self.rate_pauses = 0  # of reading from a client above its rate limit
         self.commits = 0  # sealed with something to write

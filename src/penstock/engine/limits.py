@@ -45,6 +45,9 @@ class EngineLimits:
         connect_timeout_s: time a new connection has to send CONNECT.
         write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
             before its messages stay in the queue and its own packets are not read.
+        slow_peer_timeout_s: a peer with a full buffer may read nothing for this long; 0 = ever.
+        messages_per_s_max: messages a client may publish a second, 0 = no limit.
+        bytes_per_s_max: bytes a client may send a second, 0 = no limit.
     """
 
     def __init__(
@@ -71,6 +74,9 @@ class EngineLimits:
         max_awaiting_rel: int = 0,
         await_rel_timeout_s: float = 300.0,
         write_buffer_bytes_max: int = 1_048_576,
+        slow_peer_timeout_s: float = 60.0,
+        messages_per_s_max: int = 0,
+        bytes_per_s_max: int = 0,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -96,6 +102,9 @@ class EngineLimits:
         self.max_awaiting_rel = max_awaiting_rel
         self.await_rel_timeout_s = await_rel_timeout_s
         self.write_buffer_bytes_max = write_buffer_bytes_max
+        self.slow_peer_timeout_s = slow_peer_timeout_s
+        self.messages_per_s_max = messages_per_s_max
+        self.bytes_per_s_max = bytes_per_s_max
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

@@ -41,6 +41,7 @@ from penstock.engine.opening import (
     refusal,
     will_message,
 )
+from penstock.engine.rate import TokenBucket
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
@@ -102,6 +103,12 @@ class ServerConnection(Connection):
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self._message_rate: TokenBucket | None = None
+        self._byte_rate: TokenBucket | None = None
+        if limits.messages_per_s_max > 0:
+            self._message_rate = TokenBucket(limits.messages_per_s_max, now.monotonic_s)
+        if limits.bytes_per_s_max > 0:
+            self._byte_rate = TokenBucket(limits.bytes_per_s_max, now.monotonic_s)
         self._server = server
         self._sharing = server.router.sharing
         self._session: Session | None = None
@@ -166,6 +173,8 @@ class ServerConnection(Connection):
             return True  # ``decided`` goes on
         link = self.link
         effects = self._server.effects
+        if self.resume_at_s > 0.0:
+            return True
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
@@ -187,11 +196,28 @@ class ServerConnection(Connection):
         """There may be room again, or it is this connection's turn."""
         if self.state == CLOSED:
             return
+        if 0.0 < self.resume_at_s <= now.monotonic_s:
+            self.resume_at_s = 0.0
         if self._session is not None:
             self._session.refill(now)
             if self._held_back:
                 self._try_again(self._session, now)
         super().resume(now)
+
+    def receive(self, data: bytes, now: Now) -> None:
+        """Bytes from the client."""
+        if self._byte_rate is not None:
+            self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
+        super().receive(data, now)
+        if self.resume_at_s > 0.0 and self.state != CLOSED:
+            self.stalled = True
+
+    def _pause(self, seconds: float, now: Now) -> None:
+        """Read nothing more for ``seconds``: the client is above a rate limit."""
+        if seconds > 0.0:
+            if self.resume_at_s == 0.0:
+                self.link.counters.rate_pauses += 1
+            self.resume_at_s = max(self.resume_at_s, now.monotonic_s + seconds)
 
     def writable(self, now: Now) -> None:
         """The shell's write buffer has room again."""
@@ -457,6 +483,8 @@ class ServerConnection(Connection):
     def _publish(self, packet: Publish, session: Session, now: Now) -> None:
         topic = packet.topic
         self.link.counters.publish_received += 1
+        if self._message_rate is not None:
+            self._pause(self._message_rate.take(1, now.monotonic_s), now)
         self.link.counters.publish_bytes_received += len(packet.payload)
         properties = packet.properties
         encoded = b""

@@ -36,6 +36,9 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None:
         """Send ``data``, or buffer it; nothing happens once the wire is closed."""
 
+    def unwritten_bytes(self) -> int:
+        """How much of what was written the peer's side of the network has not taken yet."""
+
     def close(self) -> None:
         """Close after what was written has left, or the peer has had its time to read it."""
 

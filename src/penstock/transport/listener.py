@@ -62,7 +62,9 @@ class OpenListener:
             self._file = UnixSocket(self.name, bind, int(self._settings.mode, 8))
             self._listen(self._file.listening, str(bind))
             return
-        for listening in await bind_tcp(self.name, bind):
+        # twice, so that the broker, which says why, is first
+        user_timeout_s = 2 * self._settings.slow_peer_timeout_s
+        for listening in await bind_tcp(self.name, bind, user_timeout_s):
             shown = Address(bind.host, listening.getsockname()[1])
             path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
             self._listen(listening, f"{shown}{path}")

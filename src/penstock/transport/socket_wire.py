@@ -8,6 +8,7 @@ from typing import Final, cast, final
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.tls import client_certificate
+from penstock.transport.unread import unread_bytes
 
 CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its farewell
 
@@ -83,6 +84,10 @@ class SocketWire(asyncio.Protocol):
         """Send ``data``."""
         if self._transport is not None:
             self._transport.write(data)
+
+    def unwritten_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        return unread_bytes(self._transport)
 
     def close(self) -> None:
         """Close once everything is sent, at the latest after five seconds."""

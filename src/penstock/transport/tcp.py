@@ -12,11 +12,22 @@ from penstock.errors import ConfigError
 BACKLOG: Final = 1024  # connections the system keeps until they are accepted
 
 
-async def bind_tcp(name: str, address: Address) -> list[socket.socket]:
+KEEPALIVE_IDLE_S: Final = 60  # of silence before the system asks whether the peer is there
+KEEPALIVE_INTERVAL_S: Final = 15
+KEEPALIVE_PROBES: Final = 4  # without an answer until the connection is dead
+
+
+async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> list[socket.socket]:
     """Listen on an address: one socket for each that a host name stands for.
 
     IPv4 and IPv6 do not share a socket, so 0.0.0.0 and [::] may both be listened on. With port
     0 all sockets of a host name get the same free port.
+
+    Args:
+        name: of the listener.
+        address: where to listen.
+        user_timeout_s: how long a peer may leave what it was sent unacknowledged, or its window
+            closed, before the system ends the connection; 0 = the system's own patience.
 
     Raises:
         ConfigError: the address cannot be listened on.
@@ -31,6 +42,7 @@ async def bind_tcp(name: str, address: Address) -> list[socket.socket]:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            _find_the_dead(listening, user_timeout_s)
             listening.bind((host, port))
             listening.listen(BACKLOG)
             port = listening.getsockname()[1]
@@ -43,6 +55,22 @@ async def bind_tcp(name: str, address: Address) -> list[socket.socket]:
             " the listener's settings"
         ) from error
     return sockets
+
+
+def _find_the_dead(listening: socket.socket, user_timeout_s: float) -> None:
+    """Have half-open connections ended by the system; accepted sockets inherit the options.
+
+    A peer that vanished without a word (power, a cable, a forgotten NAT entry) is found after
+    two minutes of silence also when it asked for no MQTT keep alive.
+    """
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    if hasattr(socket, "TCP_USER_TIMEOUT") and user_timeout_s > 0:
+        milliseconds = int(user_timeout_s * 1000)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 async def _resolved(address: Address) -> list[tuple[socket.AddressFamily, str]]:

@@ -38,6 +38,7 @@ from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.socket_wire import CLOSE_GRACE_S
 from penstock.transport.tls import client_certificate
+from penstock.transport.unread import unread_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +206,10 @@ class WebSocketWire(asyncio.Protocol):
         """Send ``data`` as one binary frame."""
         if self._transport is not None and not self._closing:
             self._transport.write(self._frames.send(BytesMessage(data=data)))
+
+    def unwritten_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        return unread_bytes(self._transport)
 
     def close(self) -> None:
         """Say goodbye and close once everything is sent, at the latest after five seconds."""

@@ -1,0 +1,38 @@
+"""How much of what was written a peer has not taken yet: here, and in the system's buffer.
+
+The system takes megabytes from us before our own buffer fills, and lets go of them in large
+steps; only both together tell whether a slow peer reads at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import sys
+from typing import Final
+
+_INT_SIZE_BYTES: Final = struct.calcsize("i")
+
+
+def unread_bytes(transport: asyncio.Transport | None) -> int:
+    """Bytes written to ``transport`` that the peer's system has not acknowledged."""
+    if transport is None:
+        return 0
+    return transport.get_write_buffer_size() + _queued_bytes(transport)
+
+
+def _queued_bytes(transport: asyncio.Transport) -> int:
+    if sys.platform != "linux":
+        return 0
+    import fcntl
+    import termios
+
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return 0
+    try:
+        answer = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(_INT_SIZE_BYTES))
+    except OSError:  # the socket is closed by now
+        return 0
+    queued: int = struct.unpack("i", answer)[0]
+    return queued

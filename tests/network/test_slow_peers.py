@@ -1,0 +1,202 @@
+"""Clients that do not read, read slowly, send too fast or vanish, over real sockets."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import (
+    Connect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+)
+from tests.support.broker import Broker
+from tests.support.deadline import wait_for
+from tests.support.fixtures import Clients, running_broker
+
+BUFFER_BYTES = 65_536
+MIB = 2**20
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with small buffers that gives up soon who does not read."""
+    settings = {
+        "listener.write_buffer_bytes_max": BUFFER_BYTES,
+        "listener.slow_peer_timeout_s": 1.0,
+    }
+    with running_broker(tmp_path_factory.mktemp("impatient"), settings, "file") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with small buffers that waits for ever."""
+    settings = {
+        "listener.write_buffer_bytes_max": BUFFER_BYTES,
+        "listener.slow_peer_timeout_s": 0,
+    }
+    with running_broker(tmp_path_factory.mktemp("patient"), settings, "file") as broker:
+        yield broker
+
+
+def resident_bytes(broker: Broker) -> int:
+    """Memory of the broker's process."""
+    for line in Path(f"/proc/{broker.process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmRSS")
+
+
+def deaf(broker: Broker, client_id: str) -> socket.socket:
+    """A connection with the smallest receive buffer there is, which nobody reads."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(20)
+    client.connect(broker.address)
+    client.sendall(encode(Connect(client_id, 4, True, 0), 4))
+    assert client.recv(4) == b"\x20\x02\x00\x00"
+    return client
+
+
+def fill(client: socket.socket, packet: Packet, most_bytes: int) -> int:
+    """Send ``packet`` again and again without reading, until it is not taken any more."""
+    block = encode(packet, 4) * 10_000
+    sent = 0
+    client.setblocking(False)
+    idle_since_s = time.monotonic()
+    while sent < most_bytes and time.monotonic() - idle_since_s < 1.0:
+        try:
+            sent += client.send(block[sent % len(block) :])
+            idle_since_s = time.monotonic()
+        except BlockingIOError:
+            time.sleep(0.01)
+        except ConnectionError:
+            break
+    return sent
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [Pingreq(), Publish("t", b"x", 1, packet_id=1), Subscribe(1, [Subscription("t", 1)])],
+    ids=lambda packet: type(packet).__name__,
+)
+def test_who_never_reads_is_not_read_any_more(
+    patient: Broker, clients: Clients, name: str, packet: Packet
+) -> None:
+    """It may send for ever: what it takes of us has an end, and others notice nothing."""
+    before = resident_bytes(patient)
+    with deaf(patient, name) as client:
+        sent = fill(client, packet, 100_000_000)
+        assert sent < 100_000_000
+        assert resident_bytes(patient) - before < 32 * MIB
+        other = clients.join(patient, f"{name}o")
+        assert other.publish(f"{name}/t", b"x", 1) in (0, 0x10)
+        client.settimeout(20)
+        assert client.recv(65_536), "and it is answered when it reads"
+
+
+def test_retained_messages_for_who_never_reads(
+    patient: Broker, clients: Clients, name: str
+) -> None:
+    """400 SUBSCRIBEs in one write to 1.5 MB of retained messages: 600 MB, if they were made."""
+    publisher = clients.join(patient, f"{name}p")
+    for number in range(100):
+        publisher.publish(f"{name}/{number}", bytes(15_000), 1, retain=True)
+    before = resident_bytes(patient)
+    with deaf(patient, name) as client:
+        client.sendall(encode(Subscribe(1, [Subscription(f"{name}/#", 0)]), 4) * 400)
+        publisher.settle()
+        for _ in range(20):
+            publisher.publish(f"{name}x", b"", 1)
+        assert resident_bytes(patient) - before < 64 * MIB
+
+
+def overwhelm(broker: Broker, clients: Clients, name: str) -> socket.socket:
+    """A connection that reads nothing and was sent more than all buffers on the way take."""
+    client = deaf(broker, name)
+    client.sendall(encode(Subscribe(1, [Subscription(f"{name}/t", 0)]), 4))
+    publisher = clients.join(broker, f"{name}p")
+    publisher.settle()
+    for _ in range(20):
+        publisher.publish(f"{name}/t", bytes(500_000), 1)
+    return client
+
+
+def test_who_reads_nothing_is_given_up(impatient: Broker, clients: Clients, name: str) -> None:
+    with overwhelm(impatient, clients, name):
+        wait_for(
+            "the broker to give it up",
+            lambda: f"closed the connection of {name}" in impatient.log(),
+        )
+    assert "it read nothing for 1 s while its write buffer was full" in impatient.log()
+
+
+def test_who_reads_slowly_is_not(impatient: Broker, clients: Clients, name: str) -> None:
+    """A few kilobytes now and then, for three times as long as nothing would be put up with.
+
+    The system's own buffer takes nothing more of us in that time.
+    """
+    with overwhelm(impatient, clients, name) as client:
+        ends_s = time.monotonic() + 3.0
+        while time.monotonic() < ends_s:
+            assert client.recv(8_000)
+            time.sleep(0.1)
+        assert f"closed the connection of {name}" not in impatient.log()
+
+
+def test_a_rate_limit_slows_down_and_loses_nothing(tmp_path: Path, clients: Clients) -> None:
+    """Each client for itself: another one is as quick as ever."""
+    settings = {"limits.messages_per_s_max": 200}
+    with running_broker(tmp_path, settings, "file") as broker:
+        fast, modest = clients.join(broker, "fast", 4), clients.join(broker, "modest", 4)
+        started_s = time.monotonic()
+        fast.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 601)])
+        assert modest.publish("u", b"x", 1) == 0
+        assert time.monotonic() - started_s < 1.5
+        for packet_id in range(1, 601):
+            assert fast.expect(Puback).packet_id == packet_id
+        assert 1.8 < time.monotonic() - started_s < 10.0
+        assert "client fast from 127.0.0.1" in broker.log()
+        assert "reading from it pauses" in broker.log()
+
+
+def test_a_paused_client_is_not_taken_for_silent(tmp_path: Path, clients: Clients) -> None:
+    """Three seconds of our not reading, with a keep alive of one."""
+    settings = {"limits.messages_per_s_max": 10}
+    with running_broker(tmp_path, settings, "file") as broker:
+        client = clients.open(broker, 4)
+        client.connect("c", keep_alive_s=1)
+        client.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 41)], Pingreq())
+        for packet_id in range(1, 41):
+            assert client.expect(Puback).packet_id == packet_id
+        client.expect(Pingresp)
+
+
+def test_a_very_large_retained_set_arrives_whole(
+    patient: Broker, clients: Clients, name: str
+) -> None:
+    """Many times what the queue holds, with QoS 1, while another client has its turns."""
+    publisher = clients.join(patient, f"{name}p")
+    count = 3000
+    for number in range(count):
+        publisher.publish(f"{name}/{number % 10}/{number}", b"%d" % number, 0, retain=True)
+    publisher.settle()
+    subscriber = clients.join(patient, name)
+    subscriber.subscribe(f"{name}/#")
+    seen = set()
+    for number in range(count):
+        message = subscriber.take()
+        assert message.retain
+        seen.add(message.topic)
+        if number % 500 == 0:
+            publisher.publish(f"{name}x", b"", 1)
+    assert len(seen) == count
