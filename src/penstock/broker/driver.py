@@ -191,7 +191,7 @@ class Driver:
         if peer is not None and not self._failed:
             peer.connection.decided(verdict, self.now())
             self._watch(peer)
-            self._read_again(peer)
+            self._settle_reading(peer)
             self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
