@@ -29,6 +29,7 @@ from penstock.config import Listener, Settings
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
+from penstock.engine.options import ServerOptions
 from penstock.engine.server import Server
 from penstock.engine.sharing import SharingOptions
 from penstock.errors import ConfigError, StoreDamaged, StoreError, StoreFailed
@@ -198,6 +199,7 @@ class _Broker:
             _sharing_options(self._settings),
             authenticate,
             authorize,
+            _server_options(self._settings),
         )
 
     def _streams_json(self) -> str:
@@ -265,4 +267,14 @@ def _sharing_options(settings: Settings) -> SharingOptions:
         {entry.group: entry.strategy for entry in sharing.groups},
         secrets.randbits(32),
         sharing.before_mqtt5,
+    )
+
+
+def _server_options(settings: Settings) -> ServerOptions:
+    mqtt5 = settings.mqtt5
+    return ServerOptions(
+        mqtt5.response_information,
+        mqtt5.check_payload_format,
+        mqtt5.redirect,
+        mqtt5.server_reference,
     )

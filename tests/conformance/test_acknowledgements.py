@@ -106,7 +106,9 @@ def test_reason_strings_and_user_properties_give_way_to_the_maximum_packet_size(
 ) -> None:
     """The decoder of the test refuses reason codes of another packet."""
     client = clients.join(
-        shared_broker, name, properties=Properties(maximum_packet_size=TINY_BYTES)
+        shared_broker,
+        name,
+        properties=Properties(maximum_packet_size=TINY_BYTES, request_problem_information=1),
     )
     client.send(*cause(name))
     answer = client.expect(kind)

@@ -105,12 +105,16 @@ class RawClient:
     ) -> Connack:
         """Send CONNECT and return the answer, whatever it says.
 
-        ``expiry_s`` is the session expiry interval of MQTT 5.
+        ``expiry_s`` is the session expiry interval of MQTT 5. Refusals come without a reason
+        string unless ``properties`` asks for problem information.
         """
         self.client_id = client_id
-        if expiry_s is not None:
+        if self.version == V5:
             properties = properties or Properties()
-            properties.session_expiry_interval = expiry_s
+            if properties.request_problem_information is None:
+                properties.request_problem_information = 0
+            if expiry_s is not None:
+                properties.session_expiry_interval = expiry_s
         self.send(
             Connect(client_id, self.version, clean_start, keep_alive_s, will, properties=properties)
         )

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
 from penstock.engine.effects import Link, Resumable
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
@@ -47,7 +48,6 @@ AWAIT_AUTH: Final = 4
 WORK_PER_TURN_MAX: Final = 1000  # packets handled and messages handed to sessions
 
 EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
-REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
 
 
 class Connection(Resumable):
@@ -140,16 +140,21 @@ class Connection(Resumable):
         """The peer broke the protocol: say so where the version can, and close."""
         self.close(error.reason, error.message, now)
 
-    def close(self, reason_code: int, because: str, now: Now) -> None:
+    def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
         """End the connection from this side, with a DISCONNECT in MQTT 5 [MQTT-4.13.1-1]."""
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
         if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
-            frame = encode(Disconnect(reason_code, Properties(reason_string=because)), V5)
-            if 0 < self.link.max_packet_size_bytes < len(frame):  # [MQTT-3.14.2-3]
-                frame = encode(Disconnect(reason_code), V5)
-            self.link.send_last(frame)
+            farewell = Disconnect(reason_code, Properties(reason_string=because))
+            if server_reference and farewell.properties is not None:
+                farewell.properties.server_reference = server_reference
+            size_bytes_max = self.link.max_packet_size_bytes
+            if farewell.properties is not None and not fits(farewell, V5, size_bytes_max):
+                farewell.properties.reason_string = None  # [MQTT-3.14.2-3]
+            if not fits(farewell, V5, size_bytes_max):
+                farewell.properties = None
+            self.link.send_last(encode(farewell, V5))
         self._end(True, because, now)
 
     def lost(self, because: str, now: Now) -> None:

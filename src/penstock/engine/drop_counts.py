@@ -21,6 +21,7 @@ REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
 RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
 NOT_RELEASED: Final = 11  # not a message, but a QoS 2 flow that its publisher did not finish
+PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 
 REASONS: Final = (
     "queue full",
@@ -35,6 +36,7 @@ REASONS: Final = (
     "QoS 0 for a slow consumer",
     "too many retained messages",
     "not released by its publisher",
+    "payload format invalid",
 )
 
 _RECENT_MAX: Final = 100

@@ -69,6 +69,7 @@ class Link:
     def __init__(self, effects: Effects) -> None:
         self.version = 0
         self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
+        self.problem_information = True  # the peer wants reason strings
         self.opened = False
         self.congested = False
         self.closed = False

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
+from penstock.engine.options import ServerOptions, is_utf8
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31, V311
@@ -20,7 +21,7 @@ V31_CLIENT_ID_LENGTH_MAX: Final = 23  # v3.1 §3.1 Client Identifier
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
 
 
-def refusal(connect: Connect, limits: EngineLimits, has_room: bool) -> int:
+def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
     """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
     client_id = connect.client_id
     if connect.version == V31 and not 1 <= len(client_id) <= V31_CLIENT_ID_LENGTH_MAX:
@@ -32,6 +33,12 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool) -> int:
         return reasons.TOPIC_NAME_INVALID
     if will is not None and is_system_topic(will.topic):
         return reasons.NOT_AUTHORIZED
+    if will is not None and will.properties is not None and options.check_payload_format:
+        says_utf8 = will.properties.payload_format_indicator == 1
+        if says_utf8 and not is_utf8(will.payload):
+            return reasons.PAYLOAD_FORMAT_INVALID  # v5 §3.1.3.2.3
+    if options.redirect != reasons.SUCCESS:  # v5 §4.11
+        return options.redirect
     if not has_room:
         return reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
     return reasons.SUCCESS
@@ -68,6 +75,7 @@ def accepted_properties(
     keep_alive_s: int,
     acknowledged_when: str,
     sharing: bool,
+    options: ServerOptions,
 ) -> Properties:
     """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults."""
     properties = Properties()
@@ -85,6 +93,10 @@ def accepted_properties(
         properties.server_keep_alive = keep_alive_s
     if assigned_client_id:
         properties.assigned_client_identifier = assigned_client_id
+    if wanted is not None and wanted.request_response_information == 1:  # [MQTT-3.1.2-28]
+        properties.response_information = options.response_information_for(
+            assigned_client_id or connect.client_id, connect.username or ""
+        )
     return properties
 
 

@@ -17,6 +17,7 @@ from penstock.engine.connection import Connection
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Resumable
 from penstock.engine.limits import EngineLimits
+from penstock.engine.options import ServerOptions
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
@@ -39,6 +40,7 @@ class Server:
         sharing: how shared subscriptions are handed out.
         authenticate: who a client is; everyone is let in without.
         authorize: what a client may do; everything without.
+        options: what clients are told.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class Server:
         sharing: SharingOptions | None = None,
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
+        options: ServerOptions | None = None,
     ) -> None:
         self.limits = limits
+        self.options = options or ServerOptions()
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
@@ -95,10 +99,18 @@ class Server:
         return asking.lowest
 
     def shut_down(self, reason_code: int, because: str, now: Now) -> None:
-        """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5]."""
+        """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5].
+
+        Where there is another server, clients are told (v5 §4.11).
+        """
         self.shutting_down = True
+        self.router.sharing.shutting_down = True
+        reference = ""
+        if reason_code == reasons.SERVER_SHUTTING_DOWN:
+            reason_code = self.options.farewell
+            reference = self.options.server_reference
         for connection in list(self.connections.values()):
-            connection.close(reason_code, because, now)
+            connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
             session.lose_qos0()
 

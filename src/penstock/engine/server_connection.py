@@ -20,6 +20,13 @@ from typing import Final, final
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import CONTINUE, FAILURE, Credentials, Verdict
 from penstock.engine.aliases import OutboundAliases
+from penstock.engine.answers import (
+    acknowledgement,
+    fits,
+    reason_properties,
+    refused_filters,
+    refusing_connack,
+)
 from penstock.engine.clock import Now
 from penstock.engine.connection import (
     AWAIT_AUTH,
@@ -41,6 +48,7 @@ from penstock.engine.opening import (
     refusal,
     will_message,
 )
+from penstock.engine.options import is_utf8
 from penstock.engine.rate import TokenBucket
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
@@ -57,7 +65,7 @@ from penstock.engine.topics import (
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
-from penstock.protocol.encode import encode, encode_ack
+from penstock.protocol.encode import encode
 from penstock.protocol.kinds import CONNACK, PUBACK, PUBCOMP, PUBREC, V5, V31, V311
 from penstock.protocol.packets import (
     Auth,
@@ -114,7 +122,6 @@ class ServerConnection(Connection):
         self._session: Session | None = None
         self._connect: Connect | None = None  # until its CONNACK
         self._handshake: Handshake | None = None
-        self._explains = True  # the client did not turn problem information off
         self._aliases: dict[int, str] = {}
         self.link.counters.sockets_accepted += 1
         self._held_back: deque[Publish] = deque()  # not routed yet: there is no room
@@ -246,12 +253,13 @@ class ServerConnection(Connection):
         self.version = connect.version
         self.link.version = connect.version
         server.registry.expire(now)
-        code = refusal(connect, limits, server.registry.has_room(connect.client_id))
+        has_room = server.registry.has_room(connect.client_id)
+        code = refusal(connect, limits, has_room, server.options)
         if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
             self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
             return
         if code != reasons.SUCCESS:
-            self._refuse(code, now)
+            self._refuse(code, now, connect)
             return
         self._connect = connect
         method: str | None = None
@@ -260,7 +268,7 @@ class ServerConnection(Connection):
             method = properties.authentication_method
             if properties.maximum_packet_size is not None:
                 self.link.max_packet_size_bytes = properties.maximum_packet_size
-            self._explains = properties.request_problem_information != 0
+            self.link.problem_information = properties.request_problem_information != 0
         if method is not None:
             self._begin_exchange(connect, method, now)
             return
@@ -302,11 +310,11 @@ class ServerConnection(Connection):
         permissions = server.authorize.permissions(username, self.client_id)
         will = connect.will
         if will is not None and permissions is not None and not permissions.may_publish(will.topic):
-            self._refuse(reasons.NOT_AUTHORIZED, now)
+            self._refuse(reasons.NOT_AUTHORIZED, now, connect)
             return
         server.registry.expire(now)
         if not server.registry.has_room(self.client_id):  # others came meanwhile
-            self._refuse(refusal(connect, limits, False), now)
+            self._refuse(refusal(connect, limits, False, server.options), now, connect)
             return
         earlier = server.connections.get(self.client_id)
         if earlier is not None:  # [MQTT-3.1.4-3]
@@ -348,12 +356,15 @@ class ServerConnection(Connection):
                 keep_alive_s,
                 server.acknowledged_when,
                 self._sharing.options.enabled,
+                server.options,
             )
             if self._handshake is not None:  # [MQTT-4.12.0-5]
                 answer.properties.authentication_method = self._handshake.method
                 answer.properties.authentication_data = proof
             if self._exceeds(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
+            if self._exceeds(answer):
+                answer.properties.response_information = None
         self._answer(answer, now)
         if not self.link.closed:
             server.router.rejecting = server.router.rejecting or limits.rejects
@@ -368,11 +379,14 @@ class ServerConnection(Connection):
         self.link.hold(encode(packet, self.version))
 
     def _exceeds(self, packet: Packet) -> bool:
-        return 0 < self.link.max_packet_size_bytes < len(encode(packet, self.version))
+        return not fits(packet, self.version, self.link.max_packet_size_bytes)
 
-    def _refuse(self, code: int, now: Now) -> None:
-        self.link.send_last(encode(Connack(code), self.version))
-        self._end(False, f"CONNECT refused: {reasons.name_of(code)}", now)
+    def _refuse(self, code: int, now: Now, connect: Connect | None = None) -> None:
+        why = reasons.name_of(code)
+        reference = self._server.options.server_reference
+        answer = refusing_connack(connect or self._connect, code, why, reference)
+        self.link.send_last(encode(answer, self.version))
+        self._end(False, f"CONNECT refused: {why}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Refuse an unknown version in the form the client may understand; else close.
@@ -438,7 +452,9 @@ class ServerConnection(Connection):
                 self.close(reasons.NOT_AUTHORIZED, "authenticated again as another user", now)
                 return
             code = reasons.SUCCESS
-        frame = handshake.frame(code, step, self.link.max_packet_size_bytes, self._explains)
+        frame = handshake.frame(
+            code, step, self.link.max_packet_size_bytes, self.link.problem_information
+        )
         if not frame:
             self._end(True, "AUTH exceeds the client's maximum packet size", now)
         elif session is None:
@@ -503,7 +519,12 @@ class ServerConnection(Connection):
             permissions is not None and not again and not permissions.may_publish(topic)
         ):
             self._server.drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, topic)
-            self._acknowledge(packet, reasons.NOT_AUTHORIZED if self.version == V5 else 0)
+            code = reasons.NOT_AUTHORIZED if self.version == V5 else 0
+            why = "topics below $SYS are the server's own"
+            self._acknowledge(packet, code, why if is_system_topic(topic) else "not authorized")
+            return
+        if properties is not None and self._is_false_text(packet, properties) and not again:
+            self._refuse_payload(packet, topic)
             return
         if self._held_back:  # what came later must not overtake
             self._hold_back(packet)
@@ -532,7 +553,7 @@ class ServerConnection(Connection):
             if refused or (router.rejecting and router.refuses(message, session)):
                 if self.version != V5:
                     return False
-                self._acknowledge(packet, reasons.QUOTA_EXCEEDED)
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, "there is no room for it now")
                 return True
             session.receive(packet, now)
         reached = self._server.router.publish(message, session, now)
@@ -557,11 +578,25 @@ class ServerConnection(Connection):
             held_back.popleft()
             self._held_back_bytes -= len(packet.payload)
 
-    def _acknowledge(self, packet: Publish, code: int) -> None:
+    def _is_false_text(self, packet: Publish, properties: Properties) -> bool:
+        if properties.payload_format_indicator != 1:
+            return False
+        return self._server.options.check_payload_format and not is_utf8(packet.payload)
+
+    def _refuse_payload(self, packet: Publish, topic: str) -> None:
+        """Its format indicator says UTF-8, and it is not (v5 §3.3.2.3.2)."""
+        code = reasons.PAYLOAD_FORMAT_INVALID
+        why = "the payload is not UTF-8, as its format indicator says"
+        self._server.drops.count(reasons_to_drop.PAYLOAD_FORMAT, self.client_id, topic)
+        if packet.qos == 0:
+            raise RemoteProtocolError(code, why)
+        self._acknowledge(packet, code, why)
+
+    def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
         if packet.qos == 1:
-            self.link.hold_ack(encode_ack(PUBACK, packet.packet_id, code, self.version))
+            self.link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, self.link))
         elif packet.qos == 2:
-            frame = encode_ack(PUBREC, packet.packet_id, code, self.version)
+            frame = acknowledgement(PUBREC, packet.packet_id, code, why, self.link)
             if self.version == V5:  # counts until its PUBREL: see _check_receive_maximum
                 self.link.hold(frame)
             else:
@@ -572,7 +607,8 @@ class ServerConnection(Connection):
         code = session.release(packet.packet_id)
         if self._held_back:
             self._server.effects.wake_held_back()
-        frame = encode_ack(PUBCOMP, packet.packet_id, code, self.version)
+        why = "no message with this packet identifier waits for PUBREL"
+        frame = acknowledgement(PUBCOMP, packet.packet_id, code, why, self.link)
         if session.inbound_count < counted or self.version != V5:
             self.link.hold_ack(frame)
         else:
@@ -635,7 +671,12 @@ class ServerConnection(Connection):
             elif self.version != V5:
                 code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
             codes.append(code)
-        self._answer(Suback(packet.packet_id, codes), now)
+        answer = Suback(packet.packet_id, codes)
+        filters = [subscription.topic_filter for subscription in packet.subscriptions]
+        answer.properties = reason_properties(self.link, refused_filters(filters, codes))
+        if answer.properties is not None and self._exceeds(answer):
+            answer.properties = None  # [MQTT-3.9.2-1]
+        self._answer(answer, now)
         if self.link.closed:
             return
         for entry, is_new in added:
@@ -675,4 +716,9 @@ class ServerConnection(Connection):
                     )
             else:
                 codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
-        self._answer(Unsuback(packet.packet_id, codes), now)
+        answer = Unsuback(packet.packet_id, codes)
+        why = refused_filters(packet.topic_filters, codes)
+        answer.properties = reason_properties(self.link, why)
+        if answer.properties is not None and self._exceeds(answer):
+            answer.properties = None  # [MQTT-3.11.2-1]
+        self._answer(answer, now)

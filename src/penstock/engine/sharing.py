@@ -265,6 +265,7 @@ class Sharing:
         self.options = options
         self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
         self.uneven: dict[str, ShareGroup] = {}  # those with something parked
+        self.shutting_down = False  # all members go: nothing is handed from one to the next
         self._effects = effects
         self._drops = drops
         self._dice = Dice(options.seed)
@@ -350,7 +351,8 @@ class Sharing:
             for delivery in waiting:
                 assert delivery.shared is not None
                 self._park(delivery.shared.topic_filter, session)
-            self._hand_on(session, waiting, True, now)
+            if not self.shutting_down:
+                self._hand_on(session, waiting, True, now)
 
     def ended(self, session: Session, now: Now) -> None:
         """The session of a member ends. It is in no group any more."""

@@ -16,6 +16,7 @@ from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
+from penstock.engine.options import ServerOptions
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
@@ -90,6 +91,7 @@ class Bench:
         sharing: how shared subscriptions are handed out.
         authenticate: who a client is; everyone is let in without.
         authorize: what a client may do; everything without.
+        options: what clients are told.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Bench:
         sharing: SharingOptions | None = None,
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
+        options: ServerOptions | None = None,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
@@ -108,6 +111,7 @@ class Bench:
         self._authenticate = authenticate
         self._streams = streams
         self._sharing = sharing
+        self._options = options
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
@@ -121,6 +125,7 @@ class Bench:
             self._sharing,
             self._authenticate,
             self.authorize,
+            self._options,
         )
 
     def pass_s(self, seconds: float) -> None:
@@ -166,6 +171,7 @@ class Bench:
         properties = None
         if version == 5:
             properties = Properties(
+                request_problem_information=0,  # no reason strings: answers are compared
                 session_expiry_interval=expiry_s if durable else None,
                 receive_maximum=receive_maximum,
                 maximum_packet_size=max_packet_size,

@@ -241,7 +241,8 @@ def test_the_form_of_a_shared_filter(topic_filter: str, code: int) -> None:
 
 def test_shared_subscriptions_can_be_turned_off() -> None:
     bench = Bench(sharing=SharingOptions(enabled=False))
-    line, connack = bench.connect(Connect("c", 5))
+    wish = Properties(request_problem_information=0)
+    line, connack = bench.connect(Connect("c", 5, properties=wish))
     assert connack.properties is not None
     assert connack.properties.shared_subscription_available == 0
     line.send(Subscribe(1, [Subscription(SHARED, 1)]))
