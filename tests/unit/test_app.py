@@ -1,0 +1,36 @@
+"""What the composition root hands on: every limit of a zone reaches the engine."""
+
+from typing import Any
+
+from penstock.app import _engine_limits
+from penstock.config import Limits, Settings, load_settings
+from penstock.config.groups import BROKER_LIMITS
+
+OTHER_VALUES: dict[str, Any] = {
+    "mqueue_overflow": "spill",
+    "mqueue_priorities": {"alarm/#": 7},
+    "mqueue_store_qos0": False,
+}
+
+
+def test_every_limit_of_a_zone_reaches_the_engine() -> None:
+    """Seed 000: settings by zone. A limit added later is in this test by itself."""
+    zone = {
+        name: OTHER_VALUES.get(name, 300 if name == "max_packet_size_bytes" else 7)
+        for name in Limits.model_fields
+        if name not in BROKER_LIMITS
+    }
+    other = {
+        "name": "services",
+        "bind": "127.0.0.1:0",
+        "limits": zone,
+        "connect_timeout_s": 3.0,
+        "write_buffer_bytes_max": 5000,
+    }
+    settings = load_settings(None, {"listener.others": [other]}, {})
+    main, services = settings.listener.open_ones()
+    limits = _engine_limits(settings, services)
+    assert {name: getattr(limits, name) for name in zone} == zone
+    assert (limits.connect_timeout_s, limits.write_buffer_bytes_max) == (3.0, 5000)
+    for name in Limits.model_fields:
+        assert getattr(_engine_limits(settings, main), name) == getattr(Settings().limits, name)
