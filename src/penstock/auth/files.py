@@ -3,6 +3,7 @@ so that a reader sees the old file or the new one, never half of either."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -104,6 +105,9 @@ def write_passwords(path: Path, lines: dict[str, str]) -> None:
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as output:
                 os.fchmod(output.fileno(), FILE_MODE)
+                with contextlib.suppress(OSError):  # the broker's file stays the broker's
+                    before = target.stat()
+                    os.fchown(output.fileno(), before.st_uid, before.st_gid)
                 output.write(text)
                 output.flush()
                 os.fsync(output.fileno())

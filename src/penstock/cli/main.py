@@ -18,6 +18,7 @@ import typer
 
 from penstock.cli import store, table
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.passwd import passwd
 from penstock.errors import ConfigError, PenstockError, StoreLocked
 
 EXIT_FAILED: Final = 1
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.add_typer(table.app, name="table")
 app.add_typer(store.app, name="store")
+app.command()(passwd)
 
 
 def main() -> None:
