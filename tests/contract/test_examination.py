@@ -10,11 +10,12 @@ from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.engine.message import Message
 from penstock.engine.records import SubscriptionRecord, WillRecord
 from penstock.engine.runs import Run
-from penstock.errors import StoreError, StoreFormatError
+from penstock.errors import StoreDamaged, StoreError, StoreFormatError
 from penstock.protocol.packets import Subscription
 from penstock.store.chunk import encode_key
 from penstock.store.database import STORE_DIRECTORY, open_database
 from penstock.store.examination import PROBLEMS_MAX, Examination, examine
+from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import progress, rows, session
 
@@ -139,6 +140,15 @@ def test_a_damaged_block_is_named_by_its_offsets_and_what_follows_is_read(
     assert found.messages == END - sum(last + 1 - first for first, last in damaged)
     for place in places:
         assert any(first - ROWS <= END * place <= last + ROWS for first, last in damaged), damaged
+
+
+def test_a_hole_in_what_is_left_is_not_called_repaired(tmp_path: Path) -> None:
+    with_incompressible_chunks(tmp_path)
+    flip(tmp_path, 0.5)
+    found = examined(tmp_path)
+    with pytest.raises(StoreDamaged, match=r"where repair cannot help \(the messages with the off"):
+        repair(tmp_path)
+    assert examined(tmp_path) == found
 
 
 def spans(found: Examination) -> list[tuple[int, int]]:

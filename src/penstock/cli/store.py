@@ -38,10 +38,10 @@ def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
     if found.problems_untold:
         print(f"and {found.problems_untold:,} more")
     if found.problems:
-        print(
-            f"the store in {directory} is damaged: restore a backup, or salvage what is there with"
-            f" 'penstock store repair --data-dir {directory}'"
-        )
+        remedy = "move it away and restore a backup"
+        if found.loss is not None and not found.unreadable:
+            remedy += f", or accept the loss with 'penstock store repair --data-dir {directory}'"
+        print(f"the store in {directory} is damaged: {remedy}")
         raise typer.Exit(EXIT_DAMAGED)
     print(
         f"the store in {directory} is whole: {found.messages:,} messages, "

@@ -21,6 +21,7 @@ from penstock.store.chunk import decode_key
 from penstock.store.database import Database, has_database, open_for_reading, unused
 from penstock.store.identity import (
     COMMITS,
+    Loss,
     counter,
     created_at_us,
     find_loss,
@@ -37,7 +38,13 @@ PROBLEMS_MAX: Final = 100
 
 @dataclass(slots=True)
 class Examination:
-    """What was found; `problems` are sentences, none where all is well."""
+    """What was found.
+
+    Attributes:
+        problems: sentences, none where all is well.
+        loss: one of them: what was acknowledged and is not there.
+        unreadable: the first of those that a start would fail over, or a reader; else empty.
+    """
 
     epoch: str = ""
     lineage: list[tuple[str, int]] = field(default_factory=list)
@@ -54,6 +61,8 @@ class Examination:
     in_flight: int = 0
     retained: int = 0
     wills: int = 0
+    loss: Loss | None = None
+    unreadable: str = ""
     problems: list[str] = field(default_factory=list)
     problems_untold: int = 0
 
@@ -63,6 +72,11 @@ class Examination:
             self.problems.append(problem)
         else:
             self.problems_untold += 1
+
+    def tell_unreadable(self, problem: str) -> None:
+        """Note that something that is there cannot be read, or a hole between what is."""
+        self.unreadable = self.unreadable or problem
+        self.tell(problem)
 
 
 def examine(data_dir: Path) -> Examination:
@@ -94,8 +108,9 @@ def _examine(database: Database, data_dir: Path) -> Examination:
     try:
         loss = find_loss(database, claimed)
     except StoreError as error:
-        found.tell(f"it cannot be told where the log ends: {error}")
+        found.tell_unreadable(f"it cannot be told where the log ends: {error}")
     else:
+        found.loss = loss
         if loss is not None:
             found.tell(f"it has lost {loss}")
     spans = _examine_log(database, 0 if claimed is None else claimed.begin, found)
@@ -120,7 +135,9 @@ def _examine_log(database: Database, begin: int, found: Examination) -> Spans:
     for piece in walk_log(database, begin):
         if piece.chunk is None:
             last = f" to {piece.end - 1}" if piece.end > piece.begin else " and above"
-            found.tell(f"the messages with the offsets {piece.begin}{last}: {piece.damage}")
+            found.tell_unreadable(
+                f"the messages with the offsets {piece.begin}{last}: {piece.damage}"
+            )
             continue
         found.chunks += 1
         found.messages += piece.end - piece.begin
@@ -207,7 +224,9 @@ def _examine_values(
             try:
                 decode(key, value)
             except (StoreError, msgspec.MsgspecError, ValueError) as error:
-                found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
+                found.tell_unreadable(
+                    f"{family}: the value of {key!r} cannot be understood: {error}"
+                )
     except StoreError as error:
-        found.tell(f"{family}: {error}")
+        found.tell_unreadable(f"{family}: {error}")
     return count

@@ -4,6 +4,9 @@ A store that holds less than was acknowledged is refused by the broker (``store.
 is there is a consistent prefix of what was: RocksDB recovers whole commits, in their order, up to
 the damage. Going on from there in the same epoch would give the lost offsets to other messages, and
 a reader of the log that had seen the lost ones would never notice. In a new epoch it does.
+
+Damage inside a table file is another matter: it tears a hole into what is left, and a start would
+meet it sooner or later. Such a store is left alone.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import StoreError
+from penstock.errors import StoreDamaged, StoreError
 from penstock.store.database import has_database, open_database
+from penstock.store.examination import examine
 from penstock.store.identity import (
     COMMITS,
     Loss,
@@ -23,6 +27,7 @@ from penstock.store.identity import (
     find_loss,
     read_epoch,
 )
+from penstock.store.manifest import refuse_backup
 from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark, write_watermark
 
 
@@ -41,11 +46,20 @@ def repair(data_dir: Path) -> Repaired:
     Raises:
         StoreLocked: a broker has it open.
         StoreFormatError: it is of another format.
+        StoreDamaged: what is left is not whole; nothing was changed.
         StoreError: there is no store, or it cannot be opened.
     """
     if not has_database(data_dir) and not (data_dir / WATERMARK_FILE).exists():
         raise StoreError(f"there is no store in {data_dir}")
+    refuse_backup(data_dir)
     claimed = read_watermark(data_dir)
+    if has_database(data_dir):
+        unreadable = examine(data_dir).unreadable
+        if unreadable:
+            raise StoreDamaged(
+                f"the store in {data_dir} is damaged where repair cannot help ({unreadable}):"
+                " restore a backup; 'penstock store check' names everything that is damaged"
+            )
     database = open_database(data_dir)
     try:
         loss = find_loss(database, claimed)
