@@ -45,6 +45,7 @@ class Stored(Timed):
         return None
 
 
+NO_LIMIT_BYTES: Final = 2**62
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
 
 
@@ -112,7 +113,9 @@ class Link:
         if not self.ready:
             self._effects.ready.append(self)
         self.ready.append(frame)
-        self._count(len(frame))
+        size_bytes = len(frame)
+        self.pending_bytes += size_bytes
+        self._effects.unsent_bytes += size_bytes
 
     def next_batch(self) -> int:
         """The batch that what is held now will leave with, for ``aliases``."""
@@ -142,7 +145,9 @@ class Link:
         if not self.held:
             self._effects.holding.append(self)
         self.held.append(frame)
-        self._count(len(frame))
+        size_bytes = len(frame)
+        self.pending_bytes += size_bytes
+        self._effects.unsent_bytes += size_bytes
 
     def hold_ack(self, frame: bytes) -> None:
         """Send an acknowledgement after the commit of this turn; it counts until released."""
@@ -302,7 +307,7 @@ class Effects:
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
-        self.waiting_bytes_max = 0  # of both, above which reading pauses; 0 = no limit
+        self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
         self.lowest_adopted = 0  # see ``adopted``
         self.unfinished: list[Resumable] = []  # go on in the next turn
         self.held_back: list[Resumable] = []  # publishers that wait for room in a queue
@@ -324,7 +329,7 @@ class Effects:
 
     def is_full(self) -> bool:
         """Whether so much waits for commits and sockets that nothing more should be read."""
-        return 0 < self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
+        return self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
 
     def resume_later(self, user: Resumable | None) -> None:
         """Let ``user`` go on in the next turn."""

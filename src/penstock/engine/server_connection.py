@@ -176,6 +176,20 @@ class ServerConnection(Connection):
 
     def must_wait(self) -> bool:
         """Whether too much waits on our side for more of this client's packets."""
+        link = self.link
+        effects = self._server.effects
+        if (  # after nearly every packet, so without a call
+            link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
+            and effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max
+            and link.unreleased_acks < self.limits.receive_maximum
+            and self.state == CONNECTED
+            and self.resume_at_s == 0.0
+            and not self._held_back
+        ):
+            return False
+        return self._must_wait_for_what()
+
+    def _must_wait_for_what(self) -> bool:
         if self.state == AWAIT_VERDICT:
             return True  # ``decided`` goes on
         link = self.link
