@@ -21,6 +21,8 @@ from penstock.auth.files import load_access
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
+from penstock.broker.flow_topics import FlowTopics
+from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
@@ -96,7 +98,14 @@ class _Broker:
         control = None
         interval_s = settings.status.sys_interval_s
         sys_topics = SysTopics(server, self._store, interval_s, driver.now())
-        status = asyncio.create_task(tell_forever(driver, sys_topics))
+        status = asyncio.create_task(
+            tell_forever(
+                driver,
+                sys_topics,
+                FlowTopics(server, interval_s),
+                LimitWarnings(server.effects, settings.status.limit_warning_s),
+            )
+        )
         retention = asyncio.create_task(
             retain_forever(
                 server,

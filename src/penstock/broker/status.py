@@ -6,19 +6,28 @@ import asyncio
 from typing import Final
 
 from penstock.broker.driver import Driver
+from penstock.broker.flow_topics import FlowTopics
+from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.sys_topics import SysTopics
 
 TICK_S: Final = 0.25
 
 
-async def tell_forever(driver: Driver, sys_topics: SysTopics) -> None:
-    """Publish what is due until cancelled.
+async def tell_forever(
+    driver: Driver, sys_topics: SysTopics, flow_topics: FlowTopics, warnings: LimitWarnings
+) -> None:
+    """Publish and log what is due until cancelled.
 
     Args:
         driver: whose turn sends what was published.
         sys_topics: the topics under ``$SYS``.
+        flow_topics: the flow of each client.
+        warnings: of clients that stay at a limit.
     """
     while True:
-        if sys_topics.tick(driver.now()):
+        now = driver.now()
+        changed = sys_topics.tick(now)
+        if flow_topics.tick(now) or changed:
             driver.end_turn_soon()
+        warnings.tick(now)
         await asyncio.sleep(TICK_S)

@@ -17,6 +17,7 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli import store, table
+from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.passwd import passwd
 from penstock.errors import ConfigError, PenstockError, StoreLocked
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(table.app, name="table")
 app.add_typer(store.app, name="store")
 app.command()(passwd)
+app.command(name="flow")(show_flow)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ log) is kept in a short bounded list that the shell takes away and writes down.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, final
 
 QUEUE_FULL: Final = 0
@@ -53,6 +54,8 @@ class Drops:
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
+        self.clients: Mapping[str, object] = {}  # those with a session; only they are told apart
+        self._by_client: dict[str, dict[int, int]] = {}
         self._recent: list[tuple[int, str, str]] = []
 
     def count(self, reason: int, client_id: str, topic: str, messages: int = 1) -> None:
@@ -60,8 +63,23 @@ class Drops:
         if messages <= 0:
             return
         self.counts[reason] += messages
+        if client_id in self.clients:
+            counts = self._by_client.get(client_id)
+            if counts is None:
+                counts = {}
+                self._by_client[client_id] = counts
+            counts[reason] = counts.get(reason, 0) + messages
         if len(self._recent) < _RECENT_MAX:
             self._recent.append((reason, client_id, topic))
+
+    def of(self, client_id: str) -> dict[int, int]:
+        """How many messages were dropped for one session, by reason; a copy."""
+        counts = self._by_client.get(client_id)
+        return {} if counts is None else dict(counts)
+
+    def forget(self, client_id: str) -> None:
+        """The session of ``client_id`` ended; the totals stay."""
+        self._by_client.pop(client_id, None)
 
     def take_recent(self) -> list[tuple[int, str, str]]:
         """The drops noted since the last call, at most 100; the counters miss none."""

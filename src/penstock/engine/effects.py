@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.aliases import OutboundAliases
+from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
 from penstock.engine.message import Message
@@ -313,6 +314,7 @@ class Effects:
         self.held_back: list[Resumable] = []  # publishers that wait for room in a queue
         self.timers = Timers()
         self.counters = Counters()
+        self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
         self.ready: list[Link] = []
         self.holding: list[Link] = []
         self.closing: list[Link] = []
@@ -347,6 +349,12 @@ class Effects:
     def resume_when_sealed(self, user: Resumable) -> None:
         """Let ``user`` go on when there may be room again for what it makes."""
         self._blocked.append(user)
+
+    def reach(self, at_limit: AtLimit, now: Now) -> None:
+        """A client reached a limit, or still is at it."""
+        if at_limit.reached(now.monotonic_s) and not at_limit.watched:
+            at_limit.watched = True
+            self.reached.append(at_limit)
 
     def append(self, message: Message) -> None:
         """Append ``message`` to the log; it has its offset from here on."""

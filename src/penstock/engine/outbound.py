@@ -22,6 +22,7 @@ from typing import Final
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
 from penstock.engine.aliases import OutboundAliases
+from penstock.engine.at_limit import WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Link, Stored
@@ -37,6 +38,7 @@ from penstock.engine.inflight import (
 )
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.outbound_limits import NOTHING, OutboundLimits
 from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
 from penstock.engine.stored_queue import StoredLane
@@ -86,6 +88,7 @@ class Outbound(Stored):
         self._changed = False
         self._fetching = False
         self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
+        self._reached = OutboundLimits(client_id, effects)
 
     # -- connections -------------------------------------------------------------------
 
@@ -174,6 +177,7 @@ class Outbound(Stored):
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             waiting.shared = shared
             self._enqueue(waiting, message)
+            self._reached.watch(self._queue, now)
         else:
             self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
 
@@ -181,6 +185,7 @@ class Outbound(Stored):
         link = self.link
         if link is None:
             self._enqueue(delivery, message)
+            self._reached.watch(self._queue, now)
         elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
             if self.stored and message.offset >= 0:
                 delivery.sequence = self._lane_kept(self._priority(message)).number()
@@ -189,6 +194,11 @@ class Outbound(Stored):
             self._enqueue(delivery, message)
             if not link.has_room():
                 link.resume_when_room()
+            self._reached.watch(self._queue, now)
+            if link.congested:
+                self._reached.held_up(WRITE_BUFFER, now)
+            elif not self._window.has_room():
+                self._reached.held_up(WINDOW, now)
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
@@ -197,6 +207,8 @@ class Outbound(Stored):
             return
         if not link.has_room():
             link.resume_when_room()
+            if link.congested and len(self._queue) > 0:
+                self._reached.held_up(WRITE_BUFFER, now)
             return
         if not self._resend(link, now):
             return
@@ -222,6 +234,8 @@ class Outbound(Stored):
                 self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
             else:
                 self._send_new(link, head, message, now)
+        self._reached.watch(self._queue, now)
+        self._reached.held_up(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained:
             self._go_on_with_retained(link, now)
 
@@ -446,6 +460,25 @@ class Outbound(Stored):
         """Of the messages waiting."""
         return self._queue.size_bytes
 
+    @property
+    def window_size(self) -> int:
+        """Places in the window."""
+        return self._window.capacity
+
+    @property
+    def queue_length_max(self) -> int:
+        """Messages that may wait; 0 = no limit."""
+        return self._queue.max_len
+
+    @property
+    def queue_bytes_max(self) -> int:
+        """Bytes of messages that may wait; 0 = no limit."""
+        return self._queue.max_bytes
+
+    def at_limit(self, limit: int) -> AtLimit | None:
+        """How often and how long a limit was reached; None while none ever was."""
+        return self._reached.use(limit)
+
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
         lowest = self._queue.lowest_offset(self.took_shared)
@@ -548,6 +581,7 @@ class Outbound(Stored):
         now: Now,
     ) -> None:
         if link.congested:
+            self._reached.held_up(WRITE_BUFFER, now)
             self._drops.count(reasons_to_drop.SLOW_CONSUMER, self.client_id, message.topic)
             return
         batch = link.batch_of_qos0(at_once)

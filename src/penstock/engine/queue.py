@@ -45,6 +45,7 @@ class MessageQueue:
 
     def __init__(self, limits: EngineLimits, stored: bool) -> None:
         self.size_bytes = 0  # of the messages that wait
+        self.overflowed = False  # a message did not fit, since somebody looked
         self._first = Lane(0, 0)
         self._lanes = [self._first]  # highest rank first
         self._stored = stored
@@ -52,8 +53,8 @@ class MessageQueue:
 
     def bound(self, limits: EngineLimits) -> None:
         """Other bounds hold from here on: those of the listener the client came through."""
-        self._max_len = limits.max_mqueue_len
-        self._max_bytes = limits.max_mqueue_bytes
+        self.max_len = limits.max_mqueue_len
+        self.max_bytes = limits.max_mqueue_bytes
         self._default_rank = limits.mqueue_default_priority
         self._drops_oldest = limits.mqueue_overflow == DROP_OLDEST
         self._rejects = limits.mqueue_overflow == REJECT
@@ -79,19 +80,19 @@ class MessageQueue:
 
     def is_half_full(self, len_max: int) -> bool:
         """Whether half of its bounds is taken; ``len_max`` counts where it has none in messages."""
-        if 2 * len(self) >= (self._max_len or len_max):
+        if 2 * len(self) >= (self.max_len or len_max):
             return True
-        return 0 < self._max_bytes <= 2 * self.size_bytes
+        return 0 < self.max_bytes <= 2 * self.size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether a message of this size fits within both bounds."""
-        if 0 < self._max_len <= len(self):
+        if 0 < self.max_len <= len(self):
             return False
-        return not 0 < self._max_bytes < self.size_bytes + size_bytes
+        return not 0 < self.max_bytes < self.size_bytes + size_bytes
 
     def refuses(self, size_bytes: int) -> bool:
         """Whether the publisher must wait or be told; what never fits is dropped instead."""
-        if not self._rejects or 0 < self._max_bytes < size_bytes:
+        if not self._rejects or 0 < self.max_bytes < size_bytes:
             return False
         return not self.has_room(size_bytes)
 
@@ -101,9 +102,10 @@ class MessageQueue:
         What has to go for it is taken out and added to ``dropped``. Nothing of a higher
         priority goes for it.
         """
+        self.overflowed = True
         if self.spills:
             return qos > 0
-        if not self._drops_oldest or 0 < self._max_bytes < size_bytes:
+        if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
             return False
         while not self.has_room(size_bytes):
             goes = self._drop_for(self._default_rank if priority == 0 else priority)
@@ -115,7 +117,7 @@ class MessageQueue:
     def trim(self, dropped: list[Delivery]) -> None:
         """Take out what other, smaller bounds leave no room for, where the oldest goes."""
         while self._drops_oldest and (
-            0 < self._max_len < len(self) or 0 < self._max_bytes < self.size_bytes
+            0 < self.max_len < len(self) or 0 < self.max_bytes < self.size_bytes
         ):
             goes = self._drop_for(PRIORITY_MAX)
             if goes is None:

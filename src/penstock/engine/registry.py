@@ -67,6 +67,7 @@ class Registry:
         self, effects: Effects, router: Router, wills: Wills, limits: EngineLimits, drops: Drops
     ) -> None:
         self.sessions: dict[str, Session] = {}
+        drops.clients = self.sessions
         self._effects = effects
         self._router = router
         self._wills = wills
@@ -213,6 +214,7 @@ class Registry:
         del self.sessions[session.client_id]
         self._scheduled.pop(session.number, None)
         session.end()
+        self._drops.forget(session.client_id)
         if session.stored:
             self._effects.end_session(session.client_id, session.number)
 

@@ -12,6 +12,7 @@ from penstock.engine.clock import Now
 from penstock.engine.drop_counts import RETAINED_FULL, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
+from penstock.engine.match_cache import Matches
 from penstock.engine.message import Message
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
@@ -127,16 +128,22 @@ class Router:
             return False
         message = Message(topic, value, 0, True, "", now.wall_us)
         self.system.put(message)
-        matches = self.trie.match(topic)
+        self._deliver_system(message, self.trie.match(topic), now)
+        return True
+
+    def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
+        """As ``publish_system``, but nothing is kept for those who come later."""
+        self._deliver_system(Message(topic, value, 0, False, "", now.wall_us), matches, now)
+
+    def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
         for match in matches.sessions:
             if match.session.link is not None:
                 grant = match.grant
-                retain = grant.retain_as_published
+                retain = message.retain and grant.retain_as_published
                 match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
         for group in matches.groups:
             if group.can_go_on():
                 self.sharing.publish(group, message, True, now)
-        return True
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
         """Add a subscription, or replace the one with the same filter; whether it is new."""

@@ -27,6 +27,7 @@ from penstock.engine.answers import (
     refused_filters,
     refusing_connack,
 )
+from penstock.engine.at_limit import INBOUND, AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.connection import (
     AWAIT_AUTH,
@@ -39,7 +40,7 @@ from penstock.engine.connection import (
 from penstock.engine.effects import Link
 from penstock.engine.handshake import Handshake
 from penstock.engine.keepalive import KeepAlive
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.opening import (
     accepted_properties,
@@ -110,6 +111,8 @@ class ServerConnection(Connection):
         self.version = 0
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
+        self.receive_maximum = 0  # of the client
+        self.inbound_limit: AtLimit | None = None  # made when it is reached first
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._message_rate: TokenBucket | None = None
         self._byte_rate: TokenBucket | None = None
@@ -174,6 +177,23 @@ class ServerConnection(Connection):
         """
         return self.version != V5 and self.link.unreleased_acks >= self.limits.receive_maximum
 
+    @property
+    def inbound_unacknowledged(self) -> int:
+        """Messages of the client that count against our Receive Maximum: see ``saturated``."""
+        if self.version != V5 or self._session is None:
+            return self.link.unreleased_acks
+        return self.link.unreleased_acks + self._session.inbound_count
+
+    def _watch_inbound(self, now: Now) -> None:
+        """Note when the client may send no more; looked at again when something left."""
+        if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
+            if self.inbound_limit is None:
+                self.inbound_limit = AtLimit(self.client_id, INBOUND)
+            self._server.effects.reach(self.inbound_limit, now)
+            self.link.resume_when_room()
+        elif self.inbound_limit is not None:
+            self.inbound_limit.left(now.monotonic_s)
+
     def must_wait(self) -> bool:
         """Whether too much waits on our side for more of this client's packets."""
         link = self.link
@@ -224,6 +244,7 @@ class ServerConnection(Connection):
             if self._held_back:
                 self._try_again(self._session, now)
         super().resume(now)
+        self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
         """Bytes from the client."""
@@ -232,6 +253,7 @@ class ServerConnection(Connection):
         super().receive(data, now)
         if self.resume_at_s > 0.0 and self.state != CLOSED:
             self.stalled = True
+        self._watch_inbound(now)
 
     def _pause(self, seconds: float, now: Now) -> None:
         """Read nothing more for ``seconds``: the client is above a rate limit."""
@@ -353,7 +375,7 @@ class ServerConnection(Connection):
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
         self._keep_alive.heard(now.monotonic_s)
-        receive_maximum = 65535
+        receive_maximum = PACKET_IDENTIFIERS
         answer = Connack(reasons.SUCCESS, present)
         if connect.version == V5:
             requested = connect.properties or Properties()
@@ -382,6 +404,7 @@ class ServerConnection(Connection):
         self._answer(answer, now)
         if not self.link.closed:
             server.router.rejecting = server.router.rejecting or limits.rejects
+            self.receive_maximum = receive_maximum
             session.attach(self.link, limits, receive_maximum, now)
             self._sharing.ready(session, now)
 
@@ -498,6 +521,8 @@ class ServerConnection(Connection):
             return
         if server.connections.get(self.client_id) is self:
             del server.connections[self.client_id]
+        if self.inbound_limit is not None:
+            self.inbound_limit.left(now.monotonic_s)
         while self._held_back:  # above QoS 0 they were not acknowledged: the client has them
             packet = self._held_back.popleft()
             if packet.qos == 0:

@@ -23,6 +23,7 @@ from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Shared
 from penstock.engine.outbound import Outbound
+from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.records import LaneEntry, Progress
 from penstock.engine.runs import Run
@@ -98,6 +99,7 @@ class Session(Outbound):
         """The connection is gone; bodies that the log has leave memory."""
         self.link = None
         self.disconnected_at_us = now.wall_us
+        self._reached.held_up(NOTHING, now)
         self.rest()
 
     def end(self) -> None:

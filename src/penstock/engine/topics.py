@@ -12,6 +12,8 @@ from typing import Final
 
 SHARE_PREFIX: Final = "$share/"
 SYSTEM_PREFIX: Final = "$SYS/"
+PENSTOCK_PREFIX: Final = "$penstock/"
+FLOW_TOPIC: Final = "$penstock/flow"
 TOPIC_BYTES_MAX: Final = 65535
 
 
@@ -70,7 +72,7 @@ def is_share_name(name: str) -> bool:
 
 def is_system_topic(topic: str) -> bool:
     """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
-    return topic.startswith(SYSTEM_PREFIX)
+    return topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX))
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:

@@ -109,12 +109,34 @@ class SubscriptionTrie:
         cached = self._cache.topics.get(topic)
         if cached is not None:
             return cached
+        matches = self.match_once(topic)
+        self._cache.put(topic, topic.split("/"), matches)
+        return matches
+
+    def match_once(self, topic: str) -> Matches:
+        """``match`` without the cache: for thousands of topics with one message each."""
         found = _Found()
         levels = topic.split("/")
         self._walk(self._root, levels, 0, topic.startswith("$"), found)
-        matches = Matches(list(found.sessions.values()), found.groups)
-        self._cache.put(topic, levels, matches)
-        return matches
+        return Matches(list(found.sessions.values()), found.groups)
+
+    def reaches(self, topic: str) -> bool:
+        """Whether a filter may match ``topic``, or something below it."""
+        nodes = [self._root]
+        for depth, level in enumerate(topic.split("/")):
+            further: list[_Node] = []
+            for node in nodes:
+                child = node.children.get(level)
+                if child is not None:
+                    further.append(child)
+                if depth > 0 or not topic.startswith("$"):  # [MQTT-4.7.2-1]
+                    if "#" in node.children:
+                        return True
+                    any_level = node.children.get("+")
+                    if any_level is not None:
+                        further.append(any_level)
+            nodes = further
+        return len(nodes) > 0
 
     def _walk(
         self,

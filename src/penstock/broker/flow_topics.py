@@ -1,0 +1,137 @@
+"""``$penstock/flow/{client id}``: the flow of every client, for those who ask for it.
+
+::
+
+      somebody subscribes below $penstock/flow ─▶ a round: each session, some every tick
+                                                    │   one JSON object each, only where wanted
+                                                    ▼
+                                    $penstock/flow: the summary of the round, then a pause
+
+While nobody subscribes it costs one look-up a tick, however many clients there are. A round goes
+over all sessions, connected or not, in bounded steps, so that 100,000 of them hold nobody up;
+the next starts ``sys_interval_s`` after the last one did. It is not below ``$SYS``, where a
+subscription to ``$SYS/#`` would get it, and everyone who may read that the names of all clients.
+
+A client identifier stands in the topic as one level: ``%``, ``/``, ``+`` and ``#`` in it are
+written as %25, %2F, %2B and %23. In the JSON it is what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, final
+
+from penstock.engine.at_limit import LIMITS
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import slug_of
+from penstock.engine.flow import Flow, flow_of
+from penstock.engine.server import Server
+from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
+
+SESSIONS_A_TICK_MAX: Final = 500
+
+
+def flow_topic(client_id: str) -> str:
+    """Where the flow of ``client_id`` is published; empty where that would be too long."""
+    level = client_id.replace("%", "%25")
+    for character in "/+#":
+        level = level.replace(character, f"%{ord(character):02X}")
+    topic = f"{FLOW_TOPIC}/{level}"
+    return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
+
+
+def as_json(flow: Flow) -> bytes:
+    """One client's flow as a JSON object; docs/sys_topics.md explains every name."""
+    return json.dumps(
+        {
+            "client_id": flow.client_id,
+            "connected": flow.connected,
+            "version": flow.version,
+            "subscriptions": flow.subscriptions,
+            "window": {
+                "used": flow.window_length,
+                "size": flow.window_size,
+                "client_receive_maximum": flow.client_receive_maximum,
+            },
+            "queue": {
+                "messages": flow.queue_length,
+                "messages_max": flow.queue_length_max,
+                "bytes": flow.queue_bytes,
+                "bytes_max": flow.queue_bytes_max,
+            },
+            "inbound": {
+                "unacknowledged": flow.inbound_unacknowledged,
+                "receive_maximum": flow.receive_maximum,
+                "awaiting_release": flow.awaiting_release,
+            },
+            "unwritten_bytes": flow.unwritten_bytes,
+            "drops": {slug_of(reason): number for reason, number in sorted(flow.drops.items())},
+            "limits": {
+                name: {
+                    "reached": use.reached,
+                    "times": use.times,
+                    "total_s": round(use.total_s, 3),
+                    "lasts_s": round(use.lasts_s, 3),
+                }
+                for name, use in zip(LIMITS, flow.limits, strict=True)
+            },
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode()
+
+
+@final
+class FlowTopics:
+    """Publishes the flow of each client while somebody listens.
+
+    Args:
+        server: whose clients.
+        interval_s: time from the start of one round to that of the next; 0 = never.
+    """
+
+    def __init__(self, server: Server, interval_s: float) -> None:
+        self._server = server
+        self._interval_s = interval_s
+        self._wanted = False
+        self._due_s = 0.0
+        self._left: list[str] = []  # client identifiers of the present round, last first
+        self._sessions = 0
+        self._held_up = 0
+
+    def tick(self, now: Now) -> bool:
+        """Go on with a round, or start one that is due; whether anything was published."""
+        if self._interval_s == 0:
+            return False
+        wanted = self._server.router.trie.reaches(FLOW_TOPIC)
+        starts = wanted and (not self._wanted or now.monotonic_s >= self._due_s)
+        self._wanted = wanted
+        if not wanted:
+            self._left = []
+            return False
+        if not self._left:
+            if not starts:
+                return False
+            self._due_s = now.monotonic_s + self._interval_s
+            self._left = list(reversed(self._server.registry.sessions))
+            self._sessions = len(self._left)
+            self._held_up = 0
+        for _ in range(min(SESSIONS_A_TICK_MAX, len(self._left))):
+            self._tell(self._left.pop(), now)
+        if not self._left:
+            summary = {"sessions": self._sessions, "at_limit": self._held_up}
+            matches = self._server.router.trie.match_once(FLOW_TOPIC)
+            value = json.dumps(summary).encode()
+            self._server.router.publish_passing(FLOW_TOPIC, value, matches, now)
+        return True
+
+    def _tell(self, client_id: str, now: Now) -> None:
+        flow = flow_of(self._server, client_id, now)
+        topic = flow_topic(client_id)
+        if flow is None or not topic:
+            return
+        if any(use.reached for use in flow.limits):
+            self._held_up += 1
+        matches = self._server.router.trie.match_once(topic)
+        if matches.sessions or matches.groups:
+            self._server.router.publish_passing(topic, as_json(flow), matches, now)

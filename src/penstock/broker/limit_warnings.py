@@ -1,0 +1,126 @@
+"""A word in the log when a client stays at one of its limits, and one when it recovered.
+
+::
+
+      reached ─▶ watched ── still at it after limit_warning_s ─▶ warned ── below again ─▶ said so
+                    ╰────── below again ─▶ let go of                          and let go of
+
+A limit that is reached and left again, a thousand times a second, is flow control at work; it is
+watched as one entry. At most ``LINES_MAX`` clients are named in ten seconds; the rest is one
+number.
+"""
+
+from __future__ import annotations
+
+import logging
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, final
+
+from penstock.engine.at_limit import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
+
+logger = logging.getLogger(__name__)
+
+RECHECK_S: Final = 1.0
+LINES_MAX: Final = 20
+LINES_INTERVAL_S: Final = 10.0
+
+_CAUSES: Final[dict[int, tuple[str, str]]] = {  # what is the matter, what to do
+    WINDOW: (
+        "its in-flight window is full and messages wait",
+        "it acknowledges too slowly: let it, or raise limits.max_inflight and its Receive Maximum",
+    ),
+    WRITE_BUFFER: (
+        "it does not read what it is sent",
+        "look at the client and its network, or have it subscribe to less",
+    ),
+    INBOUND: (
+        "as many of its messages are unacknowledged as it may send",
+        "it must release its QoS 2 messages (PUBREL), or raise limits.receive_maximum",
+    ),
+}
+
+
+@final
+class LimitWarnings:
+    """Watches the limits that clients reached.
+
+    Args:
+        effects: which says who reached one.
+        warning_s: how long a client must stay at a limit; 0 = no warnings.
+    """
+
+    def __init__(self, effects: Effects, warning_s: float) -> None:
+        self._effects = effects
+        self._warning_s = warning_s
+        self._watched: list[tuple[float, int, AtLimit, float]] = []  # heap; warned of since
+        self._entries = count()
+        self._lines = 0
+        self._unnamed = 0
+        self._interval_ends_s = 0.0
+
+    def tick(self, now: Now) -> None:
+        """Look at what is due."""
+        reached = self._effects.reached
+        if reached:
+            self._effects.reached = []
+            for at_limit in reached:
+                if at_limit.limit not in _CAUSES or self._warning_s == 0:
+                    at_limit.watched = False
+                    continue
+                self._watch(at_limit, max(at_limit.since_s, 0.0) + self._warning_s, -1.0)
+        now_s = now.monotonic_s
+        if now_s >= self._interval_ends_s:
+            self._end_interval(now_s)
+        while self._watched and self._watched[0][0] <= now_s:
+            _, _, at_limit, warned_s = heappop(self._watched)
+            self._look_at(at_limit, warned_s, now_s)
+
+    def _look_at(self, at_limit: AtLimit, warned_s: float, now_s: float) -> None:
+        lasts_s = at_limit.lasts_s(now_s)
+        if at_limit.since_s < 0:
+            at_limit.watched = False
+            if warned_s >= 0:
+                self._say(
+                    logging.INFO,
+                    "client %s is below its limit again, after %.0f s (%s)",
+                    at_limit.client_id,
+                    now_s - warned_s,
+                    LIMITS[at_limit.limit],
+                )
+        elif warned_s >= 0:
+            self._watch(at_limit, now_s + RECHECK_S, warned_s)
+        elif lasts_s < self._warning_s:
+            self._watch(at_limit, at_limit.since_s + self._warning_s, -1.0)
+        else:
+            what, remedy = _CAUSES[at_limit.limit]
+            self._say(
+                logging.WARNING,
+                "client %s is at its limit for %.0f s: %s; %s",
+                at_limit.client_id,
+                lasts_s,
+                what,
+                remedy,
+            )
+            self._watch(at_limit, now_s + RECHECK_S, at_limit.since_s)
+
+    def _watch(self, at_limit: AtLimit, due_s: float, warned_s: float) -> None:
+        heappush(self._watched, (due_s, next(self._entries), at_limit, warned_s))
+
+    def _say(self, level: int, message: str, *args: object) -> None:
+        if self._lines >= LINES_MAX:
+            self._unnamed += 1
+            return
+        self._lines += 1
+        logger.log(level, message, *args)
+
+    def _end_interval(self, now_s: float) -> None:
+        self._interval_ends_s = now_s + LINES_INTERVAL_S
+        self._lines = 0
+        if self._unnamed:
+            logger.warning(
+                "%d more clients reached or left their limits: see `penstock flow`", self._unnamed
+            )
+            self._unnamed = 0

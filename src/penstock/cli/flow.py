@@ -1,0 +1,241 @@
+"""`penstock flow`: the flow of every client of a running broker, as a table.
+
+It asks the broker as any MQTT client may: it subscribes to `$penstock/flow/#` and shows the first
+whole round (docs/sys_topics.md). What holds a client up stands first.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.engine.at_limit import LIMITS
+from penstock.engine.topics import FLOW_TOPIC
+from penstock.errors import ConfigError, PenstockError, RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+
+if TYPE_CHECKING:
+    from penstock.config.address import Address
+
+_READ_BYTES: Final = 65_536
+_VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
+_ROUNDS_MAX: Final = 2  # the first may have begun before we asked
+
+JsonObject = dict[str, Any]  # the flow of one client, docs/sys_topics.md
+
+
+class FlowUnavailable(PenstockError):
+    """The broker did not tell."""
+
+
+class Login(NamedTuple):
+    """Who asks; both None for an anonymous client."""
+
+    username: str | None
+    password: bytes | None
+
+
+def show_flow(
+    broker: Annotated[
+        str, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")
+    ] = "127.0.0.1:1883",
+    username: Annotated[
+        str | None, typer.Option("--username", metavar="NAME", help="Who asks.")
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", metavar="FILE", help="A file with the password in it."),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Clients shown, those held up first.")] = 50,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, for every client.")
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait.")
+    ] = 30.0,
+) -> None:
+    """Show window, queue, drops and limits of every client of a running broker."""
+    login = Login(username, _password(password_file))
+    flows = read_flows(_address(broker), login, timeout_s)
+    if as_json:
+        for flow in flows:
+            print(json.dumps(flow, ensure_ascii=False))
+        return
+    console = Console()
+    if not console.is_terminal:  # a pipe has no width; keep every column whole
+        console = Console(file=sys.stdout, width=160)
+    console.print(table_of(flows, rows))
+
+
+def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObject]:
+    """The flow of every session of the broker, those at a limit first.
+
+    Raises:
+        ConfigError: there is no broker at ``address``.
+        FlowUnavailable: it does not tell, or not to us, or not in time.
+    """
+    ends_s = time.monotonic() + timeout_s
+    try:
+        connection = socket.create_connection((address.host, address.port), timeout_s)
+    except OSError as error:
+        raise ConfigError(
+            f"no broker answers at {address}: {error.strerror or error}; give its address with"
+            " --broker"
+        ) from error
+    flows: dict[str, JsonObject] = {}
+    rounds = 0
+    with closing(connection):
+        connect = Connect("", V5, True, 0, None, login.username, login.password)
+        connection.sendall(encode(connect, V5))
+        own_id = ""
+        for packet in _packets(connection, ends_s):
+            if isinstance(packet, Connack):
+                own_id = _welcomed(packet)
+                asks = Subscribe(1, [Subscription(f"{FLOW_TOPIC}/#", 0)])
+                connection.sendall(encode(asks, V5))
+            elif isinstance(packet, Suback):
+                _allowed(packet)
+            elif isinstance(packet, Publish) and packet.topic != FLOW_TOPIC:
+                flow = json.loads(packet.payload)
+                if flow["client_id"] != own_id:
+                    flows[flow["client_id"]] = flow
+            elif isinstance(packet, Publish):
+                rounds += 1
+                whole = len(flows) + 1 >= json.loads(packet.payload)["sessions"]
+                if whole or rounds >= _ROUNDS_MAX:
+                    connection.sendall(encode(Disconnect(0), V5))
+                    break
+    return sorted(flows.values(), key=_urgency)
+
+
+def table_of(flows: list[JsonObject], rows: int) -> Table:
+    """The first ``rows`` of ``flows`` as a table."""
+    shown = f"{rows} of {len(flows)}" if rows < len(flows) else str(len(flows))
+    table = Table(title=f"{shown} clients, those held up first")
+    for column in ("client", "MQTT"):
+        table.add_column(column)
+    for column in ("window", "queue", "queue bytes", "inbound", "unwritten bytes"):
+        table.add_column(column, justify="right")
+    for column in ("at its limit", "drops"):
+        table.add_column(column)
+    for flow in flows[:rows]:
+        table.add_row(*_cells(flow))
+    return table
+
+
+def _cells(flow: JsonObject) -> list[str]:
+    window, queue, inbound = flow["window"], flow["queue"], flow["inbound"]
+    limits = flow["limits"]
+    at_limits = []
+    for name in LIMITS:
+        use = limits[name]
+        if use["reached"]:
+            at_limits.append(f"{name} for {use['lasts_s']:.0f} s")
+        elif use["times"]:
+            at_limits.append(f"{name} {use['times']}x, {use['total_s']:.0f} s")
+    queue_max = queue["messages_max"] or "∞"
+    here = flow["connected"]
+    return [
+        str(flow["client_id"]),
+        _VERSIONS.get(flow["version"], str(flow["version"])),
+        f"{window['used']}/{window['size']}",
+        f"{queue['messages']}/{queue_max}",
+        f"{queue['bytes']:,}",
+        f"{inbound['unacknowledged']}/{inbound['receive_maximum']}" if here else "",
+        f"{flow['unwritten_bytes']:,}" if here else "",
+        ", ".join(at_limits),
+        ", ".join(f"{name} {count}" for name, count in flow["drops"].items()),
+    ]
+
+
+def _urgency(flow: JsonObject) -> tuple[bool, float, str]:
+    """Sorts those at a limit first, the longest first; then by what waits."""
+    longest_s = max(use["lasts_s"] for use in flow["limits"].values())
+    waiting = flow["queue"]["messages"]
+    return longest_s == 0, -(longest_s or waiting), str(flow["client_id"])
+
+
+def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
+    """What the broker sends until ``ends_s``, a time of the monotonic clock."""
+    decoder = Decoder(PACKET_SIZE_BYTES_MAX, V5, server=False)
+    while True:
+        try:
+            packet = decoder.next_packet()
+            if packet is not None:
+                yield packet
+                continue
+            connection.settimeout(max(0.001, ends_s - time.monotonic()))
+            data = connection.recv(_READ_BYTES)
+        except TimeoutError:
+            raise FlowUnavailable(
+                "the broker told nothing in time: status.sys_interval_s may be 0 there, or more"
+                " than --timeout"
+            ) from None
+        except RemoteProtocolError as error:
+            raise FlowUnavailable(f"this is no MQTT 5 broker: {error}") from error
+        except OSError as error:
+            raise FlowUnavailable(f"the connection broke: {error.strerror or error}") from error
+        if not data:
+            raise FlowUnavailable("the broker closed the connection")
+        decoder.feed(data)
+
+
+def _welcomed(answer: Connack) -> str:
+    """Our client identifier, which the broker chose."""
+    if answer.reason_code != reasons.SUCCESS:
+        raise FlowUnavailable(
+            f"the broker lets us not in: {reasons.name_of(answer.reason_code)}; see --username"
+            " and --password-file"
+        )
+    properties = answer.properties
+    return "" if properties is None else properties.assigned_client_identifier or ""
+
+
+def _allowed(answer: Suback) -> None:
+    code = answer.reason_codes[0]
+    if code >= 0x80:
+        raise FlowUnavailable(
+            f"the broker does not let us read {FLOW_TOPIC}/#: {reasons.name_of(code)}; its access"
+            " list must allow that, and it must be Penstock"
+        )
+
+
+def _address(text: str) -> Address:
+    from penstock.config.address import FORM, Address  # pydantic comes with it
+
+    try:
+        return Address.parse(text)
+    except ValueError:
+        raise ConfigError(f"--broker is {text!r}, but must be {FORM}") from None
+
+
+def _password(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return path.read_bytes().rstrip(b"\r\n")
+    except OSError as error:
+        raise ConfigError(f"--password-file {path}: {error.strerror}") from error

@@ -1,0 +1,67 @@
+"""What holds the queue of one session up, and for how long: its window, its peer, its length.
+
+::
+
+      NOTHING ── window full and a message waits ─▶ WINDOW
+         ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
+         ╰────── the queue is empty, or the client left
+
+Beside it, ``QUEUE``: full is full until less than half of it is taken, because a queue that
+runs over would otherwise be full once for every message.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.at_limit import QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
+from penstock.engine.queue import MessageQueue
+
+NOTHING: Final = -1
+
+_UNBOUNDED: Final = 2**62
+
+
+@final
+class OutboundLimits:
+    """The limits of what one client is sent. Costs nothing before the first is reached."""
+
+    def __init__(self, client_id: str, effects: Effects) -> None:
+        self._client_id = client_id
+        self._effects = effects
+        self._held_up_by = NOTHING
+        self._limits: list[AtLimit] | None = None
+
+    def use(self, limit: int) -> AtLimit | None:
+        """How often and how long ``limit`` was reached; None while none ever was."""
+        return None if self._limits is None else self._limits[limit]
+
+    def held_up(self, limit: int, now: Now) -> None:
+        """The queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or ``NOTHING``."""
+        before = self._held_up_by
+        if limit == before:
+            return
+        if before != NOTHING:
+            self._limit(before).left(now.monotonic_s)
+        self._held_up_by = limit
+        if limit != NOTHING:
+            self._effects.reach(self._limit(limit), now)
+
+    def watch(self, queue: MessageQueue, now: Now) -> None:
+        """The queue grew or shrank."""
+        if queue.overflowed or not queue.has_room(1):
+            queue.overflowed = False
+            self._effects.reach(self._limit(QUEUE), now)
+        elif self._limits is not None and not queue.is_half_full(_UNBOUNDED):
+            self._limits[QUEUE].left(now.monotonic_s)
+
+    def _limit(self, limit: int) -> AtLimit:
+        if self._limits is None:
+            self._limits = [
+                AtLimit(self._client_id, WINDOW),
+                AtLimit(self._client_id, WRITE_BUFFER),
+                AtLimit(self._client_id, QUEUE),
+            ]
+        return self._limits[limit]
