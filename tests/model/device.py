@@ -279,7 +279,9 @@ class Device:
         packet_id = packet.packet_id
         key = packet.payload.decode().rstrip(".")
         if packet.qos > 0:
-            assert packet_id not in self._unanswered, f"{packet} is in flight already"
+            if packet_id in self._unanswered:  # v3.1 §4.1: sent again after a time, with DUP
+                assert self.profile.version == 3, f"{packet} is in flight already"
+                assert packet.dup, f"{packet} is in flight already"
             self._unanswered.add(packet_id)
             assert len(self._unanswered) <= self.profile.window, (
                 f"{self.client_id} has {len(self._unanswered)} in flight, {self.profile.window=}"
