@@ -211,6 +211,8 @@ class _Broker:
             authenticate,
             authorize,
             _server_options(self._settings),
+            self._settings.dead_letters.topic,
+            self._settings.dead_letters.qos0,
         )
 
     def _streams_json(self) -> str:

@@ -31,13 +31,12 @@ from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import REASONS
-from penstock.engine.effects import Commit, Link
+from penstock.engine.effects import Commit, Link, Stored
 from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
-from penstock.engine.session import Session
 from penstock.engine.slow_peer import SlowPeer
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
@@ -293,7 +292,6 @@ class Driver:
                 peer.wire.close()
         self._write_ready()
         for stored, offsets in commit.wanting:
-            assert isinstance(stored, Session)
             self._fetch(stored, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:
@@ -308,21 +306,21 @@ class Driver:
 
     # -- bodies from the log -----------------------------------------------------------
 
-    def _fetch(self, session: Session, offsets: list[int]) -> None:
-        if offsets is not session.wanted:
+    def _fetch(self, stored: Stored, offsets: list[int]) -> None:
+        if not stored.wants(offsets):
             return
         reading = self._loop.run_in_executor(None, self._store.read, offsets)
-        reading.add_done_callback(lambda done: self._fetched(session, offsets, done))
+        reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
 
     def _fetched(
-        self, session: Session, offsets: list[int], done: asyncio.Future[dict[int, Message]]
+        self, stored: Stored, offsets: list[int], done: asyncio.Future[dict[int, Message]]
     ) -> None:
         try:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
             self._fail(StoreFailed(f"the log cannot be read: {error}"))
             return
-        session.supply(offsets, bodies, self.now())
+        stored.supply(offsets, bodies, self.now())
         self.end_turn_soon()
 
     # -- time --------------------------------------------------------------------------

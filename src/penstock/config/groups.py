@@ -25,7 +25,7 @@ from pydantic import (
 
 from penstock.config.address import Address, SocketFile, parse_place
 from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.topics import is_share_name, is_shared, is_topic_filter
+from penstock.engine.topics import is_share_name, is_shared, is_topic_filter, is_topic_name
 
 TOPIC_LEVELS_MAX: Final = 1000
 
@@ -48,6 +48,12 @@ def _topic_filter(value: str) -> str:
     return value
 
 
+def _dead_letter_topic(value: str) -> str:
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
+        raise ValueError("a topic name without wildcards that does not start with $, or nothing")
+    return value
+
+
 def _stream_name(value: str) -> str:
     if _STREAM_NAME.fullmatch(value) is None:
         raise ValueError("1 to 64 letters, digits and . _ - that start with a letter or digit")
@@ -62,6 +68,7 @@ def _share_name(value: str) -> str:
 
 BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]
 StreamName = Annotated[str, AfterValidator(_stream_name)]
 ShareName = Annotated[str, AfterValidator(_share_name)]
 SharingStrategy = Literal[
@@ -219,6 +226,18 @@ class Limits(Group):
 
     topic_levels_max: int = Field(default=128, ge=1, le=TOPIC_LEVELS_MAX)
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
+
+
+class DeadLetters(Group):
+    """Messages that were dropped on their way to a session, published once more."""
+
+    topic: DeadLetterTopic = ""
+    """Topic name they are published to, such as penstock/dead-letters, with the reason, the client
+    identifier and the original topic as user properties; "" publishes none. A stream can take them
+    into a table."""
+
+    qos0: bool = False
+    """Also those of QoS 0."""
 
 
 class ShareGroupStrategy(Group):
@@ -541,6 +560,7 @@ class Settings(Group):
 
     listener: MainListener = MainListener()
     durability: Durability = Durability()
+    dead_letters: DeadLetters = DeadLetters()
     limits: Limits = Limits()
     sharing: Sharing = Sharing()
     mqtt5: Mqtt5 = Mqtt5()

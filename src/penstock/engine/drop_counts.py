@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
+from penstock.engine.message import Delivery
+
 QUEUE_FULL: Final = 0
 QOS0_OFFLINE: Final = 1
 EXPIRED: Final = 2
@@ -23,6 +25,7 @@ SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
 RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
 NOT_RELEASED: Final = 11  # not a message, but a QoS 2 flow that its publisher did not finish
 PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
+DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
 
 REASONS: Final = (
     "queue full",
@@ -38,6 +41,7 @@ REASONS: Final = (
     "too many retained messages",
     "not released by its publisher",
     "payload format invalid",
+    "dead letter lost",
 )
 
 _RECENT_MAX: Final = 100
@@ -48,6 +52,13 @@ def slug_of(reason: int) -> str:
     return REASONS[reason].lower().replace(" ", "_")
 
 
+class Heir:
+    """Who takes what was dropped: see ``dead_letters``."""
+
+    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """``delivery``, on its way to ``client_id``, was dropped."""
+
+
 @final
 class Drops:
     """Counters by reason, and the latest drops as (reason, client id, topic)."""
@@ -56,7 +67,15 @@ class Drops:
         self.counts: list[int] = [0] * len(REASONS)
         self.clients: Mapping[str, object] = {}  # those with a session; only they are told apart
         self._by_client: dict[str, dict[int, int]] = {}
+        self.heir: Heir | None = None
         self._recent: list[tuple[int, str, str]] = []
+
+    def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """Count one delivery that is dropped, and leave it to the heir."""
+        topic = "" if delivery.message is None else delivery.message.topic
+        self.count(reason, client_id, topic)
+        if self.heir is not None:
+            self.heir.inherit(reason, client_id, delivery)
 
     def count(self, reason: int, client_id: str, topic: str, messages: int = 1) -> None:
         """Count ``messages`` dropped for ``reason`` on their way to ``client_id``."""

@@ -45,6 +45,13 @@ class Stored(Timed):
         """The durable form now, and none of it unchanged twice; None when it ended."""
         return None
 
+    def wants(self, asked: list[int]) -> bool:
+        """Whether the bodies it asked for, see ``Effects.wanting``, are still needed."""
+        return len(asked) == 0
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset; one that was asked for and is missing is gone."""
+
 
 NO_LIMIT_BYTES: Final = 2**62
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another

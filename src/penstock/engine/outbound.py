@@ -179,7 +179,7 @@ class Outbound(Stored):
             self._enqueue(waiting, message)
             self._reached.watch(self._queue, now)
         else:
-            self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, message.topic)
+            self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
         link = self.link
@@ -229,7 +229,7 @@ class Outbound(Stored):
             self._queue.pop()
             self._passed(head)
             if message.expired(now.wall_us):
-                self._drops.count(reasons_to_drop.EXPIRED, self.client_id, message.topic)
+                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             elif head.qos == 0:
                 self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
             else:
@@ -285,6 +285,7 @@ class Outbound(Stored):
         Raises:
             RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
         """
+        refused = self._window.get(packet_id) if reason_code >= 0x80 else None
         verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -305,9 +306,13 @@ class Outbound(Stored):
                 if entry is not None:
                     self._sent(link, entry, now)
             return
-        if verdict == REJECTED:
-            self._drops.count(reasons_to_drop.REJECTED, self.client_id, "")
+        if verdict == REJECTED and refused is not None:
+            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
         self.refill(now)
+
+    def wants(self, asked: list[int]) -> bool:
+        """Whether the bodies asked for are still needed."""
+        return asked is self.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset, for what ``wanted`` asked for.
@@ -414,7 +419,7 @@ class Outbound(Stored):
         """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
         self.took_shared = True
         self._effects.adopted(delivery.offset)
-        self._join(delivery, priority, "")
+        self._join(delivery, priority)
 
     def lose_qos0(self) -> None:
         """The server shuts down: QoS 0 messages that wait for the client are not stored."""
@@ -502,12 +507,12 @@ class Outbound(Stored):
     def _enqueue(self, delivery: Delivery, message: Message) -> None:
         """Queue what was published now."""
         delivery.size_bytes = message.size_bytes()
-        self._join(delivery, self._priority(message), message.topic)
+        self._join(delivery, self._priority(message))
 
-    def _join(self, delivery: Delivery, priority: int, topic: str) -> None:
+    def _join(self, delivery: Delivery, priority: int) -> None:
         """Queue ``delivery``, or drop it or another, as the overflow policy says."""
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
-            self._drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, topic)
+            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
@@ -529,6 +534,10 @@ class Outbound(Stored):
         self._overflowed(dropped)
         return queued
 
+    def _lose(self, reason: int, message: Message, qos: int) -> None:
+        """A message is dropped that waited nowhere."""
+        self._drops.lose(reason, self.client_id, Delivery(message, message.offset, qos))
+
     def _trim(self) -> None:
         """Other bounds hold: drop what has no room any more."""
         dropped: list[Delivery] = []
@@ -538,8 +547,7 @@ class Outbound(Stored):
     def _overflowed(self, dropped: list[Delivery]) -> None:
         for delivery in dropped:
             self._passed(delivery)
-            topic = "" if delivery.message is None else delivery.message.topic
-            self._drops.count(reasons_to_drop.QUEUE_FULL, self.client_id, topic)
+            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
 
     def _lane_kept(self, priority: int) -> StoredLane:
         """The durable form of the lane of ``priority``."""
@@ -582,7 +590,7 @@ class Outbound(Stored):
     ) -> None:
         if link.congested:
             self._reached.held_up(WRITE_BUFFER, now)
-            self._drops.count(reasons_to_drop.SLOW_CONSUMER, self.client_id, message.topic)
+            self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         batch = link.batch_of_qos0(at_once)
         frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
@@ -670,7 +678,7 @@ class Outbound(Stored):
             properties,
         )
         if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-            self._drops.count(reasons_to_drop.PACKET_TOO_LARGE, self.client_id, message.topic)
+            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
             return b""
         counters = self._effects.counters
         counters.publish_sent += 1

@@ -14,6 +14,7 @@ from typing import final
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
+from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Resumable
 from penstock.engine.limits import EngineLimits
@@ -41,6 +42,8 @@ class Server:
         authenticate: who a client is; everyone is let in without.
         authorize: what a client may do; everything without.
         options: what clients are told.
+        dead_letter_topic: where dropped messages are published; nowhere if empty.
+        dead_letters_of_qos0: also those of QoS 0.
     """
 
     def __init__(
@@ -54,6 +57,8 @@ class Server:
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
         options: ServerOptions | None = None,
+        dead_letter_topic: str = "",
+        dead_letters_of_qos0: bool = False,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -64,6 +69,11 @@ class Server:
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
+        self._dead_letters: DeadLetters | None = None
+        if dead_letter_topic:
+            self._dead_letters = DeadLetters(
+                dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
+            )
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
@@ -79,6 +89,8 @@ class Server:
         self.registry.expire(now)
         self.router.sharing.spread(now)
         self.effects.timers.wake_due(now)
+        if self._dead_letters is not None:
+            self._dead_letters.tick(now)
         if self.effects.held_back:
             self.effects.wake_held_back()
 

@@ -12,7 +12,7 @@ promises something leaves only after the commit that holds it (``Link.hold``).
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
@@ -29,6 +29,8 @@ from penstock.engine.records import LaneEntry, Progress
 from penstock.engine.runs import Run
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
+
+_DEAD_LETTERS_MAX: Final = 10_000  # of one session that ends
 
 
 @final
@@ -108,6 +110,9 @@ class Session(Outbound):
         self.link = None
         self.wanted = []
         self._effects.wake_held_back()
+        if self._drops.heir is not None:
+            for delivery in self._queue.waiting(_DEAD_LETTERS_MAX):
+                self._drops.heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
         unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
 

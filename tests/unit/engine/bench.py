@@ -102,6 +102,7 @@ class Bench:
         authenticate: Authenticate | None = None,
         authorize: Authorize | None = None,
         options: ServerOptions | None = None,
+        dead_letters: str = "",
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
@@ -112,6 +113,7 @@ class Bench:
         self._streams = streams
         self._sharing = sharing
         self._options = options
+        self._dead_letters = dead_letters
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
@@ -126,6 +128,7 @@ class Bench:
             self._authenticate,
             self.authorize,
             self._options,
+            self._dead_letters,
         )
 
     def pass_s(self, seconds: float) -> None:
@@ -209,7 +212,6 @@ class Bench:
                 written += release.data
             release.done()
         for stored, asked in commit.wanting:
-            assert isinstance(stored, Session)
             stored.supply(asked, self.store.read(asked), self.now)
 
     def commit(self) -> None:

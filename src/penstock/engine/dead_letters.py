@@ -1,0 +1,155 @@
+"""Dead letters: what was dropped on its way to a session is published under one topic.
+
+::
+
+      a session drops a message ─▶ pending ── body in the log only ─▶ read it ─╮
+                                      ╰─────── at the next tick ───────────────┴▶ published
+
+A dead letter has the payload, the QoS and the properties of the message, without its expiry,
+and three user properties: why it was dropped, for which client identifier, and its topic. It is
+routed like any message, so a stream takes it into a table and a client may subscribe to it.
+
+What a dead letter displaces where it goes makes no dead letter again, nor does a dead letter
+that is dropped itself: there is no loop. At most ``PENDING_MAX`` wait, and ``PER_TICK_MAX`` are
+published at a time; those beyond are counted (``DEAD_LETTER_LOST``). One that waits is not
+stored yet: a crash within a tick of the drop loses it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import DEAD_LETTER_LOST, Drops, Heir, slug_of
+from penstock.engine.effects import Effects, Stored
+from penstock.engine.message import Delivery, Message
+from penstock.engine.router import Router
+from penstock.protocol.kinds import PUBLISH
+from penstock.protocol.properties import decode_properties, encode_properties
+
+PENDING_MAX: Final = 10_000
+PER_TICK_MAX: Final = 1000
+
+REASON: Final = "penstock-dropped-because"
+CLIENT_ID: Final = "penstock-dropped-for"
+TOPIC: Final = "penstock-topic"
+
+
+@final
+class _Letter:
+    def __init__(self, reason: int, client_id: str, message: Message | None, offset: int) -> None:
+        self.reason = reason
+        self.client_id = client_id
+        self.message = message
+        self.offset = offset
+
+
+@final
+class _Inbox(Heir):
+    """What was dropped since the last tick."""
+
+    def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
+        self.letters: list[_Letter] = []
+        self.closed = False  # while a dead letter is published: what it displaces is none
+        self._topic = topic
+        self._with_qos0 = with_qos0
+        self._drops = drops
+
+    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """``delivery`` was dropped."""
+        message = delivery.message
+        if self.closed or (delivery.qos == 0 and not self._with_qos0):
+            return
+        if message is None and delivery.offset < 0:
+            return
+        if message is not None and message.topic == self._topic:
+            return
+        if len(self.letters) >= PENDING_MAX:
+            self._drops.count(DEAD_LETTER_LOST, client_id, "")
+            return
+        self.letters.append(_Letter(reason, client_id, message, delivery.offset))
+
+
+@final
+class DeadLetters(Stored):
+    """The dead letters of one broker.
+
+    Args:
+        topic: where they are published.
+        with_qos0: also those of QoS 0.
+        router: publishes them.
+        effects: where bodies are asked for.
+        drops: where they come from, and where those that are lost are counted.
+    """
+
+    def __init__(
+        self, topic: str, with_qos0: bool, router: Router, effects: Effects, drops: Drops
+    ) -> None:
+        self._topic = topic
+        self._router = router
+        self._effects = effects
+        self._drops = drops
+        self._inbox = _Inbox(topic, with_qos0, drops)
+        self._asked: list[int] = []
+        self._asking: list[_Letter] = []
+        drops.heir = self._inbox
+
+    def tick(self, now: Now) -> None:
+        """Publish what is pending, as far as its bodies are in memory; ask for the others."""
+        inbox = self._inbox
+        if not inbox.letters:
+            return
+        letters = inbox.letters[:PER_TICK_MAX]
+        inbox.letters = inbox.letters[PER_TICK_MAX:]
+        absent: list[_Letter] = []
+        for letter in letters:
+            if letter.message is None:
+                absent.append(letter)
+            else:
+                self._publish(letter, letter.message, now)
+        if absent and self._asking:
+            inbox.letters = absent + inbox.letters
+        elif absent:
+            self._asking = absent
+            self._asked = [letter.offset for letter in absent]
+            self._effects.wanting.append((self, self._asked))
+
+    def wants(self, asked: list[int]) -> bool:
+        """Whether these bodies are still needed."""
+        return asked is self._asked
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log."""
+        if not self.wants(asked):
+            return
+        letters = self._asking
+        self._asking = []
+        for letter in letters:
+            message = bodies.get(letter.offset)
+            if message is None:
+                self._drops.count(DEAD_LETTER_LOST, letter.client_id, "")
+            elif message.topic != self._topic:
+                self._publish(letter, message, now)
+
+    def _publish(self, letter: _Letter, message: Message, now: Now) -> None:
+        encoded = message.properties
+        properties = decode_properties(encoded, 0, len(encoded), PUBLISH)
+        properties.message_expiry_interval = None  # it may be what has passed
+        properties.user_properties = [
+            *(properties.user_properties or []),
+            (REASON, slug_of(letter.reason)),
+            (CLIENT_ID, letter.client_id),
+            (TOPIC, message.topic),
+        ]
+        dead = Message(
+            self._topic,
+            message.payload,
+            message.qos,
+            False,
+            message.client_id,
+            now.wall_us,
+            encode_properties(properties),
+        )
+        self._inbox.closed = True
+        self._router.publish(dead, None, now)
+        self._inbox.closed = False
