@@ -29,6 +29,7 @@ from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
 from penstock.config import Listener, Settings
+from penstock.config.memory import commitment, excess
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -60,6 +61,10 @@ def serve(settings: Settings) -> int:
         StoreDamaged: the store holds less than was acknowledged.
     """
     configure_logs(settings.log.level)
+    refused = excess(settings)
+    if refused:
+        raise ConfigError(refused)
+    logger.info("worst case of memory for clients: %s", commitment(settings))
     store = _open_store(settings)
     try:
         return uvloop.run(_Broker(settings, store).run())

@@ -22,6 +22,7 @@ from typing import Final
 from penstock.cli.version import build_kind, package_version
 from penstock.config import Address, MainListener, OtherListener, Settings
 from penstock.config.groups import setting_of
+from penstock.config.memory import commitment, excess
 from penstock.errors import ConfigError
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.transport.tls import Certificates
@@ -78,6 +79,7 @@ def examine(settings: Settings) -> list[Finding]:
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
         findings.append(port("stream port", "stream.bind", settings.stream.bind))
+    findings.append(memory(settings))
     if settings.durability.persistence == "file":
         findings.append(data_directory(settings.durability.data_dir))
     return findings
@@ -101,6 +103,13 @@ def print_report(findings: Sequence[Finding]) -> None:
     for finding in findings:
         if finding.remedy:
             console.print(f"\n{finding.subject}: {finding.remedy}", soft_wrap=True, markup=False)
+
+
+def memory(settings: Settings) -> Finding:
+    """The worst case of memory that clients may make the broker hold."""
+    refused = excess(settings)
+    verdict = Verdict.MISSING if refused else Verdict.OK
+    return Finding("memory, worst case", verdict, str(commitment(settings)), refused)
 
 
 def python() -> Finding:

@@ -228,6 +228,15 @@ class Limits(Group):
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
 
 
+class Memory(Group):
+    """The memory that clients may make the broker hold."""
+
+    budget_bytes: int = Field(default=0, ge=0, le=2**60)
+    """The broker does not start when its listeners and limits allow clients more than this in the
+    worst case, which it logs at every start; see docs/flow.md. 0 to 1152921504606846976 bytes; 0
+    refuses nothing."""
+
+
 class DeadLetters(Group):
     """Messages that were dropped on their way to a session, published once more."""
 
@@ -561,6 +570,7 @@ class Settings(Group):
     listener: MainListener = MainListener()
     durability: Durability = Durability()
     dead_letters: DeadLetters = DeadLetters()
+    memory: Memory = Memory()
     limits: Limits = Limits()
     sharing: Sharing = Sharing()
     mqtt5: Mqtt5 = Mqtt5()
