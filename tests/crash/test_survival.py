@@ -1,0 +1,52 @@
+"""What survives a restart, by persistence mode, session and QoS: the table itself.
+
+A message waits for a client that is away; the broker is killed and started again. "kept" is a
+session that outlives its connection, "clean" one that ends with it: MQTT's own persist flag.
+
+QoS 0 promises nothing: it waits in memory, and only there. This is the table of seed 003, "Restart
+Impact Summary", with its one combination that survives.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures import Clients, running_broker
+
+SURVIVES, GONE = True, False
+
+
+@pytest.mark.parametrize(
+    ("persistence", "session", "qos", "expected"),
+    [
+        ("memory", "kept", 0, GONE),
+        ("memory", "kept", 1, GONE),
+        ("memory", "kept", 2, GONE),
+        ("memory", "clean", 0, GONE),
+        ("memory", "clean", 1, GONE),
+        ("memory", "clean", 2, GONE),
+        ("file", "kept", 0, GONE),
+        ("file", "kept", 1, SURVIVES),
+        ("file", "kept", 2, SURVIVES),
+        ("file", "clean", 0, GONE),
+        ("file", "clean", 1, GONE),
+        ("file", "clean", 2, GONE),
+    ],
+)
+def test_a_waiting_message(
+    tmp_path: Path, clients: Clients, persistence: str, session: str, qos: int, expected: bool
+) -> None:
+    expiry_s = 3600 if session == "kept" else 0
+    with running_broker(tmp_path, persistence=persistence) as broker:
+        subscriber = clients.join(broker, "s", clean_start=False, expiry_s=expiry_s)
+        subscriber.subscribe("t")
+        subscriber.disconnect()
+        publisher = clients.join(broker, "p")
+        publisher.publish("t", b"x", qos)
+        publisher.publish("other", b"later", 1)  # its acknowledgement: all before it is synced
+        broker.restart()
+        present = (persistence, session) == ("file", "kept")
+        again = clients.join(broker, "s", clean_start=False, expiry_s=expiry_s, present=present)
+        if expected:
+            assert again.take().payload == b"x"
+        assert again.settle() == []
