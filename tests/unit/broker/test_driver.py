@@ -36,6 +36,8 @@ class SlowStore:
         self.may_commit = threading.Event()
         self.may_commit.set()
         self.unreadable = False
+        self.reading = threading.Event()
+        self.may_fail = threading.Event()
 
     def commit(self, commit: Commit) -> None:
         assert self.may_commit.wait(DEADLINE_S)
@@ -43,6 +45,8 @@ class SlowStore:
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         if self.unreadable:
+            self.reading.set()
+            assert self.may_fail.wait(DEADLINE_S)
             raise OSError("bad sector")
         return self.memory.read(offsets)
 
@@ -121,10 +125,12 @@ async def test_stop_after_a_failed_read_during_a_commit_does_not_spin() -> None:
     await until(lambda: rig.store.memory.read([0]))
     rig.store.unreadable = True
     rig.connect("s", clean=False)  # its queue's body is asked for once this is committed
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await until(rig.store.reading.is_set)
     rig.store.may_commit.clear()
     send(publisher, Publish("t", b"y", 1, packet_id=2))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    rig.store.may_fail.set()
     await until(lambda: rig.failures)
     stopping = asyncio.create_task(rig.driver.stop())
     asyncio.get_running_loop().call_later(0.05, rig.store.may_commit.set)
