@@ -45,7 +45,9 @@ CLOSED: Final = 2
 AWAIT_VERDICT: Final = 3
 AWAIT_AUTH: Final = 4
 
-WORK_PER_TURN_MAX: Final = 1000  # packets handled and messages handed to sessions
+PACKETS_PER_TURN_MAX: Final = 1000
+WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
+WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 
 EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
 
@@ -115,7 +117,7 @@ class Connection(Resumable):
             self.handle(packet, now)
             if self.link.closed:
                 return
-            self.work += 1
+            self.work += WORK_OF_A_PACKET
             if not to_the_end and (self.work >= WORK_PER_TURN_MAX or self.must_wait()):
                 self.stalled = True
                 if self.work >= WORK_PER_TURN_MAX:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.connection import CONNECTED, WORK_PER_TURN_MAX
+from penstock.engine.connection import CONNECTED, PACKETS_PER_TURN_MAX, WORK_PER_TURN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -36,23 +36,23 @@ def arrive(line: Line, *packets: Packet) -> None:
 def test_a_turn_handles_a_bounded_number_of_packets() -> None:
     bench = Bench()
     line = bench.join("c", 4)
-    arrive(line, *[Pingreq()] * (3 * WORK_PER_TURN_MAX))
+    arrive(line, *[Pingreq()] * (3 * PACKETS_PER_TURN_MAX))
     connection = line.connection
-    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, True)
+    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, True)
     bench.server.resume(bench.now)
-    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, True)
+    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, True)
     bench.turns()
-    assert (len(line.read()), connection.stalled) == (WORK_PER_TURN_MAX, False)
+    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, False)
 
 
 def test_a_message_for_many_counts_as_many() -> None:
     bench = Bench()
-    for number in range(10):
+    for number in range(200):
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
-    arrive(line, *[Publish("t", b"x")] * WORK_PER_TURN_MAX)
+    arrive(line, *[Publish("t", b"x")] * 100)
     assert line.connection.stalled
-    assert line.connection.work < WORK_PER_TURN_MAX + 20
+    assert line.connection.work < WORK_PER_TURN_MAX + 2 * 200
     bench.turns()
     assert not line.connection.stalled
 
@@ -60,7 +60,7 @@ def test_a_message_for_many_counts_as_many() -> None:
 def test_others_have_their_turn_in_between() -> None:
     bench = Bench()
     greedy, modest = bench.join("a", 4), bench.join("b", 4)
-    arrive(greedy, *[Pingreq()] * (2 * WORK_PER_TURN_MAX))
+    arrive(greedy, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     arrive(modest, Pingreq())
     assert modest.read() == [Pingresp()]
     assert greedy.connection.stalled
@@ -71,20 +71,20 @@ def test_what_came_before_the_socket_ended_still_counts() -> None:
     bench = Bench()
     subscriber = bench.subscriber("s", "t", 0, 4)
     line = bench.join("p", 4, will=Will("t", b"will"))
-    arrive(line, *[Publish("t", b"x")] * (3 * WORK_PER_TURN_MAX), Disconnect())
+    arrive(line, *[Publish("t", b"x")] * (3 * PACKETS_PER_TURN_MAX), Disconnect())
     line.cut()
     bench.commit()
-    assert [m.payload for m in publishes(subscriber.read())] == [b"x"] * 3 * WORK_PER_TURN_MAX
+    assert [m.payload for m in publishes(subscriber.read())] == [b"x"] * 3 * PACKETS_PER_TURN_MAX
     assert line.connection.closed_because == "client disconnected"
 
 
 def test_a_mistake_in_a_later_turn_is_answered() -> None:
     bench = Bench()
     line = bench.join("c", 5)
-    arrive(line, *[Pingreq()] * WORK_PER_TURN_MAX, Pingreq(), Publish("a/+", b""))
+    arrive(line, *[Pingreq()] * PACKETS_PER_TURN_MAX, Pingreq(), Publish("a/+", b""))
     bench.turns()
     *pings, last = line.read()
-    assert len(pings) == WORK_PER_TURN_MAX + 1
+    assert len(pings) == PACKETS_PER_TURN_MAX + 1
     assert isinstance(last, Disconnect)
 
 
