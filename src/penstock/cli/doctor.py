@@ -21,7 +21,7 @@ from typing import Final
 
 from penstock.cli.version import build_kind, package_version
 from penstock.config import Address, MainListener, OtherListener, Settings
-from penstock.config.groups import setting_of
+from penstock.config.listener import setting_of
 from penstock.config.memory import commitment, excess
 from penstock.errors import ConfigError
 from penstock.spark.java import JavaNotFound, find_java

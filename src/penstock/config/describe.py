@@ -10,16 +10,16 @@ from typing import Final
 from pydantic import BaseModel
 
 from penstock.config.address import Address, SocketFile
-from penstock.config.groups import Settings
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
+from penstock.config.settings import Settings
 
 _COMMENT_WIDTH: Final = 96
 
 _INTRODUCTION: Final = """\
 # Configuration
 
-<!-- Written by `make docs` from src/penstock/config/groups.py; change it there. -->
+<!-- Written by `make docs` from the settings in src/penstock/config; change it there. -->
 
 `penstock serve` needs no configuration. Where you want another value, give it in one of three
 places; the first that has it wins:

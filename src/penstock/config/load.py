@@ -18,8 +18,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock.config.groups import Settings
 from penstock.config.mistakes import Origins, sentence, unknown_setting
+from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"

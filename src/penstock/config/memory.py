@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.config.groups import Settings
+from penstock.config.settings import Settings
 from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import PACKET_IDENTIFIERS, SPILL
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from penstock.config.address import FORM, Address
-from penstock.config.groups import Settings
+from penstock.config.settings import Settings
 
 Origins = dict[tuple[str, str], str]
 """(group, name) to the file, environment variable or command line that set it."""

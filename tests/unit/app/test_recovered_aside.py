@@ -2,7 +2,7 @@
 
 import gc
 
-from penstock.app import set_recovered_aside
+from penstock.app.composing import set_recovered_aside
 
 
 class Subscription:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.config import Address, Settings, SocketFile, load_settings
 from penstock.config.describe import as_toml
-from penstock.config.groups import BROKER_LIMITS, Limits
+from penstock.config.limits import BROKER_LIMITS, Limits
 from penstock.errors import ConfigError
 
 SERVICES: dict[str, Any] = {"name": "services", "bind": "127.0.0.1:1884"}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from penstock.app import _engine_limits
+from penstock.app.composing import engine_limits
 from penstock.config import Limits, Settings, load_settings
-from penstock.config.groups import BROKER_LIMITS
+from penstock.config.limits import BROKER_LIMITS
 
 OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",
@@ -29,8 +29,8 @@ def test_every_limit_of_a_zone_reaches_the_engine() -> None:
     }
     settings = load_settings(None, {"listener.others": [other]}, {})
     main, services = settings.listener.open_ones()
-    limits = _engine_limits(settings, services)
+    limits = engine_limits(settings, services)
     assert {name: getattr(limits, name) for name in zone} == zone
     assert (limits.connect_timeout_s, limits.write_buffer_bytes_max) == (3.0, 5000)
     for name in Limits.model_fields:
-        assert getattr(_engine_limits(settings, main), name) == getattr(Settings().limits, name)
+        assert getattr(engine_limits(settings, main), name) == getattr(Settings().limits, name)

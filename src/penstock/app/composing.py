@@ -1,0 +1,128 @@
+"""The engine out of the settings: its limits and options, and what the store recovered.
+
+A setting that the engine has to know is handed over here, once, by name.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import secrets
+import time
+
+from penstock.config import Listener, Settings
+from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.options import ServerOptions
+from penstock.engine.server import Server
+from penstock.engine.sharing import SharingOptions
+from penstock.store.api import Store
+
+logger = logging.getLogger(__name__)
+
+
+def has_streams(settings: Settings) -> bool:
+    """Whether there is a log on disk that readers of streams may have."""
+    return settings.stream.enabled and settings.durability.persistence == "file"
+
+
+def engine(
+    settings: Settings, store: Store, authenticate: Authenticate, authorize: Authorize
+) -> Server:
+    """The broker's engine with everything the store recovered."""
+    recovered = store.recover()
+    if recovered.sessions or recovered.next_offset:
+        logger.info(
+            "recovered %d sessions, %d retained messages, a log of epoch %s up to offset %d",
+            len(recovered.sessions),
+            len(recovered.retained),
+            recovered.epoch,
+            recovered.next_offset,
+        )
+    return Server(
+        engine_limits(settings, settings.listener),
+        recovered,
+        _streamed_filters(settings),
+        store.acknowledged_when,
+        Now(time.monotonic(), time.time_ns() // 1000),
+        _sharing_options(settings),
+        authenticate,
+        authorize,
+        _server_options(settings),
+        settings.dead_letters.topic,
+        settings.dead_letters.qos0,
+    )
+
+
+def engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
+    """The bounds of a listener's connections: its own limits, else those of [limits]."""
+    limits = settings.limits_of(listener)
+    return EngineLimits(
+        max_inflight=limits.max_inflight,
+        max_mqueue_len=limits.max_mqueue_len,
+        max_mqueue_bytes=limits.max_mqueue_bytes,
+        mqueue_overflow=limits.mqueue_overflow,
+        mqueue_priorities=limits.mqueue_priorities,
+        mqueue_default_priority=limits.mqueue_default_priority,
+        retry_interval_s=limits.retry_interval_s,
+        max_awaiting_rel=limits.max_awaiting_rel,
+        await_rel_timeout_s=limits.await_rel_timeout_s,
+        mqueue_store_qos0=limits.mqueue_store_qos0,
+        receive_maximum=limits.receive_maximum,
+        max_packet_size_bytes=limits.max_packet_size_bytes,
+        topic_alias_maximum=limits.topic_alias_maximum,
+        topic_alias_outbound_max=limits.topic_alias_outbound_max,
+        session_expiry_s_max=limits.session_expiry_s_max,
+        keep_alive_s_max=limits.keep_alive_s_max,
+        retained_messages_max=limits.retained_messages_max,
+        sessions_max=limits.sessions_max,
+        subscriptions_per_session_max=limits.subscriptions_per_session_max,
+        topic_levels_max=limits.topic_levels_max,
+        connect_timeout_s=listener.connect_timeout_s,
+        write_buffer_bytes_max=listener.write_buffer_bytes_max,
+        slow_peer_timeout_s=listener.slow_peer_timeout_s,
+        messages_per_s_max=limits.messages_per_s_max,
+        bytes_per_s_max=limits.bytes_per_s_max,
+    )
+
+
+def _streamed_filters(settings: Settings) -> tuple[str, ...]:
+    """The topics that are logged whether a session needs them or not."""
+    if not has_streams(settings):
+        return ()
+    return tuple(
+        topic_filter for stream in settings.stream.streams for topic_filter in stream.topic_filters
+    )
+
+
+def _sharing_options(settings: Settings) -> SharingOptions:
+    sharing = settings.sharing
+    return SharingOptions(
+        sharing.enabled,
+        sharing.strategy,
+        {entry.group: entry.strategy for entry in sharing.groups},
+        secrets.randbits(32),
+        sharing.before_mqtt5,
+    )
+
+
+def _server_options(settings: Settings) -> ServerOptions:
+    mqtt5 = settings.mqtt5
+    return ServerOptions(
+        mqtt5.response_information,
+        mqtt5.check_payload_format,
+        mqtt5.redirect,
+        mqtt5.server_reference,
+    )
+
+
+def set_recovered_aside() -> None:
+    """Take what there is out of the garbage collector's sight, once, after the recovery.
+
+    Sessions and subscriptions live long and are many: with a million subscriptions a full
+    collection takes seconds, and the loop stands still meanwhile. What goes out of use is
+    freed all the same, by its reference count.
+    """
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,220 @@
+"""A broker from its start to its end.
+
+::
+
+    open the store ─▶ engine ─▶ driver ─▶ stream service's port ─▶ listeners ─▶ stream service
+                                                            ─▶ control socket ─▶ "penstock ready"
+
+    SIGHUP: certificates, users and access list are read again
+    SIGTERM, SIGINT, a store that failed: all of it is closed, listeners first, the store last
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+from functools import partial
+from typing import Final, final
+
+import uvloop
+
+from penstock.app.composing import engine, engine_limits, has_streams, set_recovered_aside
+from penstock.auth.files import load_access
+from penstock.broker.authentication import Authentication
+from penstock.broker.control import Control
+from penstock.broker.driver import Driver
+from penstock.broker.flow_topics import FlowTopics
+from penstock.broker.limit_warnings import LimitWarnings
+from penstock.broker.retention import retain_forever
+from penstock.broker.status import tell_forever
+from penstock.broker.stream_process import StreamProcess, settle_port
+from penstock.broker.sys_topics import SysTopics
+from penstock.config import Settings
+from penstock.config.memory import commitment, excess
+from penstock.engine.server import Server
+from penstock.errors import ConfigError, StoreDamaged, StoreError, StoreFailed
+from penstock.store.api import Store
+from penstock.store.identity import new_epoch
+from penstock.store.memory import MemoryStore
+from penstock.store.rocks import RocksStore
+from penstock.telemetry.logs import configure_logs
+from penstock.transport.descriptors import prepared
+from penstock.transport.listener import OpenListener, open_listener
+
+logger = logging.getLogger(__name__)
+
+EXIT_OK: Final = 0
+EXIT_STORE_FAILED: Final = 1
+
+
+def serve(settings: Settings) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code.
+
+    Prints one line with ``ready`` and the addresses when connections are accepted.
+
+    Raises:
+        ConfigError: a port is taken, the data directory cannot be used.
+        StoreDamaged: the store holds less than was acknowledged.
+    """
+    configure_logs(settings.log.level)
+    refused = excess(settings)
+    if refused:
+        raise ConfigError(refused)
+    store = _open_store(settings)
+    try:
+        return uvloop.run(_Broker(settings, store).run())
+    finally:
+        store.close()
+
+
+@final
+class _Broker:
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._stopped = asyncio.Event()
+        self._exit_code = EXIT_OK
+        self._listeners: list[OpenListener] = []
+        self._stream: StreamProcess | None = None
+        self._control: Control | None = None
+
+    async def run(self) -> int:
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopped.set)
+        access = load_access(settings.access.password_file, settings.access.acl_file)
+        authentication = Authentication(
+            access, settings.access.checks_waiting_max, settings.access.verified_s
+        )
+        server = engine(settings, self._store, authentication, access)
+        set_recovered_aside()
+        driver = Driver(
+            server,
+            self._store,
+            settings.durability.commit_bytes_max,
+            self._failed,
+        )
+        authentication.report_to(driver.decided)
+        loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
+        tasks = self._background(server, driver)
+        try:
+            await self._open(driver)
+            await self._stopped.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            for listener in self._listeners:
+                listener.close()
+            authentication.close()
+            await driver.stop()
+            if self._control is not None:
+                await self._control.close()
+            if self._stream is not None:
+                await self._stream.stop()
+            for task in tasks:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+        return self._exit_code
+
+    def _background(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
+        """What runs beside the clients: retention of the log, and what the broker tells."""
+        status = self._settings.status
+        durability = self._settings.durability
+        return (
+            asyncio.create_task(
+                retain_forever(
+                    server, self._store, durability.retention_s, durability.retention_bytes_max
+                )
+            ),
+            asyncio.create_task(
+                tell_forever(
+                    driver,
+                    SysTopics(server, self._store, status.sys_interval_s, driver.now()),
+                    FlowTopics(server, status.sys_interval_s),
+                    LimitWarnings(server.effects, status.limit_warning_s),
+                )
+            ),
+        )
+
+    async def _open(self, driver: Driver) -> None:
+        """Everything others can reach; says ``ready`` when it is."""
+        settings = self._settings
+        stream_address = ""
+        if has_streams(settings):
+            bind = settings.stream.bind
+            port = await settle_port(bind.host, bind.port)
+            self._stream = StreamProcess(
+                settings.durability.data_dir, bind.host, port, self._streams_json()
+            )
+            stream_address = f" stream grpc://{bind.host}:{port}"
+        await self._open_listeners(driver)
+        if self._stream is not None:
+            self._stream.start()
+        if isinstance(self._store, RocksStore):
+            self._control = Control(self._store, settings.durability.data_dir)
+            await self._control.open()
+        logger.info("worst case of memory for clients: %s", commitment(settings))
+        urls = " ".join(url for listener in self._listeners for url in listener.urls)
+        print(f"penstock ready {urls}{stream_address}", flush=True)
+
+    async def _open_listeners(self, driver: Driver) -> None:
+        """Open all listeners, each with the limits of its zone."""
+        settings = self._settings
+        descriptors = prepared(settings)
+        for listener in settings.listener.open_ones():
+            accept = partial(
+                driver.accept,
+                limits=engine_limits(settings, listener),
+                lets_anonymous_in=settings.lets_anonymous_in(listener),
+            )
+            self._listeners.append(
+                await open_listener(listener.name, listener, accept, descriptors)
+            )
+
+    def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
+        """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
+        for listener in self._listeners:
+            try:
+                if listener.reload():
+                    logger.info("reloaded the certificates of listener %s", listener.name)
+            except ConfigError as error:
+                logger.error("the certificates in use stay in use: %s", error)
+        files = self._settings.access
+        try:
+            access = load_access(files.password_file, files.acl_file)
+        except ConfigError as error:
+            logger.error("users and access list stay as they were: %s", error)
+            return
+        revoked = authentication.reload(access)
+        server.authorize_anew(access, revoked, driver.now())
+        driver.end_turn_soon()
+        if files.password_file or files.acl_file:
+            logger.info("reloaded users and access list")
+
+    def _streams_json(self) -> str:
+        return json.dumps(
+            [
+                {"name": stream.name, "topic_filters": list(stream.topic_filters)}
+                for stream in self._settings.stream.streams
+            ]
+        )
+
+    def _failed(self, failure: StoreFailed) -> None:
+        logger.error("stopping: %s", failure)
+        self._exit_code = EXIT_STORE_FAILED
+        self._stopped.set()
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.durability.persistence == "memory":
+        return MemoryStore(new_epoch())
+    try:
+        return RocksStore(settings.durability.data_dir)
+    except StoreDamaged:
+        raise
+    except StoreError as error:
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,27 @@
+"""Who may connect, and what they may do."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from penstock.config.group import Group
+
+
+class Access(Group):
+    """Who may connect, and what they may do there. SIGHUP reads both files again."""
+
+    password_file: str = ""
+    """File with the users and their passwords, written by `penstock passwd`; empty for none.
+    With one, only its users get in, and clients without a user name by allow_anonymous."""
+
+    acl_file: str = ""
+    """File with the access list: who may publish and subscribe where, see docs/security.md.
+    Empty for none: everyone who got in may do everything."""
+
+    checks_waiting_max: int = Field(default=1000, ge=1, le=1_000_000)
+    """Clients whose password is being checked or waits for it; further ones are refused as the
+    server is busy. A check costs some 20 ms of a core. 1 to 1000000."""
+
+    verified_s: int = Field(default=300, ge=0, le=86_400)
+    """How long a password that was right need not be checked again, in seconds: a client that
+    reconnects costs nothing then. 0 to 86400; 0 checks every time."""

@@ -1,0 +1,18 @@
+"""Where messages go that were dropped."""
+
+from __future__ import annotations
+
+from penstock.config.group import Group
+from penstock.config.values import DeadLetterTopic
+
+
+class DeadLetters(Group):
+    """Messages that were dropped on their way to a session, published once more."""
+
+    topic: DeadLetterTopic = ""
+    """Topic name they are published to, such as penstock/dead-letters, with the reason, the client
+    identifier and the original topic as user properties; "" publishes none. A stream can take them
+    into a table."""
+
+    qos0: bool = False
+    """Also those of QoS 0."""

@@ -1,0 +1,34 @@
+"""What an acknowledgement promises, and where and how long the promise is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from penstock.config.group import Group
+
+
+class Durability(Group):
+    """What an acknowledgement promises, and where the promise is kept."""
+
+    persistence: Literal["file", "memory"] = "file"
+    """"file": acknowledgements leave after the message is synced to disk. "memory": nothing
+    is kept on disk, and a restart forgets everything."""
+
+    data_dir: Path = Path("penstock-data")
+    """Directory of the log and of the sessions' state; created if missing. A relative path
+    counts from the directory the broker is started in."""
+
+    retention_s: int = Field(default=86_400, ge=0, le=10**10)
+    """Messages older than this leave the log, in seconds; what a session still has to deliver
+    stays. 0 to 10000000000; 0 is no limit by age."""
+
+    retention_bytes_max: int = Field(default=10 * 1024**3, ge=0, le=2**62)
+    """The oldest messages leave the log while it is larger than this, in bytes.
+    0 to 4611686018427387904; 0 is no limit by size."""
+
+    commit_bytes_max: int = Field(default=16 * 1024**2, ge=65_536, le=1024**3)
+    """Bytes of messages waiting for one commit above which reading from their senders pauses.
+    65536 to 1073741824."""

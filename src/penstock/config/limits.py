@@ -1,0 +1,117 @@
+"""What clients may ask for, and what is kept for them.
+
+The bounds are the engine's own (`penstock.engine.limits`), validated and explained here. A
+listener may have others than the broker: those of its zone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from penstock.config.group import Group
+from penstock.config.values import TOPIC_LEVELS_MAX, TopicFilter
+from penstock.engine.limits import NEVER_EXPIRES_S
+
+BROKER_LIMITS: Final = frozenset({"retained_messages_max", "sessions_max", "topic_levels_max"})
+"""Those of `Limits` that hold for the whole broker and cannot differ by listener."""
+
+
+class Limits(Group):
+    """Bounds on what clients may ask for and on what is kept for them."""
+
+    max_inflight: int = Field(default=32, ge=0, le=65535)
+    """In-flight window: QoS 1 and 2 messages sent to a client and not yet acknowledged.
+    0 to 65535; 0 leaves the limit to the client's receive maximum."""
+
+    max_mqueue_len: int = Field(default=1000, ge=0, le=100_000_000)
+    """Message queue: messages waiting for the window or for an offline client.
+    0 to 100000000; 0 is no limit."""
+
+    max_mqueue_bytes: int = Field(default=0, ge=0, le=2**40)
+    """Message queue: bytes of the messages in it, with topics and properties.
+    0 to 1099511627776; 0 is no limit."""
+
+    mqueue_overflow: Literal["drop_oldest", "drop_newest", "reject", "spill"] = "drop_oldest"
+    """What a full message queue does. "drop_oldest": QoS 0 goes first, then the oldest message.
+    "drop_newest": the new message goes. "reject": the publisher is refused (0x97; before MQTT 5
+    it gets no acknowledgement until there is room), and nobody gets the message. "spill": the
+    queue of a session that outlives its connection has no limit, for the log holds it."""
+
+    mqueue_priorities: dict[TopicFilter, Annotated[int, Field(ge=1, le=255)]] = Field(
+        default={}, max_length=1000
+    )
+    """Priority in the message queue by topic filter, 1 to 255, higher first; the first filter
+    that matches a topic counts. At most 1000."""
+
+    mqueue_default_priority: int = Field(default=0, ge=0, le=255)
+    """Priority of topics that no filter of mqueue_priorities matches. 0 to 255."""
+
+    mqueue_store_qos0: bool = True
+    """Queue QoS 0 messages too while their client is offline."""
+
+    retry_interval_s: float = Field(default=20.0, ge=0, le=86_400)
+    """MQTT 3.1 clients get again, marked as a duplicate, what they have not acknowledged for this
+    long, in seconds, 0 to 86400; 0 never. Later versions forbid it: they get it again when they
+    reconnect."""
+
+    max_awaiting_rel: int = Field(default=0, ge=0, le=65535)
+    """QoS 2 messages of one client that it has not released (PUBREL) yet, also from earlier
+    connections. Above it MQTT 5 clients get 0x97, others no acknowledgement until they release
+    one. 0 to 65535; 0 is no limit but receive_maximum."""
+
+    await_rel_timeout_s: float = Field(default=300.0, ge=0, le=10**7)
+    """A QoS 2 message whose client is connected and has not released it for this long is taken
+    for finished, in seconds: if the client sends it once more after that, it counts as a new one.
+    0 to 10000000; 0 waits for ever."""
+
+    receive_maximum: int = Field(default=1000, ge=1, le=65535)
+    """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""
+
+    max_packet_size_bytes: int = Field(default=1_048_576, ge=256, le=268_435_460)
+    """Largest packet accepted, in bytes. 256 to 268435460."""
+
+    topic_alias_maximum: int = Field(default=16, ge=0, le=65535)
+    """Topic aliases an MQTT 5 client may define. 0 to 65535; 0 turns them off."""
+
+    topic_alias_outbound_max: int = Field(default=16, ge=0, le=65535)
+    """Topic aliases the broker defines for an MQTT 5 client that takes any, as far as it does.
+    0 to 65535; 0 turns them off."""
+
+    session_expiry_s_max: int = Field(default=NEVER_EXPIRES_S, ge=0, le=NEVER_EXPIRES_S)
+    """Longest time a session is kept after its client left, in seconds. 0 to 4294967295;
+    4294967295 keeps it for ever."""
+
+    keep_alive_s_max: int = Field(default=0, ge=0, le=65535)
+    """Longest keep alive granted, in seconds; MQTT 5 clients that ask for more are told.
+    0 to 65535; 0 grants any."""
+
+    retained_messages_max: int = Field(default=1_000_000, ge=0, le=100_000_000)
+    """Retained messages kept. 0 to 100000000."""
+
+    sessions_max: int = Field(default=1_000_000, ge=1, le=100_000_000)
+    """Sessions kept, of clients connected or away. 1 to 100000000."""
+
+    subscriptions_per_session_max: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Subscriptions of one session. 1 to 1000000."""
+
+    messages_per_s_max: int = Field(default=0, ge=0, le=10_000_000)
+    """Messages a client may publish a second, after as many at once; reading from one that
+    sends more pauses, nothing is dropped. 0 to 10000000; 0 is no limit."""
+
+    bytes_per_s_max: int = Field(default=0, ge=0, le=2**40)
+    """Bytes a client may send a second, after as many at once; reading from one that sends more
+    pauses, nothing is dropped. 0 to 1099511627776; 0 is no limit."""
+
+    topic_levels_max: int = Field(default=128, ge=1, le=TOPIC_LEVELS_MAX)
+    """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
+
+
+class Memory(Group):
+    """The memory that clients may make the broker hold."""
+
+    budget_bytes: int = Field(default=0, ge=0, le=2**60)
+    """The broker does not start when its listeners and limits allow clients more than this in the
+    worst case, which it logs at every start; see docs/flow.md. 0 to 1152921504606846976 bytes; 0
+    refuses nothing."""

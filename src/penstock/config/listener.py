@@ -1,0 +1,195 @@
+"""Where clients connect: addresses, transports, certificates, load balancers, zones.
+
+The main listener is the group `[listener]`; the others have the same settings and a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from pydantic import Field, model_validator
+
+from penstock.config.address import Address, SocketFile
+from penstock.config.group import Group
+from penstock.config.limits import BROKER_LIMITS, Limits
+from penstock.config.values import FileMode, HttpPath, ListenerName, Network, Place
+
+MAIN_LISTENER: Final = "main"
+
+
+class Certificate(Group):
+    """A certificate and its key, for one host name."""
+
+    certificate: str = Field(min_length=1)
+    """PEM file of the certificate and those between it and its authority."""
+
+    key: str = Field(min_length=1)
+    """PEM file of the private key, without a password."""
+
+
+class Listener(Group):
+    """What every listener has: an address, the kind of transport, and bounds of its own."""
+
+    kind: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
+    """Transport: "tcp"; "tls" (TLS 1.2 or newer over TCP); "ws" (WebSocket); "wss" (WebSocket
+    over TLS); "unix" (a socket file)."""
+
+    bind: Place = Address("127.0.0.1", 1883)
+    """Address, HOST:PORT, such as 127.0.0.1:1883 or [::1]:1883; port 0 takes any free port. For
+    kind "unix" the path of the socket file. An address that other machines can reach is refused
+    while clients are not authenticated: see access.password_file and allow_anonymous."""
+
+    allow_anonymous: bool = False
+    """Let clients in without a user name: on addresses that other machines can reach, and where
+    there is an access.password_file. On loopback addresses, on Unix sockets and with a required
+    client certificate they always are while there is none."""
+
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=3600)
+    """Time a new connection has for each of its first steps (PROXY header and TLS handshake
+    together, WebSocket upgrade, CONNECT), in seconds, above 0 up to 3600."""
+
+    max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
+    """Open connections; further ones are closed at once. 1 to 1000000. The limit of open files
+    bounds all listeners together, see docs/listeners.md."""
+
+    connections_per_s_max: int = Field(default=0, ge=0, le=1_000_000)
+    """New connections per second, after as many at once; further ones wait in the system's
+    queue until it is their turn. 0 to 1000000; 0 is no limit."""
+
+    write_buffer_bytes_max: int = Field(default=1_048_576, ge=4096, le=1_073_741_824)
+    """Bytes waiting to be sent to one connection before its messages stay in the session's
+    queue instead, QoS 0 is dropped for it, and, at as many again, its own packets are no longer
+    read. 4096 to 1073741824."""
+
+    slow_peer_timeout_s: float = Field(default=60.0, ge=0, le=86_400)
+    """A client whose write buffer is full and that reads nothing for this long is disconnected,
+    in seconds, 0 to 86400; 0 waits for ever."""
+
+    path: HttpPath = "/mqtt"
+    """Path of the WebSocket, for kinds "ws" and "wss"."""
+
+    origins: tuple[str, ...] = Field(default=(), max_length=1000)
+    """Web pages that may connect, for kinds "ws" and "wss": values of the Origin header, such
+    as "https://dashboard.example". Empty admits all; who sends no Origin is no web page."""
+
+    certificate: str = ""
+    """PEM file of the certificate and those between it and its authority, for kinds "tls" and
+    "wss". Read again at SIGHUP, as are the key, client_ca and sni."""
+
+    key: str = ""
+    """PEM file of the certificate's private key, without a password."""
+
+    client_ca: str = ""
+    """PEM file of the authorities that sign client certificates; empty asks for none."""
+
+    require_client_certificate: bool = False
+    """Refuse clients without a certificate signed by client_ca."""
+
+    sni: dict[str, Certificate] = Field(default={}, max_length=1000)
+    """Certificates by host name, for clients that name the host they want (SNI); others get
+    `certificate`."""
+
+    proxy_protocol: Literal["off", "v1", "v2", "any"] = "off"
+    """The load balancer in front sends the client's address first, in this version of the PROXY
+    protocol: "v1", "v2" or "any" of them. A connection without it is closed."""
+
+    proxy_networks: tuple[Network, ...] = Field(default=(), max_length=1000)
+    """Networks of the load balancers; with proxy_protocol, connections from elsewhere are
+    closed."""
+
+    mode: FileMode = "660"
+    """Permissions of the socket file, for kind "unix": three octal digits."""
+
+    limits: Limits = Limits()
+    """Limits of this listener's clients where they differ from [limits] (its zone), such as
+    { max_inflight = 128, max_mqueue_len = 10000 }. Those that bound the whole broker
+    (retained_messages_max, sessions_max, topic_levels_max) cannot differ."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Listener:
+        for mistake in self._mistakes():
+            raise ValueError(f"a listener at {self.bind} {mistake}")
+        return self
+
+    def _mistakes(self) -> Iterator[str]:
+        if (self.kind == "unix") != isinstance(self.bind, SocketFile):
+            yield f'has kind "{self.kind}"; HOST:PORT is for the others, a path for "unix"'
+        if self.is_encrypted and not (self.certificate and self.key):
+            yield f'of kind "{self.kind}" needs certificate and key, two PEM files'
+        if not self.is_encrypted and (self.certificate or self.key or self.client_ca or self.sni):
+            yield f'of kind "{self.kind}" has a certificate, which only "tls" and "wss" use'
+        if self.require_client_certificate and not self.client_ca:
+            yield "requires client certificates and needs client_ca, who signs them"
+        if self.proxy_protocol != "off" and self.kind != "unix" and not self.proxy_networks:
+            yield "has proxy_protocol and needs proxy_networks, from where it is believed"
+        if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):
+            yield f"has limits.{shared[0]}, which bounds the whole broker: set it in [limits]"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.kind in ("tls", "wss")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can reach it without proving who they are."""
+        return not (self.bind.is_loopback or self.require_client_certificate)
+
+
+class OtherListener(Listener):
+    """A listener beside the main one."""
+
+    name: ListenerName
+    """Its name in logs: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+
+    bind: Place
+    """Address, HOST:PORT, or for kind "unix" the path of the socket file."""
+
+
+class MainListener(Listener):
+    """Where MQTT clients connect. Further listeners are [[listener.others]] tables with the same
+    settings and a name, see docs/listeners.md."""
+
+    enabled: bool = True
+    """Listen at listener.bind; turn it off where listener.others are all you want."""
+
+    others: tuple[OtherListener, ...] = Field(default=(), max_length=1000)
+    """Further listeners, 0 to 1000, each with a name, a bind and any setting of this group."""
+
+    @property
+    def name(self) -> str:
+        """Its name in logs."""
+        return MAIN_LISTENER
+
+    @model_validator(mode="after")
+    def _listeners_differ(self) -> MainListener:
+        if not self.enabled and not self.others:
+            raise ValueError(
+                "listener.enabled is false and there are no listener.others: nobody could connect"
+            )
+        names = [MAIN_LISTENER, *(other.name for other in self.others)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two listeners are named {name!r}; give each its own name")
+        binds = [str(listener.bind) for listener in self.open_ones() if not is_any_port(listener)]
+        for bind in binds:
+            if binds.count(bind) > 1:
+                raise ValueError(f"two listeners have the address {bind}; give each its own")
+        return self
+
+    def open_ones(self) -> tuple[MainListener | OtherListener, ...]:
+        """All listeners that are to be opened, the main one first."""
+        return (self, *self.others) if self.enabled else self.others
+
+
+def setting_of(listener: MainListener | OtherListener) -> str:
+    """Where a listener's address is set, for messages."""
+    if isinstance(listener, MainListener):
+        return "listener.bind"
+    return f"the bind of listener.others {listener.name!r}"
+
+
+def is_any_port(listener: Listener) -> bool:
+    """Whether the system chooses its port, so that no other listener can have the same."""
+    return isinstance(listener.bind, Address) and listener.bind.port == 0

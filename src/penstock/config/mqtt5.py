@@ -1,0 +1,37 @@
+"""What MQTT 5 lets a server tell its clients, or check for them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from penstock.config.group import Group
+
+
+class Mqtt5(Group):
+    """What MQTT 5 lets a server tell its clients, or check for them."""
+
+    response_information: str = Field(default="", max_length=1000)
+    """Beginning of the topics a client gets answers on, such as "answers/%c/", told to clients
+    that ask for it. %c stands for the client identifier, %u for the user name. Empty tells none."""
+
+    check_payload_format: bool = True
+    """Refuse messages (and wills) that say their payload is UTF-8 text when it is not, with reason
+    code 0x99: QoS 1 and 2 by their acknowledgement, QoS 0 by ending the connection."""
+
+    redirect: Literal["none", "temporary", "permanent"] = "none"
+    """Send clients elsewhere instead of serving them: "temporary" (reason code 0x9C) or "permanent"
+    (0x9D), with server_reference; clients before MQTT 5 get return code 3."""
+
+    server_reference: str = Field(default="", max_length=1000)
+    """Where clients find another server, such as "other.example:1883", also told to MQTT 5 clients
+    when this broker stops. Several are separated by spaces. Empty tells none."""
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Mqtt5:
+        if self.redirect != "none" and not self.server_reference:
+            raise ValueError(
+                f"mqtt5.redirect is {self.redirect!r}; say in mqtt5.server_reference where to"
+            )
+        return self

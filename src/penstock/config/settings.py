@@ -1,0 +1,80 @@
+"""All settings of a broker, and the rules between the groups.
+
+Nothing here reads a file or the environment, so a `Settings` built in a test is just a value.
+"""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from penstock.config.access import Access
+from penstock.config.dead_letters import DeadLetters
+from penstock.config.durability import Durability
+from penstock.config.group import Group
+from penstock.config.limits import Limits, Memory
+from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
+from penstock.config.mqtt5 import Mqtt5
+from penstock.config.sharing import Sharing
+from penstock.config.status import Log, Status
+from penstock.config.stream import Stream
+
+
+class Settings(Group):
+    """All settings of a broker."""
+
+    listener: MainListener = MainListener()
+    durability: Durability = Durability()
+    dead_letters: DeadLetters = DeadLetters()
+    memory: Memory = Memory()
+    limits: Limits = Limits()
+    sharing: Sharing = Sharing()
+    mqtt5: Mqtt5 = Mqtt5()
+    stream: Stream = Stream()
+    status: Status = Status()
+    access: Access = Access()
+    log: Log = Log()
+
+    @model_validator(mode="after")
+    def _nobody_unknown_gets_in(self) -> Settings:
+        """An address open to everyone must be asked for by name; streams know no users yet."""
+        has_users = bool(self.access.password_file)
+        for listener in self.listener.open_ones():
+            if listener.is_open and not (has_users or listener.allow_anonymous):
+                raise ValueError(
+                    f"{setting_of(listener)} is {listener.bind}, which other machines can reach,"
+                    " and clients are not authenticated: bind to 127.0.0.1, or name the users in"
+                    " access.password_file, or let everyone in with --allow-anonymous"
+                    " (listener.allow_anonymous = true)"
+                )
+        is_asked_for = self.stream.allow_anonymous or (
+            self.listener.allow_anonymous and not has_users
+        )
+        if self.stream.enabled and not (self.stream.bind.is_loopback or is_asked_for):
+            raise ValueError(
+                f"stream.bind is {self.stream.bind}, which other machines can reach, and readers"
+                " of streams are not authenticated: bind to 127.0.0.1, or let everyone read with"
+                " stream.allow_anonymous = true"
+            )
+        return self
+
+    def lets_anonymous_in(self, listener: Listener) -> bool:
+        """Whether clients without a user name get in through this listener."""
+        is_private = not listener.is_open and not self.access.password_file
+        return listener.allow_anonymous or is_private
+
+    @model_validator(mode="after")
+    def _addresses_differ(self) -> Settings:
+        for listener in self.listener.open_ones():
+            bind = listener.bind
+            taken = self.stream.enabled and bind == self.stream.bind
+            if taken and not is_any_port(listener):
+                raise ValueError(
+                    f"{setting_of(listener)} and stream.bind are both {bind}; give each its own"
+                    " port"
+                )
+        return self
+
+    def limits_of(self, listener: Listener) -> Limits:
+        """The limits of a listener's clients: its own where it has any, else the broker's."""
+        own = {name: getattr(listener.limits, name) for name in listener.limits.model_fields_set}
+        return self.limits.model_copy(update=own)

@@ -1,0 +1,45 @@
+"""Shared subscriptions: whether there are any, and who gets the next message."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from penstock.config.group import Group
+from penstock.config.values import ShareName, SharingStrategy
+
+
+class ShareGroupStrategy(Group):
+    """The strategy of one group."""
+
+    group: ShareName
+    """Name of the group, as in $share/GROUP/FILTER; whatever the filter."""
+
+    strategy: SharingStrategy
+    """As sharing.strategy."""
+
+
+class Sharing(Group):
+    """Shared subscriptions, $share/GROUP/FILTER: each message goes to one member of the group."""
+
+    enabled: bool = True
+    """Grant shared subscriptions. Otherwise they are refused with reason code 0x9E."""
+
+    before_mqtt5: bool = True
+    """Grant them to MQTT 3.1 and 3.1.1 clients too, whose specifications do not know them."""
+
+    strategy: SharingStrategy = "round_robin"
+    """Which connected member gets a message: "round_robin" one after the other; "random";
+    "sticky" the same one while it can take more; "least_inflight" the one with the fewest messages
+    in flight and waiting; "hash_client" the same one for each publishing client; "hash_topic" the
+    same one for each topic. A member that can take no more is passed over."""
+
+    groups: tuple[ShareGroupStrategy, ...] = Field(default=(), max_length=1000)
+    """Other strategies by group, at most 1000."""
+
+    @model_validator(mode="after")
+    def _groups_differ(self) -> Sharing:
+        names = [group.group for group in self.groups]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"sharing.groups names {name!r} twice; give each one strategy")
+        return self

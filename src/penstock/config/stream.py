@@ -1,0 +1,50 @@
+"""The streams of the log, and the service that readers such as Spark get them from."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from penstock.config.address import Address
+from penstock.config.group import Group
+from penstock.config.values import BindAddress, StreamName, TopicFilter
+
+
+class StreamDefinition(Group):
+    """A named part of the log that Spark and other readers can read."""
+
+    name: StreamName
+    """Its name for readers: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+
+    topic_filters: tuple[TopicFilter, ...] = Field(min_length=1, max_length=1000)
+    """Messages whose topic matches any of these belong to the stream; 1 to 1000 MQTT filters.
+    A leading wildcard leaves out topics that start with $."""
+
+
+class Stream(Group):
+    """The stream service, from which Spark reads the log (Arrow Flight, a process of its own)."""
+
+    enabled: bool = True
+    """Start the service. With persistence "memory" there is no log to read, and it stays off."""
+
+    bind: BindAddress = Address("127.0.0.1", 8815)
+    """Address of the service, HOST:PORT; port 0 takes any free port. An address that other
+    machines can reach is refused unless allow_anonymous, for readers are not authenticated."""
+
+    allow_anonymous: bool = False
+    """Let everyone read the streams on addresses that other machines can reach. Without an
+    access.password_file, listener.allow_anonymous says so too."""
+
+    streams: tuple[StreamDefinition, ...] = Field(
+        default=(StreamDefinition(name="messages", topic_filters=("#",)),),
+        min_length=1,
+        max_length=100,
+    )
+    """Streams offered, 1 to 100. Every message that belongs to one is kept in the log."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Stream:
+        names = [stream.name for stream in self.streams]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"stream.streams names {name!r} twice; give each its own name")
+        return self

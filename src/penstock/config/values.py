@@ -1,0 +1,87 @@
+"""The kinds of values settings have: what is allowed, and the words for what is not.
+
+Each message follows "must be" in the sentence about a mistake (`mistakes.py`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+from penstock.config.address import Address, SocketFile, parse_place
+from penstock.engine.topics import is_share_name, is_shared, is_topic_filter, is_topic_name
+
+TOPIC_LEVELS_MAX: Final = 1000
+
+_FILE_MODE: Final = re.compile(r"[0-7]{3}")
+_HTTP_PATH: Final = re.compile(r"/[!-~]{0,1023}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def _address(value: object) -> object:
+    return Address.parse(value) if isinstance(value, str) else value
+
+
+def _place(value: object) -> object:
+    return parse_place(value) if isinstance(value, str) else value
+
+
+def _network(value: str) -> str:
+    try:
+        return str(ipaddress.ip_network(value))
+    except ValueError:
+        raise ValueError("a network such as 10.0.0.0/8, 192.0.2.7 or fd00::/8") from None
+
+
+def _file_mode(value: str) -> str:
+    if _FILE_MODE.fullmatch(value) is None:
+        raise ValueError('three octal digits for owner, group and others, such as "660"')
+    return value
+
+
+def _http_path(value: str) -> str:
+    if _HTTP_PATH.fullmatch(value) is None:
+        raise ValueError("a path that starts with a slash, such as /mqtt")
+    return value
+
+
+def _name(value: str) -> str:
+    if _NAME.fullmatch(value) is None:
+        raise ValueError("1 to 64 letters, digits and . _ - that start with a letter or digit")
+    return value
+
+
+def _topic_filter(value: str) -> str:
+    if is_shared(value) or not is_topic_filter(value, TOPIC_LEVELS_MAX):
+        raise ValueError("an MQTT topic filter, such as # or plant/+/temperature")
+    return value
+
+
+def _dead_letter_topic(value: str) -> str:
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
+        raise ValueError("a topic name without wildcards that does not start with $, or nothing")
+    return value
+
+
+def _share_name(value: str) -> str:
+    if not is_share_name(value):
+        raise ValueError("the name of a group of shared subscriptions, without / + and #")
+    return value
+
+
+BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
+Place = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
+Network = Annotated[str, AfterValidator(_network)]
+FileMode = Annotated[str, AfterValidator(_file_mode)]
+HttpPath = Annotated[str, AfterValidator(_http_path)]
+ListenerName = Annotated[str, AfterValidator(_name)]
+StreamName = Annotated[str, AfterValidator(_name)]
+TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]
+ShareName = Annotated[str, AfterValidator(_share_name)]
+SharingStrategy = Literal[
+    "round_robin", "random", "sticky", "least_inflight", "hash_client", "hash_topic"
+]
