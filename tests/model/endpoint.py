@@ -19,8 +19,9 @@ from typing import Final
 
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import REASONS, Drops
-from penstock.engine.effects import Commit, Effects, Link
+from penstock.engine.effects import Commit, Effects
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.records import Recovered, SessionRecord
 from penstock.engine.session import Session

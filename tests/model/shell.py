@@ -15,7 +15,8 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit, Link
+from penstock.engine.effects import Commit
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection

@@ -13,7 +13,8 @@ import pytest
 
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import SESSION_ENDED
-from penstock.engine.effects import Commit, Link
+from penstock.engine.effects import Commit
+from penstock.engine.link import Link
 from penstock.engine.records import Recovered
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

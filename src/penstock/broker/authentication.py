@@ -27,7 +27,7 @@ from penstock.auth import scram
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
-from penstock.engine.effects import Link
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 
 logger = logging.getLogger(__name__)

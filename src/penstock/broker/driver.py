@@ -31,9 +31,10 @@ from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import REASONS
-from penstock.engine.effects import Commit, Link, Stored
+from penstock.engine.effects import Commit, Stored
 from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX, EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection

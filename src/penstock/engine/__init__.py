@@ -16,6 +16,7 @@ Where to start reading::
     trie       topic filter → sessions
     retained   the last message of a topic
     effects    what one loop turn produced, and what waits for its commit
+    link       the sending half of a connection: at once, or held for a commit
     records    the durable form of all of the above
     router     published message → sessions, log, retained
     registry   client identifier → session: open, take over, expire

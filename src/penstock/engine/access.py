@@ -25,7 +25,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.effects import Link
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 
 CONTINUE: Final = 0

@@ -5,7 +5,7 @@
       first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      it defines
       later ones               ─▶ "" + alias 3                         they use
 
-A connection has two roads for its packets (``effects``): at once, and held for a commit,
+A connection has two roads for its packets (``link``): at once, and held for a commit,
 which later packets that leave at once overtake. A packet that uses an alias must not
 overtake the one that defined it, and none that defines it anew may overtake one that uses it.
 So each alias remembers with which of the link's batches its definition and its last use leave:

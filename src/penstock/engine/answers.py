@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.effects import Link
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack
 from penstock.protocol.kinds import PUBACK, PUBREC, V5

@@ -29,8 +29,8 @@ from typing import Final
 
 from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
-from penstock.engine.effects import Link, Resumable
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.link import Link, Resumable
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder

@@ -25,7 +25,7 @@ from penstock.engine.aliases import OutboundAliases
 from penstock.engine.at_limit import WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects, Link, Stored
+from penstock.engine.effects import Effects, Stored
 from penstock.engine.inflight import (
     AWAIT_PUBACK,
     AWAIT_PUBCOMP,
@@ -37,6 +37,7 @@ from penstock.engine.inflight import (
     InFlightWindow,
 )
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound_limits import NOTHING, OutboundLimits
 from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue

@@ -16,8 +16,9 @@ from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
 from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects, Resumable
+from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Resumable
 from penstock.engine.options import ServerOptions
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry

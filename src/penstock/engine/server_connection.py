@@ -37,10 +37,10 @@ from penstock.engine.connection import (
     CONNECTED,
     Connection,
 )
-from penstock.engine.effects import Link
 from penstock.engine.handshake import Handshake
 from penstock.engine.keepalive import KeepAlive
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.opening import (
     accepted_properties,

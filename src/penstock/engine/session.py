@@ -18,9 +18,10 @@ from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects, Link
+from penstock.engine.effects import Effects
 from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Shared
 from penstock.engine.outbound import Outbound
 from penstock.engine.outbound_limits import NOTHING

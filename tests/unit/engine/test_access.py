@@ -8,8 +8,8 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.connection import EARLY_BYTES_MAX
-from penstock.engine.effects import Link
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -1,6 +1,7 @@
 """Effects: what leaves when, and in which order it is written."""
 
-from penstock.engine.effects import Effects, Link
+from penstock.engine.effects import Effects
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.records import SessionRecord, SubscriptionRecord
 from penstock.protocol.packets import (

@@ -14,8 +14,8 @@ from penstock.engine.access import (
     Step,
     Verdict,
 )
-from penstock.engine.effects import Link
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
