@@ -13,8 +13,7 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.limits import EngineLimits
-from penstock.engine.options import ServerOptions
-from penstock.engine.sharing import SharingOptions
+from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.protocol.kinds import (
     AUTH,
     CONNACK,

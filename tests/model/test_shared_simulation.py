@@ -15,7 +15,7 @@ import pytest
 from penstock.engine.drop_counts import SESSION_ENDED
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
-from penstock.engine.sharing import STRATEGIES, SharingOptions
+from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol.packets import (
     Connect,
     Disconnect,

@@ -14,9 +14,8 @@ from penstock.config import Listener, Settings
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.options import ServerOptions
+from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
-from penstock.engine.sharing import SharingOptions
 from penstock.store.api import Store
 
 logger = logging.getLogger(__name__)

@@ -3,25 +3,68 @@
 No module here reads a clock, draws a random number, logs or touches a socket
 (``import-linter`` proves it), so every run can be replayed from its inputs.
 
-Where to start reading::
+Words and bounds::
 
-    clock      the time an input arrived, passed in
-    limits     every bound of this layer, by name
-    topics     topic names and topic filters
-    message    what was published; a delivery is one message on its way to one session
-    inflight   the in-flight window: sent, not yet acknowledged
-    queue      the message queue: waits for the window, or for the client; what it drops
-    drop_counts  the closed list of reasons to drop, and how often each struck
-    session    one client identifier: window + queue + inbound QoS 2 (either role)
-    trie       topic filter → sessions
-    retained   the last message of a topic
-    effects    what one loop turn produced, and what waits for its commit
-    link       the sending half of a connection: at once, or held for a commit
-    records    the durable form of all of the above
-    router     published message → sessions, log, retained
-    registry   client identifier → session: open, take over, expire
-    wills      messages published when a client is lost
-    keepalive  when a silent peer is given up
-    connection bytes ↔ packets ↔ session, one connection
-    server     the accepting side's packet handlers
+    clock              the time an input arrived, passed in
+    topics             topic names and topic filters
+    message            what was published; a delivery is one message on its way to one session
+    limits             every bound of this layer, by name
+    options            settings that are no bounds
+    access             the ports: who a client is, and what it may do
+    counters           what went through, in plain integers
+    drop_counts        the closed list of reasons to drop, and how often each struck
+    timers             what is done later
+
+What one client is sent::
+
+    inflight           the in-flight window: sent, not yet acknowledged
+    queue              the message queue: waits for the window, or for the client; what it drops
+    lane, priorities   one priority in the queue; which topic has which
+    runs               what waits, as packed numbers
+    stored_queue       the queue's sequence numbers and segments in the store
+    outbound           window + queue + refill + sending again
+    retained_delivery  what a new subscription finds retained, in portions
+
+A session::
+
+    session            one client identifier: outbound + inbound + subscriptions (either role)
+    inbound            QoS 2 messages received and not yet released
+    registry           client identifier → session: open, take over, expire
+    wills              messages published when a client is lost
+
+A published message::
+
+    router             message → log, retained, sessions
+    trie, match_cache  topic → who subscribed to it; what matched lately
+    retained           the last message of a topic
+    sharing            shared subscriptions, and who gets what a member leaves
+    share_group        which member of a group gets a message
+    dead_letters       what was dropped, published once more
+
+One turn of the loop::
+
+    effects            what it produced, and what waits for its commit
+    link               the sending half of a connection: at once, or held for a commit
+    aliases            the topic aliases we define on it
+    records            the durable form of all of the above
+
+A connection::
+
+    connection         bytes ↔ packets, what both roles share
+    opening            the accepting side until CONNACK; authentication
+    grants             what a CONNECT is granted, and why it is refused
+    handshake          which AUTH is due
+    server_connection  the accepting side's table of packets, and when they must wait
+    publishing         PUBLISH to its acknowledgement, PUBREL
+    subscribing        SUBSCRIBE and UNSUBSCRIBE
+    answers            refusals in words
+    keepalive          when a silent peer is given up
+    rate, slow_peer    who sends too fast, who reads nothing
+
+One broker::
+
+    server             what all its connections share
+    at_limit           one client at one of its limits: how often, how long
+    outbound_limits    what holds a client's queue up
+    flow               all about the flow of one client, as a value
 """

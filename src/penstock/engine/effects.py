@@ -109,6 +109,11 @@ class Effects(Turn):
         """Whether so much waits for commits and sockets that nothing more should be read."""
         return self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
 
+    def hold_back(self, user: Resumable | None) -> None:
+        """``user`` has published what no queue has room for: see ``wake_held_back``."""
+        if user is not None:
+            self.held_back.append(user)
+
     def wake_held_back(self) -> None:
         """There may be room in a queue: let those try again that wait for it."""
         waiting = self.held_back

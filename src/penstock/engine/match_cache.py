@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.sharing import ShareGroup
+from penstock.engine.share_group import ShareGroup
 
 _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # in all of it

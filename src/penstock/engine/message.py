@@ -115,6 +115,15 @@ def _subscription_identifier(identifier: int) -> bytes:
     return bytes(encoded)
 
 
+def is_utf8(payload: bytes) -> bool:
+    """Whether ``payload`` is what its format indicator 1 says (v5 §3.3.2.3.2)."""
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 @final
 class Shared:
     """What another member of a shared subscription needs to take a delivery over.

@@ -1,112 +1,335 @@
-"""Opening a session: what a server grants a CONNECT, and why it refuses one.
+"""The accepting side of a connection until its CONNACK, and who is at its other end.
 
-Pure functions of the packet and the limits. What differs between the versions of the
-protocol when a session is opened stands here.
+::
+
+      AWAIT_CONNECT ── CONNECT, no method ─▶ AWAIT_VERDICT ── judged ─────────────╮
+            │                                                                     ▼
+            ╰───────── CONNECT, method ────▶ AWAIT_AUTH ── AUTH … ── agreed ─▶ admitted
+                                                                                  │
+      refused at any of them: CONNACK with the reason, then the end               ▼
+                                                        session opened, CONNACK ─▶ CONNECTED
+
+What a CONNECT is granted and why it is refused stands in ``grants``, which AUTH is due in
+``handshake``. A client may authenticate again while it is connected (MQTT 5 §4.12.1).
 """
 
 from __future__ import annotations
 
-from typing import Final
-
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message
-from penstock.engine.options import ServerOptions, is_utf8
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
+from penstock.engine.aliases import OutboundAliases
+from penstock.engine.answers import fits, refusing_connack
+from penstock.engine.clock import Now
+from penstock.engine.connection import (
+    AWAIT_AUTH,
+    AWAIT_CONNECT,
+    AWAIT_VERDICT,
+    CONNECTED,
+    Connection,
+)
+from penstock.engine.grants import (
+    accepted_properties,
+    granted_keep_alive_s,
+    granted_session_expiry_s,
+    refusal,
+    will_message,
+)
+from penstock.engine.handshake import Handshake
+from penstock.engine.keepalive import KeepAlive
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.server import Server
+from penstock.engine.session import Session
+from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
-from penstock.protocol.kinds import V5, V31, V311
-from penstock.protocol.packets import Connect, Will
-from penstock.protocol.properties import Properties, encode_properties
-
-V31_CLIENT_ID_LENGTH_MAX: Final = 23  # v3.1 §3.1 Client Identifier
-ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
-
-
-def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
-    """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
-    client_id = connect.client_id
-    if connect.version == V31 and not 1 <= len(client_id) <= V31_CLIENT_ID_LENGTH_MAX:
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1: 1 to 23 characters
-    if connect.version == V311 and not client_id and not connect.clean_start:
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
-    will = connect.will
-    if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
-        return reasons.TOPIC_NAME_INVALID
-    if will is not None and is_system_topic(will.topic):
-        return reasons.NOT_AUTHORIZED
-    if will is not None and will.properties is not None and options.check_payload_format:
-        says_utf8 = will.properties.payload_format_indicator == 1
-        if says_utf8 and not is_utf8(will.payload):
-            return reasons.PAYLOAD_FORMAT_INVALID  # v5 §3.1.3.2.3
-    if options.redirect != reasons.SUCCESS:  # v5 §4.11
-        return options.redirect
-    if not has_room:
-        return reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
-    return reasons.SUCCESS
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import CONNACK, V5, V311
+from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
+from penstock.protocol.properties import Properties
 
 
-def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
-    """How long the session outlives its connection, seconds.
+class OpeningConnection(Connection):
+    """An accepted connection, as far as letting its client in is concerned.
 
-    Before MQTT 5 a session that is not clean never expires, but for the configured limit.
+    Args:
+        server: the broker it belongs to.
+        limits: bounds of the listener it came through (its zone).
+        now: when it was accepted.
     """
-    if connect.version == V5:
-        wanted_s = 0
-        if connect.properties is not None:
-            wanted_s = connect.properties.session_expiry_interval or 0
-    else:
-        wanted_s = 0 if connect.clean_start else NEVER_EXPIRES_S
-    return min(wanted_s, limits.session_expiry_s_max)
 
-
-def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
-    """The keep alive in force, seconds, 0 = none. Only MQTT 5 clients can be told another."""
-    longest_s = limits.keep_alive_s_max
-    wanted_s = connect.keep_alive_s
-    if connect.version == V5 and longest_s > 0 and not 0 < wanted_s <= longest_s:
-        return longest_s  # [MQTT-3.1.2-21]
-    return wanted_s
-
-
-def accepted_properties(
-    connect: Connect,
-    limits: EngineLimits,
-    assigned_client_id: str,
-    expiry_s: int,
-    keep_alive_s: int,
-    acknowledged_when: str,
-    sharing: bool,
-    options: ServerOptions,
-) -> Properties:
-    """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults."""
-    properties = Properties()
-    properties.receive_maximum = limits.receive_maximum
-    properties.maximum_packet_size = limits.max_packet_size_bytes
-    properties.topic_alias_maximum = limits.topic_alias_maximum
-    if not sharing:
-        properties.shared_subscription_available = 0
-    properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
-    wanted = connect.properties
-    wanted_expiry_s = 0 if wanted is None else wanted.session_expiry_interval or 0
-    if expiry_s != wanted_expiry_s:
-        properties.session_expiry_interval = expiry_s
-    if keep_alive_s != connect.keep_alive_s:
-        properties.server_keep_alive = keep_alive_s
-    if assigned_client_id:
-        properties.assigned_client_identifier = assigned_client_id
-    if wanted is not None and wanted.request_response_information == 1:  # [MQTT-3.1.2-28]
-        properties.response_information = options.response_information_for(
-            assigned_client_id or connect.client_id, connect.username or ""
+    def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
+        super().__init__(
+            Link(server.effects),
+            Decoder(limits.max_packet_size_bytes),
+            KeepAlive(limits.connect_timeout_s, now.monotonic_s),
         )
-    return properties
+        self.client_id = ""
+        self.version = 0
+        self.limits = limits
+        self.lets_anonymous_in = True  # its listener does
+        self.receive_maximum = 0  # of the client
+        self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self.link.counters.sockets_accepted += 1
+        self._server = server
+        self._sharing = server.router.sharing
+        self._session: Session | None = None  # from CONNACK on
+        self._connect: Connect | None = None  # until then
+        self._handshake: Handshake | None = None
 
+    # -- CONNECT -----------------------------------------------------------------------
 
-def will_message(will: Will, client_id: str) -> tuple[Message, int]:
-    """The message a will publishes, and its delay in seconds."""
-    delay_s = 0
-    encoded = b""
-    if will.properties is not None:
-        delay_s = will.properties.will_delay_interval or 0
-        will.properties.will_delay_interval = None
-        encoded = encode_properties(will.properties)
-    message = Message(will.topic, will.payload, will.qos, will.retain, client_id, 0, encoded)
-    return message, delay_s
+    def _before_connack(self, packet: Packet, now: Now) -> None:
+        if self.state == AWAIT_CONNECT and isinstance(packet, Connect):
+            self._open(packet, now)
+        elif self.state == AWAIT_CONNECT:
+            self._end(False, "the first packet is not CONNECT", now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet, now)
+        elif isinstance(packet, Disconnect):
+            self._end(False, "client disconnected", now)
+        else:
+            raise RemoteProtocolError(  # [MQTT-3.1.2-30]
+                reasons.PROTOCOL_ERROR, f"a client that authenticates must not send {packet!r}"
+            )
+
+    def _open(self, connect: Connect, now: Now) -> None:
+        server = self._server
+        self.version = connect.version
+        self.link.version = connect.version
+        server.registry.expire(now)
+        has_room = server.registry.has_room(connect.client_id)
+        code = refusal(connect, self.limits, has_room, server.options)
+        if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
+            self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
+            return
+        if code != reasons.SUCCESS:
+            self._refuse(code, now, connect)
+            return
+        self._connect = connect
+        method: str | None = None
+        properties = connect.properties
+        if properties is not None:
+            method = properties.authentication_method
+            if properties.maximum_packet_size is not None:
+                self.link.max_packet_size_bytes = properties.maximum_packet_size
+            self.link.problem_information = properties.request_problem_information != 0
+        if method is not None:
+            self._begin_exchange(connect, method, now)
+            return
+        self.state = AWAIT_VERDICT
+        credentials = Credentials(
+            connect.client_id, connect.username, connect.password, self.lets_anonymous_in
+        )
+        verdict = server.authenticate.judge(credentials, self.link)
+        if verdict is not None:
+            self._settle(verdict, now)
+
+    def decided(self, verdict: Verdict, now: Now) -> None:
+        """The answer that ``judge`` owed; what the client sent meanwhile follows."""
+        if self.state != AWAIT_VERDICT:
+            return  # it left, or was too late
+        self._settle(verdict, now)
+        self.resume(now)
+
+    def _settle(self, verdict: Verdict, now: Now) -> None:
+        if verdict.reason_code != reasons.SUCCESS:
+            self._refuse(verdict.reason_code, now)
+        else:
+            self._admit(verdict.username, None, now)
+
+    def _refuse(self, code: int, now: Now, connect: Connect | None = None) -> None:
+        why = reasons.name_of(code)
+        reference = self._server.options.server_reference
+        answer = refusing_connack(connect or self._connect, code, why, reference)
+        self.link.send_last(encode(answer, self.version))
+        self._end(False, f"CONNECT refused: {why}", now)
+
+    def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
+        """Refuse an unknown version in the form the client may understand; else close.
+
+        A client that still authenticates gets its answer in CONNACK.
+        """
+        if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
+            self.version = V5 if error.level > V5 else V311  # [MQTT-3.1.2-2]
+            self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
+            return
+        if self.state == AWAIT_AUTH:
+            known = reasons.is_allowed(error.reason, CONNACK)
+            self._refuse(error.reason if known else reasons.PROTOCOL_ERROR, now)
+            return
+        self.close(error.reason, error.message, now)
+
+    # -- CONNACK -----------------------------------------------------------------------
+
+    def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
+        """Who it is, is known: open the session, if they may leave the will they bring.
+
+        ``proof`` is the last authentication data of the method, if there is one.
+        """
+        connect = self._connect
+        assert connect is not None
+        self._connect = None
+        server = self._server
+        limits = self.limits
+        self.client_id = connect.client_id or server.registry.unused_client_id(server.epoch)
+        permissions = server.authorize.permissions(username, self.client_id)
+        will = connect.will
+        if will is not None and permissions is not None and not permissions.may_publish(will.topic):
+            self._refuse(reasons.NOT_AUTHORIZED, now, connect)
+            return
+        server.registry.expire(now)
+        if not server.registry.has_room(self.client_id):  # others came meanwhile
+            self._refuse(refusal(connect, limits, False, server.options), now, connect)
+            return
+        earlier = server.connections.get(self.client_id)
+        if earlier is not None:  # [MQTT-3.1.4-3]
+            earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
+        server.tick(now)  # a session whose time has passed must not be taken up
+        expiry_s = granted_session_expiry_s(connect, limits)
+        present = not connect.clean_start and self.client_id in server.registry.sessions
+        session = self._open_session(connect, expiry_s, present, username, permissions, now)
+        keep_alive_s = granted_keep_alive_s(connect, limits)
+        self._keep_alive.negotiated(keep_alive_s)
+        self._keep_alive.heard(now.monotonic_s)
+        receive_maximum = PACKET_IDENTIFIERS
+        answer = Connack(reasons.SUCCESS, present)
+        if connect.version == V5:
+            receive_maximum = self._negotiate(connect)
+            answer.properties = self._accepted(connect, expiry_s, keep_alive_s, proof)
+            if self._exceeds(answer):
+                answer.properties.user_properties = None  # [MQTT-3.2.2-20]
+            if self._exceeds(answer):
+                answer.properties.response_information = None
+        self._answer(answer, now)
+        if not self.link.closed:
+            server.router.rejecting = server.router.rejecting or limits.rejects
+            self.receive_maximum = receive_maximum
+            session.attach(self.link, limits, receive_maximum, now)
+            self._sharing.ready(session, now)
+
+    def _open_session(
+        self,
+        connect: Connect,
+        expiry_s: int,
+        present: bool,
+        username: str | None,
+        permissions: Permissions | None,
+        now: Now,
+    ) -> Session:
+        """The session is this connection's from here on, and the will is armed."""
+        server = self._server
+        if present:
+            server.wills.disarm(self.client_id)
+        else:
+            server.wills.publish(self.client_id, now)
+        session = server.registry.open(self.client_id, connect.clean_start, expiry_s, now)
+        session.identify(username, permissions)
+        if connect.will is not None:
+            message, delay_s = will_message(connect.will, self.client_id)
+            server.wills.arm(self.client_id, message, delay_s, username)
+        self._session = session
+        self.state = CONNECTED
+        server.connections[self.client_id] = self
+        server.clients_max = max(server.clients_max, len(server.connections))
+        self.link.counters.connections_accepted += 1
+        return session
+
+    def _negotiate(self, connect: Connect) -> int:
+        """Take over what an MQTT 5 client accepts; the messages it takes unacknowledged."""
+        requested = connect.properties
+        if requested is None:
+            return PACKET_IDENTIFIERS
+        aliases = min(requested.topic_alias_maximum or 0, self.limits.topic_alias_outbound_max)
+        if aliases > 0:
+            self.link.aliases = OutboundAliases(aliases)
+        if requested.receive_maximum is None:
+            return PACKET_IDENTIFIERS
+        return requested.receive_maximum
+
+    def _accepted(
+        self, connect: Connect, expiry_s: int, keep_alive_s: int, proof: bytes | None
+    ) -> Properties:
+        server = self._server
+        properties = accepted_properties(
+            connect,
+            self.limits,
+            "" if connect.client_id else self.client_id,
+            expiry_s,
+            keep_alive_s,
+            server.acknowledged_when,
+            self._sharing.options.enabled,
+            server.options,
+        )
+        if self._handshake is not None:  # [MQTT-4.12.0-5]
+            properties.authentication_method = self._handshake.method
+            properties.authentication_data = proof
+        return properties
+
+    def _answer(self, packet: Packet, now: Now) -> None:
+        """Hold an answer for the commit; one the client would not take ends the connection."""
+        if self._exceeds(packet):  # [MQTT-3.1.2-24]
+            self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
+            return
+        self.link.hold(encode(packet, self.version))
+
+    def _exceeds(self, packet: Packet) -> bool:
+        return not fits(packet, self.version, self.link.max_packet_size_bytes)
+
+    # -- enhanced authentication -------------------------------------------------------
+
+    def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
+        exchange = self._server.authenticate.exchange(method, connect.client_id)
+        if exchange is None:
+            self._refuse(reasons.BAD_AUTHENTICATION_METHOD, now)  # [MQTT-4.12.0-1]
+            return
+        self.state = AWAIT_AUTH
+        self._handshake = Handshake(method, exchange)
+        assert connect.properties is not None
+        self._step(connect.properties.authentication_data, now)
+
+    def _authenticate(self, packet: Auth, now: Now) -> None:
+        handshake = self._handshake
+        if handshake is None:  # [MQTT-4.12.0-7]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT"
+            )
+        handshake.check(packet, self.state == CONNECTED)
+        if packet.reason_code == reasons.REAUTHENTICATE:
+            exchange = self._server.authenticate.exchange(handshake.method, self.client_id)
+            if exchange is None:  # the method was taken away
+                self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
+                return
+            handshake.again(exchange)
+        data = None if packet.properties is None else packet.properties.authentication_data
+        self._step(data, now)
+
+    def _step(self, data: bytes | None, now: Now) -> None:
+        """One step of the method, and its answer: AUTH, CONNACK, or the end."""
+        handshake = self._handshake
+        assert handshake is not None
+        session = self._session
+        step = handshake.step(data)
+        if step.outcome == FAILURE:
+            if session is None:
+                self._refuse(step.reason_code, now)  # [MQTT-4.12.0-4]
+            else:  # [MQTT-4.12.1-2]
+                self.close(reasons.NOT_AUTHORIZED, "authenticating again failed", now)
+            return
+        code = reasons.CONTINUE_AUTHENTICATION  # [MQTT-4.12.0-2]
+        if step.outcome != CONTINUE:
+            if session is None:
+                self._admit(step.username, step.data, now)
+                return
+            if step.username != session.username:
+                self.close(reasons.NOT_AUTHORIZED, "authenticated again as another user", now)
+                return
+            code = reasons.SUCCESS
+        frame = handshake.frame(
+            code, step, self.link.max_packet_size_bytes, self.link.problem_information
+        )
+        if not frame:
+            self._end(True, "AUTH exceeds the client's maximum packet size", now)
+        elif session is None:
+            self.link.send_now(frame)
+        else:
+            self.link.send(frame)

@@ -1,4 +1,8 @@
-"""What a server tells its clients beyond what they must know, as far as settings decide it."""
+"""Settings of a server that are no bounds (those are ``limits``), as the engine takes them.
+
+Two groups: what clients are told beyond what they must know, and who gets a message of a
+shared subscription.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,23 @@ REDIRECTIONS: Final[dict[str, int]] = {
     "none": reasons.SUCCESS,
     "temporary": reasons.USE_ANOTHER_SERVER,
     "permanent": reasons.SERVER_MOVED,
+}
+
+
+ROUND_ROBIN: Final = 0
+RANDOM: Final = 1
+STICKY: Final = 2
+LEAST_INFLIGHT: Final = 3
+HASH_CLIENT: Final = 4
+HASH_TOPIC: Final = 5
+
+STRATEGIES: Final[dict[str, int]] = {
+    "round_robin": ROUND_ROBIN,
+    "random": RANDOM,
+    "sticky": STICKY,
+    "least_inflight": LEAST_INFLIGHT,
+    "hash_client": HASH_CLIENT,
+    "hash_topic": HASH_TOPIC,
 }
 
 
@@ -59,10 +80,31 @@ class ServerOptions:
         return client_id.join([part.replace("%u", username) for part in parts])
 
 
-def is_utf8(payload: bytes) -> bool:
-    """Whether ``payload`` is what its format indicator 1 says (v5 §3.3.2.3.2)."""
-    try:
-        payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+@final
+class SharingOptions:
+    """How shared subscriptions are handed out.
+
+    Args:
+        enabled: whether there are any.
+        strategy: a name of ``STRATEGIES``.
+        by_group: other strategies, by name of the group.
+        seed: of the random strategy; the engine draws no random numbers itself.
+        before_v5: clients older than MQTT 5 may use them too.
+    """
+
+    def __init__(
+        self,
+        enabled: bool = True,
+        strategy: str = "round_robin",
+        by_group: dict[str, str] | None = None,
+        seed: int = 1,
+        before_v5: bool = True,
+    ) -> None:
+        self.enabled = enabled
+        self.strategy = STRATEGIES[strategy]
+        self.by_group: dict[str, int] = {}
+        if by_group is not None:
+            for name, chosen in by_group.items():
+                self.by_group[name] = STRATEGIES[chosen]
+        self.seed = seed
+        self.before_v5 = before_v5

@@ -14,10 +14,11 @@ from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Matches
 from penstock.engine.message import Message
+from penstock.engine.options import SharingOptions
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.sharing import Sharing, SharingOptions
+from penstock.engine.sharing import Sharing
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
 from penstock.engine.trie import SubscriptionTrie
 

@@ -19,11 +19,10 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
-from penstock.engine.options import ServerOptions
+from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
-from penstock.engine.sharing import SharingOptions
 from penstock.engine.wills import Wills
 from penstock.protocol import reasons
 

@@ -22,7 +22,7 @@ from typing import final
 
 from penstock.engine.match_cache import Match, MatchCache, Matches
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.sharing import ShareGroup
+from penstock.engine.share_group import ShareGroup
 from penstock.engine.topics import unshared
 
 

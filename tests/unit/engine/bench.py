@@ -16,11 +16,10 @@ from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
-from penstock.engine.options import ServerOptions
+from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
-from penstock.engine.sharing import SharingOptions
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.limits import EngineLimits
-from penstock.engine.sharing import STRATEGIES, Dice, SharingOptions
+from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.share_group import Dice
 from penstock.protocol.packets import (
     Connect,
     Disconnect,

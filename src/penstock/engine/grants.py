@@ -1,0 +1,112 @@
+"""What a server grants a CONNECT, and why it refuses one.
+
+Pure functions of the packet and the limits. What differs between the versions of the
+protocol when a session is opened stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.message import Message, is_utf8
+from penstock.engine.options import ServerOptions
+from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.protocol import reasons
+from penstock.protocol.kinds import V5, V31, V311
+from penstock.protocol.packets import Connect, Will
+from penstock.protocol.properties import Properties, encode_properties
+
+V31_CLIENT_ID_LENGTH_MAX: Final = 23  # v3.1 §3.1 Client Identifier
+ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
+
+
+def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
+    """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
+    client_id = connect.client_id
+    if connect.version == V31 and not 1 <= len(client_id) <= V31_CLIENT_ID_LENGTH_MAX:
+        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1: 1 to 23 characters
+    if connect.version == V311 and not client_id and not connect.clean_start:
+        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
+    will = connect.will
+    if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
+        return reasons.TOPIC_NAME_INVALID
+    if will is not None and is_system_topic(will.topic):
+        return reasons.NOT_AUTHORIZED
+    if will is not None and will.properties is not None and options.check_payload_format:
+        says_utf8 = will.properties.payload_format_indicator == 1
+        if says_utf8 and not is_utf8(will.payload):
+            return reasons.PAYLOAD_FORMAT_INVALID  # v5 §3.1.3.2.3
+    if options.redirect != reasons.SUCCESS:  # v5 §4.11
+        return options.redirect
+    if not has_room:
+        return reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
+    return reasons.SUCCESS
+
+
+def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
+    """How long the session outlives its connection, seconds.
+
+    Before MQTT 5 a session that is not clean never expires, but for the configured limit.
+    """
+    if connect.version == V5:
+        wanted_s = 0
+        if connect.properties is not None:
+            wanted_s = connect.properties.session_expiry_interval or 0
+    else:
+        wanted_s = 0 if connect.clean_start else NEVER_EXPIRES_S
+    return min(wanted_s, limits.session_expiry_s_max)
+
+
+def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
+    """The keep alive in force, seconds, 0 = none. Only MQTT 5 clients can be told another."""
+    longest_s = limits.keep_alive_s_max
+    wanted_s = connect.keep_alive_s
+    if connect.version == V5 and longest_s > 0 and not 0 < wanted_s <= longest_s:
+        return longest_s  # [MQTT-3.1.2-21]
+    return wanted_s
+
+
+def accepted_properties(
+    connect: Connect,
+    limits: EngineLimits,
+    assigned_client_id: str,
+    expiry_s: int,
+    keep_alive_s: int,
+    acknowledged_when: str,
+    sharing: bool,
+    options: ServerOptions,
+) -> Properties:
+    """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults."""
+    properties = Properties()
+    properties.receive_maximum = limits.receive_maximum
+    properties.maximum_packet_size = limits.max_packet_size_bytes
+    properties.topic_alias_maximum = limits.topic_alias_maximum
+    if not sharing:
+        properties.shared_subscription_available = 0
+    properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
+    wanted = connect.properties
+    wanted_expiry_s = 0 if wanted is None else wanted.session_expiry_interval or 0
+    if expiry_s != wanted_expiry_s:
+        properties.session_expiry_interval = expiry_s
+    if keep_alive_s != connect.keep_alive_s:
+        properties.server_keep_alive = keep_alive_s
+    if assigned_client_id:
+        properties.assigned_client_identifier = assigned_client_id
+    if wanted is not None and wanted.request_response_information == 1:  # [MQTT-3.1.2-28]
+        properties.response_information = options.response_information_for(
+            assigned_client_id or connect.client_id, connect.username or ""
+        )
+    return properties
+
+
+def will_message(will: Will, client_id: str) -> tuple[Message, int]:
+    """The message a will publishes, and its delay in seconds."""
+    delay_s = 0
+    encoded = b""
+    if will.properties is not None:
+        delay_s = will.properties.will_delay_interval or 0
+        will.properties.will_delay_interval = None
+        encoded = encode_properties(will.properties)
+    message = Message(will.topic, will.payload, will.qos, will.retain, client_id, 0, encoded)
+    return message, delay_s

@@ -1,0 +1,238 @@
+"""What a client publishes: from its PUBLISH to our acknowledgement.
+
+::
+
+      PUBLISH ─▶ topic (alias), QoS quota ─▶ may it? is it? ─▶ routed ─▶ PUBACK, PUBREC  held
+                     │ no: the connection        │ no: refused    │        for the commit
+                     ▼ ends                      ▼ and counted    │ no queue has room (``reject``)
+                                                                  ├── MQTT 5: refused, 0x97
+                                                                  ╰── older: held back, in order
+      PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
+
+An older client cannot be told that a message was refused, so it is held back whole, and
+those behind it too, until there is room; the client is not read meanwhile (``must_wait``).
+
+What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
+messages until their PUBREL [MQTT 5 §4.9].
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.answers import acknowledgement
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.message import Message, is_utf8
+from penstock.engine.server import Server
+from penstock.engine.session import Session
+from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5
+from penstock.protocol.packets import Publish, Pubrel
+from penstock.protocol.properties import Properties, encode_properties
+
+_MUST_WAIT: Final = -1  # instead of the number of sessions reached
+
+
+@final
+class Publishing:
+    """The publishing half of one connection's client.
+
+    Args:
+        server: the broker.
+        link: of the connection; its user is resumed when what is held back may go on.
+        limits: bounds of the connection.
+    """
+
+    def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
+        self.held_back_count = 0  # messages not routed yet: there is no room
+        self.held_back_bytes = 0
+        self._held_back: list[Publish] = []
+        self._aliases: dict[int, str] = {}
+        self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
+        self._link = link
+        self._limits = limits
+        self._router = server.router
+        self._effects = server.effects
+        self._drops = server.drops
+        self._options = server.options
+
+    def publish(self, packet: Publish, session: Session, now: Now) -> int:
+        """A PUBLISH; the number of sessions it went to."""
+        link = self._link
+        topic = packet.topic
+        link.counters.publish_received += 1
+        link.counters.publish_bytes_received += len(packet.payload)
+        properties = packet.properties
+        encoded = b""
+        if properties is not None:
+            topic = self._resolve_alias(topic, properties)
+            properties.topic_alias = None
+            encoded = encode_properties(properties)
+        if not is_topic_name(topic, self._limits.topic_levels_max):
+            raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+        qos = packet.qos
+        again = qos == 2 and session.awaits_release(packet.packet_id)
+        if qos > 0 and link.version == V5 and not again:
+            self._check_receive_maximum(session)
+        permissions = session.permissions
+        if is_system_topic(topic) or (
+            permissions is not None and not again and not permissions.may_publish(topic)
+        ):
+            self._refuse_topic(packet, topic, session)
+            return 0
+        if properties is not None and self._is_false_text(packet, properties) and not again:
+            self._refuse_payload(packet, topic, session)
+            return 0
+        if self.held_back_count > 0:  # what came later must not overtake
+            self._hold_back(packet)
+            return 0
+        reached = self._route(packet, topic, encoded, session, now)
+        if reached == _MUST_WAIT:
+            self._hold_back(packet)
+            self._effects.hold_back(link.user)
+            return 0
+        return reached
+
+    def release(self, packet: Pubrel, session: Session) -> None:
+        """A PUBREL."""
+        link = self._link
+        counted = session.inbound_count
+        code = session.release(packet.packet_id)
+        if self.held_back_count > 0:
+            self._effects.wake_held_back()
+        why = "no message with this packet identifier waits for PUBREL"
+        frame = acknowledgement(PUBCOMP, packet.packet_id, code, why, link)
+        if session.inbound_count < counted or link.version != V5:
+            link.hold_ack(frame)
+        else:
+            link.hold(frame)
+            self._quota_raised += 1
+
+    def try_again(self, session: Session, now: Now) -> None:
+        """Route what is held back, in order, as far as there is room; only before MQTT 5."""
+        routed = 0
+        for packet in self._held_back:
+            if self._route(packet, packet.topic, b"", session, now) == _MUST_WAIT:
+                self._effects.hold_back(self._link.user)
+                break
+            routed += 1
+            self.held_back_count -= 1
+            self.held_back_bytes -= len(packet.payload)
+        del self._held_back[:routed]
+
+    def ended(self, client_id: str) -> None:
+        """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
+        has it."""
+        for packet in self._held_back:
+            if packet.qos == 0:
+                self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
+        self._held_back = []
+        self.held_back_count = 0
+        self.held_back_bytes = 0
+
+    def unacknowledged(self, session: Session) -> int:
+        """Messages that count against our Receive Maximum, as MQTT 5 defines it."""
+        return self._link.unreleased_acks + session.inbound_count
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _route(
+        self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
+    ) -> int:
+        """Hand a message on and acknowledge it; the number of sessions it went to.
+
+        ``_MUST_WAIT``: it must wait for room, and does so whole. A client that can be told,
+        is: 0x97 means that nobody got the message.
+        """
+        qos = packet.qos
+        message = Message(
+            topic, packet.payload, qos, packet.retain, session.client_id, now.wall_us, encoded
+        )
+        router = self._router
+        if qos > 0:
+            if qos == 2 and session.awaits_release(packet.packet_id):
+                session.receive(packet, now)
+                self._acknowledge(packet, reasons.SUCCESS)
+                return 0
+            refused = qos == 2 and not session.has_room_to_receive()
+            if refused or (router.rejecting and router.refuses(message, session)):
+                if self._link.version != V5:
+                    return _MUST_WAIT
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, "there is no room for it now")
+                return 0
+            session.receive(packet, now)
+        reached = router.publish(message, session, now)
+        if qos > 0:
+            nobody = reached == 0 and message.offset < 0 and self._link.version == V5
+            self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
+        return reached
+
+    def _hold_back(self, packet: Publish) -> None:
+        self._held_back.append(packet)
+        self.held_back_count += 1
+        self.held_back_bytes += len(packet.payload)
+
+    def _refuse_topic(self, packet: Publish, topic: str, session: Session) -> None:
+        self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
+        code = reasons.NOT_AUTHORIZED if self._link.version == V5 else 0
+        why = "topics below $SYS are the server's own"
+        self._acknowledge(packet, code, why if is_system_topic(topic) else "not authorized")
+
+    def _is_false_text(self, packet: Publish, properties: Properties) -> bool:
+        if properties.payload_format_indicator != 1:
+            return False
+        return self._options.check_payload_format and not is_utf8(packet.payload)
+
+    def _refuse_payload(self, packet: Publish, topic: str, session: Session) -> None:
+        """Its format indicator says UTF-8, and it is not (v5 §3.3.2.3.2)."""
+        code = reasons.PAYLOAD_FORMAT_INVALID
+        why = "the payload is not UTF-8, as its format indicator says"
+        self._drops.count(reasons_to_drop.PAYLOAD_FORMAT, session.client_id, topic)
+        if packet.qos == 0:
+            raise RemoteProtocolError(code, why)
+        self._acknowledge(packet, code, why)
+
+    def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
+        link = self._link
+        if packet.qos == 1:
+            link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+        elif packet.qos == 2:
+            frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
+            if link.version == V5:  # counts until its PUBREL: see _check_receive_maximum
+                link.hold(frame)
+            else:
+                link.hold_ack(frame)
+
+    def _check_receive_maximum(self, session: Session) -> None:
+        """Refuse what exceeds our Receive Maximum [MQTT-3.3.4-7].
+
+        It counts anew with each connection: what came on an earlier one and is released on
+        this takes nothing of it, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
+        """
+        allowed = self._limits.receive_maximum
+        if self.unacknowledged(session) >= allowed + self._quota_raised:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {allowed} QoS 1 and 2 messages unacknowledged",
+            )
+
+    def _resolve_alias(self, topic: str, properties: Properties) -> str:
+        alias = properties.topic_alias
+        if alias is None:
+            return topic
+        if alias > self._limits.topic_alias_maximum:  # [MQTT-3.3.2-9]
+            raise RemoteProtocolError(
+                reasons.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum"
+            )
+        if topic:
+            self._aliases[alias] = topic
+            return topic
+        known = self._aliases.get(alias)
+        if known is None:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"topic alias {alias} is unknown")
+        return known
