@@ -4,6 +4,7 @@ links           a relative link in a Markdown file leads to a file, and its anch
 architecture    docs/architecture.md names every package under src/penstock
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
 configuration   docs/configuration.md is what `make docs` writes
+proofs          docs/flow_proofs.md names tests that exist
 changelog       CHANGELOG.md has a section for what is not released yet
 """
 
@@ -23,6 +24,7 @@ NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
 
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+PROOF: Final = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+\.py)\)")
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
 REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -35,6 +37,7 @@ def main() -> int:
         *check_architecture(),
         *check_dependencies(),
         *check_configuration(),
+        *check_proofs(),
         *check_changelog(),
     ]
     for complaint in complaints:
@@ -101,6 +104,16 @@ def check_configuration() -> Iterator[str]:
     document = ROOT / "docs/configuration.md"
     if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
         yield "docs/configuration.md is out of date: run `make docs`."
+
+
+def check_proofs() -> Iterator[str]:
+    """A link to a test says its name, without `test_` and with spaces."""
+    document = ROOT / "docs/flow_proofs.md"
+    for title, place in PROOF.findall(document.read_text(encoding="utf-8")):
+        name = "test_" + title.replace(" ", "_")
+        path = document.parent / place
+        if not path.exists() or f"def {name}(" not in path.read_text(encoding="utf-8"):
+            yield f"docs/flow_proofs.md: there is no {name} in {place}."
 
 
 def check_changelog() -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Every sentence of the page "In-flight and Message Queue" (seed 000), on the wire.
+"""What a page about in-flight window and message queue says (seed 000), on the wire.
 
-Each test quotes the sentence it proves. The broker of these tests has a window of 2 and a queue
-of 3, so that both are soon full; defaults are looked at where the page names them.
+docs/flow_proofs.md has the sentences, in our words. The broker of these tests has a window of 2
+and a queue of 3, so that both are soon full; defaults are looked at where the page names them.
 """
 
 from collections.abc import Iterator
@@ -64,9 +64,7 @@ def publish(broker: Broker, clients: Clients, name: str, *bodies: bytes, qos: in
 def test_several_unacknowledged_messages_exist_on_the_link(
     narrow: Broker, clients: Clients, name: str, version: int, qos: int
 ) -> None:
-    """ "multiple unacknowledged QoS 1 and QoS 2 messages to exist on the network link at the same
-    time"; "no longer send subsequent messages, but will store these messages in the Message Queue".
-    """
+    """As many as the window takes; what comes after them waits in the queue."""
     client = subscribed(narrow, clients, name, version)
     publish(narrow, clients, name, b"1", b"2", b"3", qos=qos)
     assert [client.expect(Publish).payload for _ in range(WINDOW)] == [b"1", b"2"]
@@ -77,9 +75,7 @@ def test_several_unacknowledged_messages_exist_on_the_link(
 def test_each_acknowledgement_lets_one_more_out_first_in_first_out(
     narrow: Broker, clients: Clients, name: str, version: int
 ) -> None:
-    """ "Once a message is acknowledged in the Inflight Window, the message in the Message Queue
-    will be sent in first-in, first-out order and stored in the Inflight Window."
-    """
+    """Whichever is acknowledged, the oldest that waits takes its place in the window."""
     client = subscribed(narrow, clients, name, version)
     publish(narrow, clients, name, b"1", b"2", b"3", b"4", b"5")
     first, second = client.expect(Publish), client.expect(Publish)
@@ -93,7 +89,7 @@ def test_each_acknowledgement_lets_one_more_out_first_in_first_out(
 def test_qos_2_leaves_the_window_when_its_acknowledgement_is_complete(
     narrow: Broker, clients: Clients, name: str
 ) -> None:
-    """ "will be stored in the Inflight Window until acknowledgment is complete": PUBCOMP."""
+    """Complete is PUBCOMP, not PUBREC."""
     client = subscribed(narrow, clients, name)
     publish(narrow, clients, name, b"1", b"2", b"3", qos=2)
     first, _ = client.expect(Publish), client.expect(Publish)
@@ -105,7 +101,7 @@ def test_qos_2_leaves_the_window_when_its_acknowledgement_is_complete(
 
 
 def test_qos_0_is_always_forwarded_immediately(narrow: Broker, clients: Clients, name: str) -> None:
-    """ "QoS 0 messages are not affected by this, they are always forwarded immediately." """
+    """A full window and what waits for it do not hold up QoS 0."""
     client = subscribed(narrow, clients, name)
     publish(narrow, clients, name, b"1", b"2", b"3")
     publish(narrow, clients, name, b"zero", qos=0)
@@ -116,9 +112,7 @@ def test_qos_0_is_always_forwarded_immediately(narrow: Broker, clients: Clients,
 def test_a_full_queue_still_takes_new_messages_and_discards_the_oldest(
     narrow: Broker, clients: Clients, name: str, online: bool
 ) -> None:
-    """ "subsequent messages will still be cached to the Message Queue, but the oldest message in
-    the Message Queue will be discarded".
-    """
+    """By default, and whether the client is there or away."""
     client = subscribed(narrow, clients, name)
     if not online:
         client.drop()
@@ -134,10 +128,7 @@ def test_a_full_queue_still_takes_new_messages_and_discards_the_oldest(
 def test_the_queue_keeps_what_arrives_while_the_subscriber_is_offline(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:
-    """ "used to store messages (including QoS 0 messages) that arrive while the subscriber is
-    offline and that will be sent the next time the subscriber comes online"; the default of
-    mqueue_store_qos0 is true.
-    """
+    """QoS 0 too, for mqueue_store_qos0 is true unless configured; sent when it is back."""
     subscribed(shared_broker, clients, name).drop()
     publish(shared_broker, clients, name, b"zero", qos=0)
     publish(shared_broker, clients, name, b"one")
@@ -146,7 +137,7 @@ def test_the_queue_keeps_what_arrives_while_the_subscriber_is_offline(
 
 
 def test_storing_qos_0_can_be_disabled(forgetful: Broker, clients: Clients, name: str) -> None:
-    """ "you can choose to disable EMQX from storing QoS 0 messages to the queue"."""
+    """mqueue_store_qos0 = false."""
     subscribed(forgetful, clients, name).drop()
     publish(forgetful, clients, name, b"zero", qos=0)
     publish(forgetful, clients, name, b"one")
@@ -156,7 +147,7 @@ def test_storing_qos_0_can_be_disabled(forgetful: Broker, clients: Clients, name
 
 
 def test_window_and_queue_are_each_clients_own(narrow: Broker, clients: Clients, name: str) -> None:
-    """ "allocate a separate Inflight Window and Message Queue for each client connection"."""
+    """One that is full takes nothing from another."""
     full = subscribed(narrow, clients, name)
     publish(narrow, clients, name, *[b"%d" % number for number in range(6)])
     other = clients.join(narrow, f"{name}o", V311)
@@ -171,10 +162,7 @@ def test_window_and_queue_are_each_clients_own(narrow: Broker, clients: Clients,
 def test_receive_maximum_sets_the_window_of_an_mqtt_5_client(
     narrow: Broker, clients: Clients, name: str, receive_maximum: int, window: int
 ) -> None:
-    """ "clients using the MQTT v5.0 protocol will set the maximum length of the Inflight Window
-    according to the specification of the Receive Maximum", never above max_inflight; "clients with
-    earlier versions […] will still set it according to the configuration" is the first test.
-    """
+    """Never above max_inflight. Earlier versions, which the first test has too, take that."""
     properties = Properties(receive_maximum=receive_maximum)
     client = clients.join(narrow, name, V5, properties=properties)
     client.subscribe(f"{name}/t")
@@ -186,9 +174,7 @@ def test_receive_maximum_sets_the_window_of_an_mqtt_5_client(
 
 
 def test_0_means_no_limit(wide: Broker, clients: Clients, name: str) -> None:
-    """ "Inflight Window length limit, 0 means no limit", "Message Queue length limit, 0 means no
-    limit".
-    """
+    """Of the window, and of the queue."""
     bodies = [b"%d" % number for number in range(1500)]
     client = subscribed(wide, clients, name)
     publish(wide, clients, name, *bodies)

@@ -163,23 +163,27 @@ OPENINGS: Final = [
     Opening("level 2", V311, f"10 0d {_NAME} 02 02 0000 0001 61", 1),
     Opening("flags in the fixed header", V311, f"11 0d {_NAME} 04 02 0000 0001 61"),
     Opening("the reserved flag, 3.1.1 [MQTT3-3.1.2-3]", V311, f"10 0d {_NAME} 04 03 0000 0001 61"),
-    Opening("the reserved flag, 5 [MQTT-3.1.2-3]", V5, f"10 0e {_NAME} 05 03 0000 00 0001 61"),
-    Opening("a will with QoS 3", V5, f"10 14 {_NAME} 05 1e 0000 00 0001 61 00 0001 77 0000"),
-    Opening("will QoS without a will", V5, f"10 0e {_NAME} 05 0a 0000 00 0001 61"),
+    Opening(
+        "the reserved flag, 5 [MQTT-3.1.2-3]", V5, f"10 0e {_NAME} 05 03 0000 00 0001 61", 0x81
+    ),
+    Opening("a will with QoS 3", V5, f"10 14 {_NAME} 05 1e 0000 00 0001 61 00 0001 77 0000", 0x81),
+    Opening("will QoS without a will", V5, f"10 0e {_NAME} 05 0a 0000 00 0001 61", 0x81),
     Opening("will retain without a will", V311, f"10 0d {_NAME} 04 22 0000 0001 61"),
     Opening(
         "a will with a wildcard", V5, f"10 14 {_NAME} 05 06 0000 00 0001 61 00 0001 23 0000", 0x90
     ),
     Opening("a password without a user name", V311, f"10 10 {_NAME} 04 42 0000 0001 61 0001 70"),
     Opening("a user name that is announced only", V311, f"10 0d {_NAME} 04 82 0000 0001 61"),
-    Opening("a client identifier that is not UTF-8", V5, f"10 0e {_NAME} 05 02 0000 00 0001 ff"),
-    Opening("U+0000 in the client identifier", V5, f"10 0e {_NAME} 05 02 0000 00 0001 00"),
-    Opening("Receive Maximum 0", V5, f"10 11 {_NAME} 05 02 0000 03 21 0000 0001 61"),
-    Opening("Maximum Packet Size 0", V5, f"10 13 {_NAME} 05 02 0000 05 27 00000000 0001 61"),
-    Opening("a property twice", V5, f"10 14 {_NAME} 05 02 0000 06 21 0001 21 0001 0001 61"),
-    Opening("an unknown property", V5, f"10 10 {_NAME} 05 02 0000 02 7f 00 0001 61"),
-    Opening("a property of PUBLISH", V5, f"10 10 {_NAME} 05 02 0000 02 01 00 0001 61"),
-    Opening("authentication data alone", V5, f"10 11 {_NAME} 05 02 0000 03 16 0000 0001 61"),
+    Opening(
+        "a client identifier that is not UTF-8", V5, f"10 0e {_NAME} 05 02 0000 00 0001 ff", 0x81
+    ),
+    Opening("U+0000 in the client identifier", V5, f"10 0e {_NAME} 05 02 0000 00 0001 00", 0x81),
+    Opening("Receive Maximum 0", V5, f"10 11 {_NAME} 05 02 0000 03 21 0000 0001 61", 0x82),
+    Opening("Maximum Packet Size 0", V5, f"10 13 {_NAME} 05 02 0000 05 27 00000000 0001 61", 0x82),
+    Opening("a property twice", V5, f"10 14 {_NAME} 05 02 0000 06 21 0001 21 0001 0001 61", 0x82),
+    Opening("an unknown property", V5, f"10 10 {_NAME} 05 02 0000 02 7f 00 0001 61", 0x81),
+    Opening("a property of PUBLISH", V5, f"10 10 {_NAME} 05 02 0000 02 01 00 0001 61", 0x81),
+    Opening("authentication data alone", V5, f"10 11 {_NAME} 05 02 0000 03 16 0000 0001 61", 0x82),
     Opening("something behind the last field", V311, f"10 0e {_NAME} 04 02 0000 0001 61 00"),
     Opening("a CONNECT that ends early", V311, f"10 0b {_NAME} 04 02 0000 00"),
     Opening("a CONNECT above the maximum packet size", V5, "10 fe 1f"),

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V311
-from penstock.protocol.packets import Publish
+from penstock.protocol.packets import Connack, Publish
 from tests.support.broker import Broker
 from tests.support.fixtures import Clients
 
@@ -99,4 +99,8 @@ def test_a_refused_connect_has_a_connack_where_the_version_is_known(
     """v5 §3.1.4: MAY send CONNACK; reserved flag set [MQTT-3.1.2-3]."""
     client = clients.open(shared_broker)
     client.send_bytes(bytes.fromhex("10 0f 0004 4d515454 05 03 003c 00 0002 6162"))
+    assert client.expect(Connack) == Connack(0x81)
     client.expect_end()
+    older = clients.open(shared_broker, V311)
+    older.send_bytes(bytes.fromhex("10 0e 0004 4d515454 04 03 003c 0002 6162"))
+    older.expect_end()

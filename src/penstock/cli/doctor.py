@@ -19,6 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
 from penstock.config import Address, MainListener, OtherListener, Settings
 from penstock.config.listener import setting_of
@@ -79,6 +80,7 @@ def examine(settings: Settings) -> list[Finding]:
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
         findings.append(port("stream port", "stream.bind", settings.stream.bind))
+    findings.append(users(settings))
     findings.append(memory(settings))
     if settings.durability.persistence == "file":
         findings.append(data_directory(settings.durability.data_dir))
@@ -110,6 +112,26 @@ def memory(settings: Settings) -> Finding:
     refused = excess(settings)
     verdict = Verdict.MISSING if refused else Verdict.OK
     return Finding("memory, worst case", verdict, str(commitment(settings)), refused)
+
+
+def users(settings: Settings) -> Finding:
+    """Who gets in: the password file and the access list, where there are any."""
+    subject = "users"
+    files = settings.access
+    try:
+        access = load_access(files.password_file, files.acl_file)
+    except ConfigError as error:
+        return Finding(subject, Verdict.MISSING, str(error), "mend the file.")
+    allowed = "as the access list says" if files.acl_file else "may do everything"
+    if access.users is None:
+        anonymous = "no password file: who can connect gets in and " + allowed
+        remedy = (
+            "for users with passwords: penstock passwd --create FILE NAME, then"
+            " penstock serve --password-file FILE (access.password_file)."
+        )
+        return Finding(subject, Verdict.ABSENT, anonymous, remedy)
+    count = len(access.users)
+    return Finding(subject, Verdict.OK, f"{count} in {files.password_file}, {allowed}")
 
 
 def python() -> Finding:

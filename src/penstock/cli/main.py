@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -25,19 +26,44 @@ from penstock.errors import ConfigError, PenstockError, StoreLocked
 EXIT_FAILED: Final = 1
 EXIT_MISTAKE: Final = 2
 
+FIRST_STEPS: Final = """\b
+First steps:
+  penstock doctor                   what this machine has, and what is missing
+  penstock serve                    a broker on 127.0.0.1:1883
+  penstock passwd --create users alice
+  penstock serve --password-file users --bind 0.0.0.0:1883
+  penstock config > penstock.toml   every setting, explained; then
+  penstock serve --config penstock.toml
+"""
+
+SERVE_FURTHER: Final = """\b
+Everything else is a setting, in a TOML file or as PENSTOCK_GROUP__NAME in the
+environment; 'penstock config' prints them all. MQTT over TLS, beside plain MQTT:
+
+\b
+  [[listener.others]]
+  name = "outside"
+  kind = "tls"                  # or "ws", "wss", "unix"
+  bind = "0.0.0.0:8883"
+  certificate = "server.pem"    # with those between it and its authority
+  key = "server.key"
+
+\b
+SIGHUP reads users, access list and certificates again. When connections are
+accepted one line with "ready" and every address is printed. Exit codes: 0 stopped,
+1 the store failed or is damaged, 2 a mistake in the settings or a taken port.
+"""
+
 app = typer.Typer(
     name="penstock",
     help="An MQTT broker whose acknowledged messages reach a table exactly once.",
+    epilog=FIRST_STEPS,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(table.app, name="table")
-app.add_typer(store.app, name="store")
-app.command()(passwd)
-app.command(name="flow")(show_flow)
 
 
 def main() -> None:
@@ -78,11 +104,12 @@ def common(
     del version  # its callback has done the work
 
 
-@app.command()
+@app.command(epilog=SERVE_FURTHER)
 def serve(
     config: ConfigFile = None,
     bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where MQTT clients connect.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where MQTT clients connect; 127.0.0.1:1883."),
     ] = None,
     data_dir: DataDir = None,
     persistence: Annotated[
@@ -92,11 +119,16 @@ def serve(
         bool | None,
         typer.Option(
             "--allow-anonymous",
-            help="Let unauthenticated clients in on addresses that other machines can reach.",
+            help="Let clients in without a user name, also where other machines can connect.",
         ),
     ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who gets in: users, as 'penstock passwd' writes them."),
+    ] = None,
     stream_bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where Spark reads the log.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where Spark reads the log; 127.0.0.1:8815."),
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="debug|info|warning|error", help="Least severe log line.")
@@ -110,6 +142,7 @@ def serve(
         {
             "listener.bind": bind,
             "listener.allow_anonymous": allow_anonymous,
+            "access.password_file": None if password_file is None else str(password_file),
             "durability.data_dir": data_dir,
             "durability.persistence": persistence,
             "stream.bind": stream_bind,
@@ -139,3 +172,9 @@ def doctor(config: ConfigFile = None) -> None:
     findings = examine(load_settings(config))
     print_report(findings)
     raise typer.Exit(EXIT_FAILED if any(finding.is_blocking for finding in findings) else 0)
+
+
+app.command()(passwd)
+app.command(name="flow")(show_flow)
+app.add_typer(table.app, name="table")
+app.add_typer(store.app, name="store")

@@ -147,13 +147,16 @@ class OpeningConnection(Connection):
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Refuse an unknown version in the form the client may understand; else close.
 
-        A client that still authenticates gets its answer in CONNACK.
+        In MQTT 5 a CONNECT that breaks the protocol, and a client that still authenticates, get
+        their answer in CONNACK [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
             self.version = V5 if error.level > V5 else V311  # [MQTT-3.1.2-2]
             self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
             return
-        if self.state == AWAIT_AUTH:
+        if self.state == AWAIT_CONNECT and self._decoder.version == V5:
+            self.version = V5
+        if self.state == AWAIT_AUTH or (self.state == AWAIT_CONNECT and self.version == V5):
             known = reasons.is_allowed(error.reason, CONNACK)
             self._refuse(error.reason if known else reasons.PROTOCOL_ERROR, now)
             return

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.auth.files import write_passwords
+from penstock.auth.passwords import password_line
 from penstock.cli import doctor
 from penstock.cli.doctor import Finding, Verdict
 from penstock.config import Address, OtherListener, load_settings
@@ -129,3 +131,21 @@ def test_a_socket_file_needs_its_directory(tmp_path: Path) -> None:
     finding = doctor.listening(others(kind="unix", bind=str(tmp_path / "absent" / "mqtt.sock")))
     assert finding.is_blocking
     assert "absent" in finding.remedy
+
+
+def test_users_are_counted_and_without_any_it_says_how_to_have_some(tmp_path: Path) -> None:
+    none = doctor.users(load_settings(None, {}, {}))
+    assert none.verdict is Verdict.ABSENT
+    assert "penstock passwd --create" in none.remedy
+    file = tmp_path / "users"
+    write_passwords(file, {"alice": password_line("secret")})
+    some = doctor.users(load_settings(None, {"access.password_file": str(file)}, {}))
+    assert (some.verdict, some.detail) == (Verdict.OK, f"1 in {file}, may do everything")
+
+
+def test_a_password_file_with_a_mistake_blocks(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("alice\n")
+    finding = doctor.users(load_settings(None, {"access.password_file": str(file)}, {}))
+    assert finding.is_blocking
+    assert str(file) in finding.detail

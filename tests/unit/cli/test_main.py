@@ -103,6 +103,23 @@ def test_the_command_line_starts_without_what_only_one_command_needs() -> None:
     assert answer.stdout == "[]\n", answer.stderr
 
 
+def test_the_example_in_the_help_of_serve_is_a_configuration(tmp_path: Path) -> None:
+    answer = run("serve", "--help")
+    lines = answer.stdout.splitlines()
+    start = next(n for n, line in enumerate(lines) if "[[listener.others]]" in line)
+    file = tmp_path / "penstock.toml"
+    example = [*lines[start : lines.index("", start)], "[access]", 'password_file = "users"']
+    file.write_text("\n".join(line.strip() for line in example))
+    settings = load_settings(file, {}, {})
+    assert [listener.kind for listener in settings.listener.open_ones()] == ["tcp", "tls"]
+
+
+def test_users_can_be_named_on_the_command_line(tmp_path: Path) -> None:
+    answer = run("serve", "--password-file", str(tmp_path / "absent"), "--bind", "127.0.0.1:0")
+    assert answer.returncode == 2
+    assert str(tmp_path / "absent") in answer.stderr
+
+
 def test_the_table_commands_are_there_without_spark() -> None:
     answer = run("table", "--help")
     assert answer.returncode == 0

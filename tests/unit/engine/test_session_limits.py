@@ -22,7 +22,9 @@ from tests.unit.engine.pair import Pair, numbered, payloads
 # -- flow control --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("own", "peer", "window"), [(5, None, 5), (5, 3, 3), (0, 7, 7), (2, 9, 2)])
+@pytest.mark.parametrize(
+    ("own", "peer", "window"), [(5, None, 5), (5, 3, 3), (0, 7, 7), (2, 9, 2), (0, None, 20)]
+)
 def test_the_smaller_of_both_limits_is_kept(own: int, peer: int | None, window: int) -> None:
     """[MQTT-3.3.4-9]"""
     pair = Pair(EngineLimits(max_inflight=own))
