@@ -4,6 +4,7 @@ links           a relative link in a Markdown file leads to a file, and its anch
 architecture    docs/architecture.md names every package under src/penstock
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
 configuration   docs/configuration.md is what `make docs` writes
+settings        a setting that a document names in backquotes exists
 proofs          docs/flow_proofs.md names tests that exist
 changelog       CHANGELOG.md has a section for what is not released yet
 """
@@ -17,7 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.config import Settings
 from penstock.config.describe import as_markdown
+from penstock.config.mistakes import settings_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
@@ -37,6 +40,7 @@ def main() -> int:
         *check_architecture(),
         *check_dependencies(),
         *check_configuration(),
+        *check_settings(),
         *check_proofs(),
         *check_changelog(),
     ]
@@ -104,6 +108,16 @@ def check_configuration() -> Iterator[str]:
     document = ROOT / "docs/configuration.md"
     if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
         yield "docs/configuration.md is out of date: run `make docs`."
+
+
+def check_settings() -> Iterator[str]:
+    """`limits.max_inflight` and the like."""
+    groups = "|".join(Settings.model_fields)
+    for document in documents():
+        text = FENCED.sub("", document.read_text(encoding="utf-8"))
+        for group, name in re.findall(rf"`({groups})\.([a-z0-9_]+)`", text):
+            if name != "py" and name not in settings_of(group):
+                yield f"{document.relative_to(ROOT)}: {group}.{name} is not a setting."
 
 
 def check_proofs() -> Iterator[str]:

@@ -45,6 +45,8 @@ limits = { max_inflight = 128, max_mqueue_len = 10000 }
 name = "readings"
 topic_filters = ["plant/+/temperature", "plant/+/pressure"]
 ```
+
+The groups:
 """
 
 
@@ -68,7 +70,12 @@ def as_toml(settings: Settings) -> str:
 
 def as_markdown() -> str:
     """The whole of docs/configuration.md."""
-    lines = [_INTRODUCTION]
+    lines = [_INTRODUCTION, "| | |", "|---|---|"]
+    lines += [
+        f"| [{group}](#{group}) | {_sentence(getattr(Settings(), group).__doc__)} |"
+        for group in Settings.model_fields
+    ]
+    lines.append("")
     for group in Settings.model_fields:
         values = getattr(Settings(), group)
         lines += [f"## {group}", "", _sentence(values.__doc__), ""]
