@@ -205,9 +205,6 @@ def test_after_a_time_messages_are_sent_again_with_dup(
     assert client.expect(Pubrel) == Pubrel(second.packet_id, dup=True)
 
 
-@pytest.mark.xfail(
-    reason="QoS 2 is delivered before PUBREL, as later versions allow", raises=AssertionError
-)
 def test_a_qos_2_message_is_held_until_pubrel(
     shared_broker: Broker, clients: Clients, name: str
 ) -> None:

@@ -68,7 +68,7 @@ def progress(
     segment: list[Run] | None = None,
     finished: list[int] | None = None,
 ) -> Progress:
-    return Progress(number, head, following, [], [], segment or [], finished or [], [], [])
+    return Progress(number, head, following, [], [], segment or [], finished or [], [], [], [])
 
 
 def entries(first: int, count: int) -> list[Run]:
@@ -122,6 +122,7 @@ def fields(value: object) -> object:
         value.window,
         value.inbound,
         value.lanes,
+        value.held,
     )
 
 
@@ -283,6 +284,7 @@ def test_sessions_and_their_parts_are_recovered(place: Place, restart: Restart) 
             [],
             [(9, 5, 6)],
             [(5, "$share/g/t", 2, True)],
+            [(65535, 104, 99)],
         )
     ]
     place.store.commit(commit)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.protocol.kinds import V5, V311
+from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import (
     Puback,
     Pubcomp,
@@ -156,6 +156,32 @@ def test_received_qos2_identifiers(own_broker: Broker, clients: Clients, version
     subscriber = come(clients, own_broker, "s", version, present=True)
     assert subscriber.take_payloads(4) == [b"1", b"2", b"3", b"new 1"]
     assert subscriber.settle() == []
+
+
+def test_what_an_mqtt_31_client_has_not_released(own_broker: Broker, clients: Clients) -> None:
+    """It comes out of the log when its PUBREL does, once, in order [V31-3.3-QOS2-HELD]."""
+    come(clients, own_broker, "s", V5).subscribe("t")
+    publisher = come(clients, own_broker, "p", V31)
+    for packet_id in (1, 2, 3):
+        publisher.send(Publish("t", b"%d" % packet_id, 2, packet_id=packet_id))
+        assert publisher.expect(Pubrec).packet_id == packet_id
+    publisher.send(Pubrel(1))
+    publisher.expect(Pubcomp)
+    own_broker.restart()
+    subscriber = come(clients, own_broker, "s", V5, present=True)
+    assert subscriber.take_payloads(1) == [b"1"]
+    again = come(clients, own_broker, "p", V31)
+    again.send(Publish("t", b"2", 2, dup=True, packet_id=2))
+    assert again.expect(Pubrec) == Pubrec(2)
+    assert subscriber.settle() == []
+    again.send(Pubrel(2), Pubrel(3), Publish("t", b"4", 1, packet_id=4))
+    assert subscriber.take_payloads(3) == [b"2", b"3", b"4"]
+    own_broker.restart()
+    again = come(clients, own_broker, "p", V31)
+    again.send(Pubrel(2), Pubrel(3))
+    assert [again.receive(), again.receive()] == [Pubcomp(2), Pubcomp(3)]
+    left = come(clients, own_broker, "s", V5, present=True).settle()  # its own PUBREL perhaps
+    assert [packet for packet in left if isinstance(packet, Publish)] == []
 
 
 def test_a_publish_that_was_not_acknowledged_is_taken_when_sent_again(

@@ -282,7 +282,10 @@ class Device:
             if packet_id in self._unanswered:  # v3.1 §4.1: sent again after a time, with DUP
                 assert self.profile.version == 3, f"{packet} is in flight already"
                 assert packet.dup, f"{packet} is in flight already"
-            self._unanswered.add(packet_id)
+            elif self.profile.version == 3 and packet.dup:
+                pass  # it may have crossed our answer: the broker counts it no more
+            else:
+                self._unanswered.add(packet_id)
             assert len(self._unanswered) <= self.profile.window, (
                 f"{self.client_id} has {len(self._unanswered)} in flight, {self.profile.window=}"
             )
@@ -308,11 +311,13 @@ class Device:
     def _received(self, packet: Pubrec) -> None:
         outbound = self._in_flight.get(packet.packet_id)
         if outbound is not None:
-            self._ledger.acknowledged(outbound.key)
+            if self.profile.version > 3:  # in 3.1 it is published by PUBREL (v3.1 §3.6)
+                self._ledger.acknowledged(outbound.key)
             if packet.reason_code >= 0x80:
                 self._done(packet.packet_id, 2)
                 return
             outbound.released = True
+            self._ledger.released(outbound.key)
         self._send(Pubrel(packet.packet_id))
 
     def _done(self, packet_id: int, qos: int) -> None:
@@ -351,7 +356,8 @@ class Device:
                 packet.packet_id = packet_id
                 self._in_flight[packet_id] = Outbound(packet, key)
             self.outbox.popleft()
-            self._ledger.sent(key, self.client_id, packet.topic, packet.qos)
+            held = packet.qos == 2 and self.profile.version == 3
+            self._ledger.sent(key, self.client_id, packet.topic, packet.qos, held)
             if packet.retain:
                 self._ledger.retained[packet.topic] = key
             self._send_with_alias(packet)

@@ -232,7 +232,7 @@ class Endpoint:
             release.done()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)
-            if offsets is stored.wanted:
+            if stored.wants(offsets):
                 self.reads.append((stored, offsets))
 
     def leave(self, link: Link, data: bytes, now: Now) -> None:

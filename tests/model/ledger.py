@@ -5,6 +5,7 @@ knows nothing of the broker. Rules it holds the broker to (DESIGN.md, the delive
 
 * a message acknowledged at QoS 1 reaches every session that was subscribed, at least once;
 * at QoS 2 exactly once; nothing is delivered at QoS 2 twice, whatever happens;
+* of an MQTT 3.1 publisher nothing is delivered at QoS 2 before its PUBREL;
 * per publisher, topic and QoS, first arrivals keep the order of sending;
 * a message that is missing was counted as dropped for that client.
 
@@ -30,6 +31,7 @@ class Sent:
         self.topic = topic
         self.qos = qos
         self.acknowledged = False
+        self.held = False  # MQTT 3.1, QoS 2: PUBREL was not sent yet
         self.due: dict[str, int] = {}  # client id to the QoS it must arrive with, at least 1
 
 
@@ -47,9 +49,10 @@ class Ledger:
 
     # -- what devices do ---------------------------------------------------------------
 
-    def sent(self, key: str, publisher: str, topic: str, qos: int) -> None:
-        """A PUBLISH is put on the wire for the first time."""
+    def sent(self, key: str, publisher: str, topic: str, qos: int, held: bool = False) -> None:
+        """A PUBLISH is put on the wire for the first time; ``held``: nobody may get it yet."""
         message = Sent(key, publisher, int(key.split("|")[1]), topic, qos)
+        message.held = held
         self.messages[key] = message
         for client_id, filters in self._subscribed.items():
             granted = [own for name, own in filters.items() if topic_matches(name, topic)]
@@ -57,8 +60,16 @@ class Ledger:
             if level > 0:
                 message.due[client_id] = level
 
+    def released(self, key: str) -> None:
+        """PUBREL is put on the wire for the first time."""
+        if key in self.messages:
+            self.messages[key].held = False
+
     def acknowledged(self, key: str) -> None:
-        """PUBACK or PUBREC reached the publisher: the broker is responsible from here on."""
+        """PUBACK or PUBREC reached the publisher: the broker is responsible from here on.
+
+        In MQTT 3.1 it is so with PUBCOMP, as far as a subscriber can tell.
+        """
         if key in self.messages:
             self.messages[key].acknowledged = True
 
@@ -85,6 +96,7 @@ class Ledger:
         message = self.messages.get(key)
         assert message is not None, f"{client_id} got {key!r}, which nobody sent"
         assert message.topic == packet.topic, f"{key} was sent to {message.topic}"
+        assert not message.held, f"{client_id} got {key} before its PUBREL"
         if packet.retain:
             return  # a retained message comes again with every subscription
         arrivals = self.arrived.setdefault(client_id, {})

@@ -128,5 +128,5 @@ class Shell:
             release.done()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)
-            if offsets is stored.wanted:
+            if stored.wants(offsets):
                 self.reads.append(Read(stored, offsets))

@@ -54,6 +54,8 @@ class World:
             mqueue_store_qos0=random.random() < 0.7,
             receive_maximum=random.choice((1, 3, 20)),
             connect_timeout_s=1e9,
+            await_rel_timeout_s=0,  # what is forgotten is no longer exactly once
+            max_awaiting_rel_bytes=random.choice((0, 200, 1_048_576)),
         )
         self._disk = disk
         self._now_s = 1000.0

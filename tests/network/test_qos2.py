@@ -41,6 +41,8 @@ def test_a_repeated_publish_before_pubrel_is_one_message(
     assert listener.take().payload == b"x"
     client.send(Publish(f"{name}/t", b"y", 2, packet_id=7))  # the identifier is free again
     assert client.expect(Pubrec) == Pubrec(7)
+    client.send(Pubrel(7))
+    assert client.expect(Pubcomp) == Pubcomp(7)
     assert listener.take().payload == b"y"
     assert listener.settle() == []
 
@@ -86,9 +88,10 @@ def test_a_clean_start_forgets_the_received_identifiers(
     client.expect(Pubrec)
     client.drop()
     again = clients.join(shared_broker, name, version)
-    again.send(Publish(f"{name}/t", b"y", 2, packet_id=7))
+    again.send(Publish(f"{name}/t", b"y", 2, packet_id=7), Pubrel(7))
     again.expect(Pubrec)
-    assert listener.take_payloads(2) == [b"x", b"y"]
+    released = [b"y"] if version == V31 else [b"x", b"y"]  # v3.1 §3.6: x never was
+    assert listener.take_payloads(len(released)) == released
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -106,7 +109,8 @@ def test_acknowledgements_keep_the_order_of_the_messages(
     answers = [p for p in client.settle() if not isinstance(p, Publish)]
     assert answers == [Puback(i) for i in identifiers] + [Pubrec(i) for i in identifiers]
     client.send(*(Pubrel(i) for i in identifiers))
-    assert client.settle() == [Pubcomp(i) for i in identifiers]
+    answers = [p for p in client.settle() if not isinstance(p, Publish)]
+    assert answers == [Pubcomp(i) for i in identifiers]
 
 
 # -- from the broker to the subscriber -------------------------------------------------

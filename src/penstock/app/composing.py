@@ -66,6 +66,7 @@ def engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
         mqueue_default_priority=limits.mqueue_default_priority,
         retry_interval_s=limits.retry_interval_s,
         max_awaiting_rel=limits.max_awaiting_rel,
+        max_awaiting_rel_bytes=limits.max_awaiting_rel_bytes,
         await_rel_timeout_s=limits.await_rel_timeout_s,
         mqueue_store_qos0=limits.mqueue_store_qos0,
         receive_maximum=limits.receive_maximum,

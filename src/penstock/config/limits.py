@@ -61,10 +61,16 @@ class Limits(Group):
     connections. Above it MQTT 5 clients get 0x97, others no acknowledgement until they release
     one. 0 to 65535; 0 is no limit but receive_maximum."""
 
+    max_awaiting_rel_bytes: int = Field(default=1_048_576, ge=0, le=2**40)
+    """QoS 2 messages of an MQTT 3.1 client, which nobody gets before it releases them: bytes of
+    them in memory. Those beyond are read from the log when they are released.
+    0 to 1099511627776."""
+
     await_rel_timeout_s: float = Field(default=300.0, ge=0, le=10**7)
     """A QoS 2 message whose client is connected and has not released it for this long is taken
     for finished, in seconds: if the client sends it once more after that, it counts as a new one.
-    0 to 10000000; 0 waits for ever."""
+    One of an MQTT 3.1 client is dropped, for nobody has got it. 0 to 10000000; 0 waits for
+    ever."""
 
     receive_maximum: int = Field(default=1000, ge=1, le=65535)
     """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""

@@ -5,6 +5,7 @@
       for each listener   max_connections x ( receive_maximum x max_packet_size_bytes    received
                                             + in-flight window x max_packet_size_bytes   windows
                                             + message queue                              queues
+                                            + max_awaiting_rel_bytes, and a packet       held
                                             + write_buffer_bytes_max )                   writing
 
 That is what clients may make of what they were promised, all at the same time and with the
@@ -68,13 +69,14 @@ class Commitment:
 
 def commitment(settings: Settings) -> Commitment:
     """What ``settings`` commit to, over all listeners."""
-    received = windows = queues = writing = 0
+    received = windows = queues = held = writing = 0
     for listener in settings.listener.open_ones():
         limits = settings.limits_of(listener)
         connections = listener.max_connections
         packet_bytes = limits.max_packet_size_bytes
         received += connections * limits.receive_maximum * packet_bytes
         windows += connections * (limits.max_inflight or PACKET_IDENTIFIERS) * packet_bytes
+        held += connections * (limits.max_awaiting_rel_bytes + packet_bytes)
         writing += connections * listener.write_buffer_bytes_max
         length = limits.max_mqueue_len
         if limits.mqueue_overflow == SPILL:  # what waits beyond the head lies in the log
@@ -102,6 +104,11 @@ def commitment(settings: Settings) -> Commitment:
                 "queues",
                 queues,
                 f"limits.max_mqueue_bytes, limits.max_mqueue_len or {connections_too}",
+            ),
+            Part(
+                "held",
+                held,
+                f"limits.max_awaiting_rel_bytes, limits.max_packet_size_bytes or {connections_too}",
             ),
             Part("writing", writing, f"listener.write_buffer_bytes_max or {connections_too}"),
         )

@@ -23,7 +23,7 @@ STORE_FAILED: Final = 7
 REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
 RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
-NOT_RELEASED: Final = 11  # not a message, but a QoS 2 flow that its publisher did not finish
+NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; the message, if held
 PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
 

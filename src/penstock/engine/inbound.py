@@ -11,6 +11,8 @@ carry DUP, after a crash of ours that forgot nothing we acknowledged.
 
 The timeout counts while the client is connected, and anew with each connection: a client
 that was away for a week still finds its QoS 2 messages delivered once.
+
+Of an MQTT 3.1 client the message itself is kept beside the identifier: see ``held``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.clock import Now
+from penstock.engine.held import HeldMessages
 from penstock.protocol import reasons
 
 
@@ -26,6 +29,7 @@ class Inbound:
     """Packet identifiers that wait for PUBREL."""
 
     def __init__(self) -> None:
+        self.held = HeldMessages()
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
         self._here: set[int] = set()  # those that came on this connection
 
@@ -58,6 +62,7 @@ class Inbound:
     def release(self, packet_id: int) -> int:
         """PUBREL came; the reason code for PUBCOMP."""
         self._here.discard(packet_id)
+        self.held.forget(packet_id)
         if self._since_us.pop(packet_id, None) is None:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
         return reasons.SUCCESS
@@ -68,12 +73,21 @@ class Inbound:
             return since_us
         return 0
 
-    def forget(self, before_us: int) -> int:
-        """Forget what waits since ``before_us`` or longer; how many."""
+    def forget(self, before_us: int, now: Now) -> int:
+        """Forget what waits since ``before_us`` or longer; how many.
+
+        What its publisher has released, and waits for us, is not forgotten.
+        """
         old = [number for number, since_us in self._since_us.items() if since_us <= before_us]
+        forgotten = 0
         for packet_id in old:
-            self.release(packet_id)
-        return len(old)
+            if self.held.in_line(packet_id):
+                del self._since_us[packet_id]
+                self._since_us[packet_id] = now.wall_us
+            else:
+                self.release(packet_id)
+                forgotten += 1
+        return forgotten
 
     def packet_ids(self) -> list[int]:
         """All that wait, for the store."""

@@ -41,6 +41,7 @@ class EngineLimits:
         topic_levels_max: levels of a topic name or filter.
         retry_interval_s: MQTT 3.1: what is not acknowledged is sent again after this; 0 = never.
         max_awaiting_rel: QoS 2 messages of a session not released by their publisher; 0 = no limit.
+        max_awaiting_rel_bytes: MQTT 3.1: bytes of such messages in memory; the log has the others.
         await_rel_timeout_s: connected time after which such a message is forgotten; 0 = never.
         connect_timeout_s: time a new connection has to send CONNECT.
         write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
@@ -72,6 +73,7 @@ class EngineLimits:
         connect_timeout_s: float = 10.0,
         retry_interval_s: float = 20.0,
         max_awaiting_rel: int = 0,
+        max_awaiting_rel_bytes: int = 1_048_576,
         await_rel_timeout_s: float = 300.0,
         write_buffer_bytes_max: int = 1_048_576,
         slow_peer_timeout_s: float = 60.0,
@@ -100,6 +102,7 @@ class EngineLimits:
         self.connect_timeout_s = connect_timeout_s
         self.retry_interval_s = retry_interval_s
         self.max_awaiting_rel = max_awaiting_rel
+        self.max_awaiting_rel_bytes = max_awaiting_rel_bytes
         self.await_rel_timeout_s = await_rel_timeout_s
         self.write_buffer_bytes_max = write_buffer_bytes_max
         self.slow_peer_timeout_s = slow_peer_timeout_s

@@ -37,7 +37,7 @@ class Message:
             topic alias and subscription identifiers; empty when there are none.
         offset: position in the log, or ``NOT_IN_LOG``.
         internal: in the log for a session only, and in no stream: a retained message that
-            a stored session got when it subscribed.
+            a stored session got when it subscribed, a message held until its PUBREL.
     """
 
     def __init__(
@@ -73,6 +73,18 @@ class Message:
         if at >= 0:
             interval_s = int.from_bytes(self.properties[at : at + 4], "big")
             self.expires_at_us = received_at_us + interval_s * MICROSECONDS
+
+    def once_more(self, received_at_us: int) -> Message:
+        """The same message as if it were received at another time, and not in the log."""
+        return Message(
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.client_id,
+            received_at_us,
+            self.properties,
+        )
 
     def expired(self, wall_us: int) -> bool:
         """Whether its message expiry interval has passed [MQTT-3.3.2-5]."""

@@ -8,6 +8,7 @@
                                                                   ├── MQTT 5: refused, 0x97
                                                                   ╰── older: held back, in order
       PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
+                    ╰ MQTT 3.1: only now routed, see ``held``
 
 An older client cannot be told that a message was refused, so it is held back whole, and
 those behind it too, until there is room; the client is not read meanwhile (``must_wait``).
@@ -31,8 +32,8 @@ from penstock.engine.session import Session
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5
-from penstock.protocol.packets import Publish, Pubrel
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
+from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties, encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
@@ -88,7 +89,7 @@ class Publishing:
         if properties is not None and self._is_false_text(packet, properties) and not again:
             self._refuse_payload(packet, topic, session)
             return 0
-        if self.held_back_count > 0:  # what came later must not overtake
+        if self.held_back_count > 0 or session.releases:  # what came later must not overtake
             self._hold_back(packet)
             return 0
         reached = self._route(packet, topic, encoded, session, now)
@@ -98,32 +99,76 @@ class Publishing:
             return 0
         return reached
 
-    def release(self, packet: Pubrel, session: Session) -> None:
-        """A PUBREL."""
+    def release(self, packet_id: int, session: Session, now: Now) -> int:
+        """A PUBREL; the number of sessions the message went to now."""
+        if not session.holds(packet_id):
+            self._complete(packet_id, session)
+        elif session.line_up(packet_id):
+            return self._route_released(session, now)
+        return 0
+
+    def _route_released(self, session: Session, now: Now) -> int:
+        """Route held messages whose PUBREL came, in its order (v3.1 §3.6).
+
+        As far as their bodies are here and queues have room; ``try_again`` goes on. It is now
+        that they are published: the log dates them so, and what the client may do is asked again.
+        """
+        reached = 0
+        while session.releases:
+            held = session.next_released()
+            if held is None:
+                break
+            message = held.message
+            if message is not None:
+                permissions = session.permissions
+                if permissions is not None and not permissions.may_publish(message.topic):
+                    self._drops.count(
+                        reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
+                    )
+                elif self._router.rejecting and self._router.refuses(message, session):
+                    self._effects.hold_back(self._link.user)
+                    break
+                else:
+                    again = message.once_more(now.wall_us)
+                    reached += self._router.publish(again, session, now)
+            self._complete(session.releases[0], session)
+        return reached
+
+    def _complete(self, packet_id: int, session: Session) -> None:
+        """Forget a QoS 2 message, and say so."""
         link = self._link
         counted = session.inbound_count
-        code = session.release(packet.packet_id)
+        code = session.release(packet_id)
         if self.held_back_count > 0:
             self._effects.wake_held_back()
         why = "no message with this packet identifier waits for PUBREL"
-        frame = acknowledgement(PUBCOMP, packet.packet_id, code, why, link)
+        frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
         if session.inbound_count < counted or link.version != V5:
             link.hold_ack(frame)
         else:
             link.hold(frame)
             self._quota_raised += 1
 
-    def try_again(self, session: Session, now: Now) -> None:
-        """Route what is held back, in order, as far as there is room; only before MQTT 5."""
+    def try_again(self, session: Session, now: Now) -> int:
+        """Route what is released and what is held back, in order, as far as there is room.
+
+        Only before MQTT 5 something is held back. The number of sessions it went to.
+        """
+        reached = self._route_released(session, now)
+        if session.releases:
+            return reached
         routed = 0
         for packet in self._held_back:
-            if self._route(packet, packet.topic, b"", session, now) == _MUST_WAIT:
+            more = self._route(packet, packet.topic, b"", session, now)
+            if more == _MUST_WAIT:
                 self._effects.hold_back(self._link.user)
                 break
+            reached += more
             routed += 1
             self.held_back_count -= 1
             self.held_back_bytes -= len(packet.payload)
         del self._held_back[:routed]
+        return reached
 
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
@@ -150,6 +195,7 @@ class Publishing:
         is: 0x97 means that nobody got the message.
         """
         qos = packet.qos
+        held = qos == 2 and self._link.version == V31
         message = Message(
             topic, packet.payload, qos, packet.retain, session.client_id, now.wall_us, encoded
         )
@@ -160,12 +206,17 @@ class Publishing:
                 self._acknowledge(packet, reasons.SUCCESS)
                 return 0
             refused = qos == 2 and not session.has_room_to_receive()
-            if refused or (router.rejecting and router.refuses(message, session)):
+            full = router.rejecting and not held and router.refuses(message, session)
+            if refused or full:
                 if self._link.version != V5:
                     return _MUST_WAIT
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, "there is no room for it now")
                 return 0
             session.receive(packet, now)
+            if held:  # v3.1 §3.3: not made available to interested parties yet
+                session.hold(packet.packet_id, message)
+                self._acknowledge(packet, reasons.SUCCESS)
+                return 0
         reached = router.publish(message, session, now)
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self._link.version == V5

@@ -19,6 +19,8 @@ from penstock.protocol.packets import Subscription
 WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
 # (priority, queue head, next sequence) of a lane of the queue but the first
 LaneEntry: TypeAlias = tuple[int, int, int]
+# a QoS 2 message held until its PUBREL: (packet identifier, log offset, bytes), see ``held``
+HeldEntry: TypeAlias = tuple[int, int, int]
 # what came through a shared subscription: (sequence, its filter, qos and retain as published)
 SharedEntry: TypeAlias = tuple[int, str, int, bool]
 
@@ -74,6 +76,7 @@ class Progress:
         finished_segments: first sequences of segments the queue has passed.
         lanes: head and next sequence of each further priority, as above for the first.
         window_shared: those of the window that came through a shared subscription.
+        held: those of ``inbound`` whose messages are not routed before their PUBREL.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Progress:
         finished_segments: list[int],
         lanes: list[LaneEntry],
         window_shared: list[SharedEntry],
+        held: list[HeldEntry],
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -97,6 +101,7 @@ class Progress:
         self.finished_segments = finished_segments
         self.lanes = lanes
         self.window_shared = window_shared
+        self.held = held
 
 
 @final

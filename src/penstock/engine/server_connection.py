@@ -95,7 +95,7 @@ class ServerConnection(OpeningConnection):
             if self._sharing.uneven and session.queue_length == 0:
                 self._sharing.ready(session, now)
         elif isinstance(packet, Pubrel):
-            self._publishing.release(packet, session)
+            self.work += self._publishing.release(packet.packet_id, session, now)
         elif isinstance(packet, Subscribe):
             self._subscribe(packet, session, now)
         elif isinstance(packet, Unsubscribe):
@@ -198,8 +198,8 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = 0.0
         if self._session is not None:
             self._session.refill(now)
-            if self._publishing.held_back_count > 0:
-                self._publishing.try_again(self._session, now)
+            if self._publishing.held_back_count > 0 or self._session.releases:
+                self.work += self._publishing.try_again(self._session, now)
         super().resume(now)
         self._watch_inbound(now)
 

@@ -3,7 +3,8 @@
 Broker, client and bridge run this one machine::
 
       Session ─┬─ Outbound   the in-flight window, and the message queue that refills it
-               ├─ Inbound    packet identifiers of QoS 2 messages not yet released
+               ├─ Inbound    QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
+               │             the messages too (``HeldMessages``)
                ╰─ its subscriptions, its expiry, its durable form
 
 It writes packets to the ``Link`` of the connection it is attached to, if any. What
@@ -19,10 +20,11 @@ from penstock.engine.access import Permissions
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.held import Held
 from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
-from penstock.engine.message import Delivery, Shared
+from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
 from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.queue import PRIORITY_SHIFT
@@ -74,6 +76,9 @@ class Session(Outbound):
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._inbound = Inbound()
+        self._held = self._inbound.held
+        self._held.bytes_max = limits.max_awaiting_rel_bytes
+        self.releases = self._held.line  # packet identifiers whose PUBREL waits for us
 
     # -- connections -------------------------------------------------------------------
 
@@ -89,6 +94,7 @@ class Session(Outbound):
         self.link = link
         self.disconnected_at_us = 0
         self._inbound.reconnected(now)
+        self._held.bytes_max = limits.max_awaiting_rel_bytes
         self.resume(limits, receive_maximum, now)
         self._watch_releases()
 
@@ -103,6 +109,7 @@ class Session(Outbound):
         self.link = None
         self.disconnected_at_us = now.wall_us
         self._reached.held_up(NOTHING, now)
+        self._held.rest()
         self.rest()
 
     def end(self) -> None:
@@ -116,6 +123,7 @@ class Session(Outbound):
                 self._drops.heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
         unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
+        self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", len(self._held))
 
     # -- inbound -----------------------------------------------------------------------
 
@@ -141,6 +149,53 @@ class Session(Outbound):
             self._touch()
         return code
 
+    # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
+
+    def hold(self, packet_id: int, message: Message) -> None:
+        """``message``, just received, is not routed before its PUBREL; see ``held``."""
+        if self.stored or not self._held.has_room(message.size_bytes()):
+            message.internal = True
+            self._effects.append(message)
+        self._held.keep(packet_id, message)
+
+    def line_up(self, packet_id: int) -> bool:
+        """PUBREL for a held message came; whether it is its turn."""
+        return self._held.line_up(packet_id)
+
+    def holds(self, packet_id: int) -> bool:
+        """Whether the message with this packet identifier is not routed yet."""
+        return self._held.get(packet_id) is not None
+
+    def next_released(self) -> Held | None:
+        """The first in ``releases``, with its body unless that is gone; None until it is here."""
+        held = self._held.get(self.releases[0])
+        if held is None or held.message is not None or held.gone:
+            return held
+        asked = self._held.ask()
+        if asked:
+            self._effects.wanting.append((self, asked))
+        return None
+
+    def wants(self, asked: list[int]) -> bool:
+        """Whether the bodies asked for are still needed, on either way."""
+        return asked is self._held.wanted or super().wants(asked)
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset: of messages to send, or of held ones."""
+        if asked is not self._held.wanted:
+            super().supply(asked, bodies, now)
+            return
+        gone = self._held.supply(bodies)
+        self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
+        if self.link is not None:
+            self._effects.resume_later(self.link.user)
+
+    def lowest_offset(self) -> int:
+        """The lowest log offset this session still needs, or -1."""
+        sending = super().lowest_offset()
+        held = self._held.lowest_offset()
+        return held if sending < 0 or 0 <= held < sending else sending
+
     def has_room_to_receive(self) -> bool:
         """Whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``)."""
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
@@ -164,7 +219,7 @@ class Session(Outbound):
             return
         timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
         if timeout_us > 0:
-            forgotten = self._inbound.forget(now.wall_us - timeout_us)
+            forgotten = self._inbound.forget(now.wall_us - timeout_us, now)
             if forgotten:
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
@@ -201,6 +256,7 @@ class Session(Outbound):
             finished,
             lanes,
             window_shared,
+            self._held.snapshot(),
         )
 
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
@@ -236,3 +292,4 @@ class Session(Outbound):
             delivery.shared = shared.get(sequence)
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
+        self._held.restore(progress.held)

@@ -197,6 +197,8 @@ def _examine_queues(
         for entry in progress.window:
             if entry[1] != AWAIT_PUBCOMP:  # from there on only the packet identifier counts
                 missing(number, entry[3], "the in-flight window")
+        for _, offset, _ in progress.held:
+            missing(number, offset, "what waits for PUBREL")
 
     def decode_queue(key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])

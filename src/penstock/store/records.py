@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.engine.message import Message
 from penstock.engine.records import (
+    HeldEntry,
     LaneEntry,
     Progress,
     SessionRecord,
@@ -43,6 +44,7 @@ class _Progress(msgspec.Struct, array_like=True):
     inbound: list[int]
     shared: list[SharedEntry] = []  # this and what follows may be missing in an older store
     lanes: list[LaneEntry] = []
+    held: list[HeldEntry] = []
 
 
 class _Segment1(msgspec.Struct, array_like=True):
@@ -118,6 +120,7 @@ def encode_progress(progress: Progress) -> bytes:
             progress.inbound,
             progress.window_shared,
             progress.lanes,
+            progress.held,
         )
     )
 
@@ -135,6 +138,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         [],
         kept.lanes,
         kept.shared,
+        kept.held,
     )
 
 

@@ -14,6 +14,7 @@ SMALL: dict[str, Any] = {
     "limits.max_packet_size_bytes": 1000,
     "limits.max_inflight": 3,
     "limits.max_mqueue_len": 100,
+    "limits.max_awaiting_rel_bytes": 2000,
 }
 
 
@@ -29,6 +30,7 @@ def test_the_sum_of_what_clients_were_promised() -> None:
         "received": 10 * 5 * 1000,
         "windows": 10 * 3 * 1000,
         "queues": 10 * 100 * 1000,
+        "held": 10 * (2000 + 1000),
         "writing": 10 * 4096,
     }
     assert sizes(max_inflight=0)["windows"] == 10 * 65535 * 1000
@@ -67,7 +69,7 @@ def test_a_budget_that_is_exceeded_names_what_to_lower(changes: dict[str, Any], 
 
 
 def test_a_budget_that_is_kept_and_no_budget_refuse_nothing() -> None:
-    enough = 50_000 + 30_000 + 1_000_000 + 40_960
+    enough = 50_000 + 30_000 + 1_000_000 + 30_000 + 40_960
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough}, {})) == ""
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough - 1}, {})) != ""
     assert excess(load_settings(None, {}, {})) == ""

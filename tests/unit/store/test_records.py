@@ -72,6 +72,7 @@ def test_subscriptions(subscription: Subscription, identifier: int) -> None:
     st.lists(PACKET_ID, max_size=5),
     st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=3),
     st.lists(st.tuples(NUMBER, TEXT, QOS, st.booleans()), max_size=3),
+    st.lists(st.tuples(PACKET_ID, NUMBER, NUMBER), max_size=3),
 )
 def test_progress(
     head: int,
@@ -80,14 +81,15 @@ def test_progress(
     inbound: list[int],
     lanes: list[tuple[int, int, int]],
     shared: list[tuple[int, str, int, bool]],
+    held: list[tuple[int, int, int]],
 ) -> None:
     value = records.encode_progress(
-        Progress(9, head, following, window, inbound, [], [], lanes, shared)
+        Progress(9, head, following, window, inbound, [], [], lanes, shared, held)
     )
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.window, read.inbound) == (window, inbound)
-    assert (read.lanes, read.window_shared) == (lanes, shared)
+    assert (read.lanes, read.window_shared, read.held) == (lanes, shared, held)
     assert read.segments == []
     assert read.finished_segments == []
 
@@ -129,6 +131,7 @@ def test_what_an_older_version_wrote_is_read() -> None:
     progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
     assert (progress.inbound, progress.lanes, progress.window_shared) == ([4], [], [])
+    assert progress.held == []
 
 
 @given(MESSAGE)

@@ -1,0 +1,165 @@
+"""QoS 2 messages of MQTT 3.1 clients, held until their PUBREL (v3.1 §3.3, §3.6).
+
+Version 3.1 says "do not make it available to interested parties yet" where the later ones let
+a server choose; they are routed at once, and of theirs only the packet identifier is kept.
+
+::
+
+      PUBLISH ─▶ held ── PUBREL ─▶ in line ── its body is here, and there is room ─▶ routed
+                  │                   ╰─ its body is in the log only ─▶ asked for ─╯
+                  ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
+
+A stored session's message is in the log from the beginning, as an internal one, written by
+the commit that lets PUBREC go; routed, it is appended once more, at its place in the order of
+releases, by the commit that forgets the identifier. A session that is not stored needs the log
+only for what memory has no room for. In memory are at most ``bytes_max`` of bodies, none while
+the client is away, and one that does not fit in where it must leave next.
+
+Messages leave in the order of their PUBRELs. The line ends with the connection: the client
+sends PUBREL again until it has PUBCOMP.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, final
+
+from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.records import HeldEntry
+
+_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
+
+
+@final
+class Held:
+    """One message that waits for its PUBREL; ``message`` is None while only the log has it."""
+
+    def __init__(self, message: Message | None, offset: int, size_bytes: int) -> None:
+        self.message = message
+        self.offset = offset
+        self.size_bytes = size_bytes
+        self.in_line = False  # its PUBREL came on this connection
+        self.gone = False  # the log does not have it any more
+
+
+@final
+class HeldMessages:
+    """The held messages of one session, by packet identifier."""
+
+    def __init__(self) -> None:
+        self.size_bytes = 0  # of the bodies in memory
+        self.bytes_max = 0
+        self.line: deque[int] = deque()  # packet identifiers whose PUBREL came
+        self.wanted: list[int] = []  # log offsets of bodies asked for
+        self._entries: dict[int, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, packet_id: int) -> Held | None:
+        """The message that is held under ``packet_id``."""
+        return self._entries.get(packet_id)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether memory has room for a body of this size."""
+        return self.size_bytes + size_bytes <= self.bytes_max
+
+    def keep(self, packet_id: int, message: Message) -> None:
+        """Hold ``message``: in memory if it has room, else it must be in the log."""
+        size_bytes = message.size_bytes()
+        held = Held(None, message.offset, size_bytes)
+        if message.offset == NOT_IN_LOG or self.has_room(size_bytes):
+            held.message = message
+            self.size_bytes += size_bytes
+        self._entries[packet_id] = held
+
+    def forget(self, packet_id: int) -> None:
+        """It is routed or dropped, or there was none."""
+        held = self._entries.pop(packet_id, None)
+        if held is None:
+            return
+        self._let_go(held)
+        if held.in_line:
+            self.line.remove(packet_id)  # mostly the first
+
+    def line_up(self, packet_id: int) -> bool:
+        """Its PUBREL came; whether it is the first in line now, and may be tried."""
+        held = self._entries[packet_id]
+        if held.in_line:  # the client repeats itself
+            return False
+        held.in_line = True
+        self.line.append(packet_id)
+        return len(self.line) == 1
+
+    def in_line(self, packet_id: int) -> bool:
+        """Whether its PUBREL came and it waits for body or room."""
+        held = self._entries.get(packet_id)
+        return held is not None and held.in_line
+
+    def ask(self) -> list[int]:
+        """Log offsets of the next bodies in line to ask for; none while an answer is due."""
+        if self.wanted:
+            return []
+        size_bytes = self.size_bytes
+        for packet_id in self.line:
+            held = self._entries[packet_id]
+            if held.message is None and not held.gone:
+                size_bytes += held.size_bytes
+                if self.wanted and size_bytes > self.bytes_max:
+                    break
+                self.wanted.append(held.offset)
+                if len(self.wanted) >= _BODIES_AT_ONCE_MAX:
+                    break
+        return self.wanted
+
+    def supply(self, bodies: dict[int, Message]) -> int:
+        """Bodies from the log, by offset, for what ``ask`` asked for; how many are gone."""
+        asked = set(self.wanted)
+        self.wanted = []
+        gone = 0
+        for packet_id in self.line:
+            held = self._entries[packet_id]
+            if held.message is None and held.offset in asked:
+                message = bodies.get(held.offset)
+                if message is None:
+                    held.gone = True
+                    gone += 1
+                else:
+                    held.message = message
+                    self.size_bytes += held.size_bytes
+        return gone
+
+    def rest(self) -> None:
+        """The connection is gone: the line ends, and bodies that the log has leave memory."""
+        self.wanted = []
+        self.line.clear()
+        for held in self._entries.values():
+            held.in_line = False
+            if held.offset != NOT_IN_LOG:
+                self._let_go(held)
+
+    def lowest_offset(self) -> int:
+        """The lowest log offset that is needed, or -1."""
+        lowest = -1
+        for held in self._entries.values():
+            if held.offset >= 0 and (lowest < 0 or held.offset < lowest):
+                lowest = held.offset
+        return lowest
+
+    def snapshot(self) -> list[HeldEntry]:
+        """All that the log has, for the store."""
+        return [
+            (packet_id, held.offset, held.size_bytes)
+            for packet_id, held in self._entries.items()
+            if held.offset >= 0
+        ]
+
+    def restore(self, entries: list[HeldEntry]) -> None:
+        """Take up what the store holds; the bodies stay in the log."""
+        for packet_id, offset, size_bytes in entries:
+            self._entries[packet_id] = Held(None, offset, size_bytes)
+
+    def _let_go(self, held: Held) -> None:
+        if held.message is not None:
+            self.size_bytes -= held.size_bytes
+            held.message = None
