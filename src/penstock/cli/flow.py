@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.engine.at_limit import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
@@ -36,6 +37,7 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
+from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from penstock.config.address import Address
@@ -146,7 +148,7 @@ def table_of(flows: list[JsonObject], rows: int) -> Table:
     return table
 
 
-def _cells(flow: JsonObject) -> list[str]:
+def _cells(flow: JsonObject) -> list[str | Text]:
     window, queue, inbound = flow["window"], flow["queue"], flow["inbound"]
     limits = flow["limits"]
     at_limits = []
@@ -159,7 +161,7 @@ def _cells(flow: JsonObject) -> list[str]:
     queue_max = queue["messages_max"] or "∞"
     here = flow["connected"]
     return [
-        str(flow["client_id"]),
+        Text(printable(str(flow["client_id"]))),  # as Text: brackets in it are no markup
         _VERSIONS.get(flow["version"], str(flow["version"])),
         f"{window['used']}/{window['size']}",
         f"{queue['messages']}/{queue_max}",

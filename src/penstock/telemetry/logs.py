@@ -29,16 +29,29 @@ _LEVELS: Final = {
 }
 
 
+def printable(text: str) -> str:
+    """`text` with everything escaped that would not show as a character of its own.
+
+    Client identifiers and topics may hold line breaks, which forge lines, and the control
+    characters that terminals obey.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
 class OneLine(logging.Formatter):
     """Time, level, logger and message on one line; a traceback follows only where one is given."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line for `record`. Line breaks in the message are escaped, so none can be forged."""
+        """The line for `record`, its message in characters that only show: see `printable`."""
         moment = datetime.fromtimestamp(record.created, UTC)
         time_text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
         name = record.name.removeprefix(f"{ROOT}.")
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
-        line = f"{time_text} {record.levelname} {name}: {message}"
+        line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

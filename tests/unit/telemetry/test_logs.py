@@ -35,6 +35,23 @@ def test_a_message_cannot_forge_a_second_line(lines: io.StringIO) -> None:
     assert lines.getvalue().count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\u2028b", "a\\u2028b"),
+        ("\x85", "\\x85"),
+        ("\u202e", "\\u202e"),
+        ("Grüße 温度", "Grüße 温度"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_escaped(
+    lines: io.StringIO, hostile: str, shown: str
+) -> None:
+    logging.getLogger("penstock.x").info("client %s", hostile)
+    assert lines.getvalue().endswith(f"client {shown}\n")
+
+
 def test_less_severe_messages_are_left_out(lines: io.StringIO) -> None:
     logging.getLogger("penstock.x").debug("not shown")
     assert lines.getvalue() == ""

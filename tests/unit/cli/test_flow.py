@@ -1,0 +1,34 @@
+"""The table of `penstock flow`, whatever clients call themselves."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.flow import JsonObject, table_of
+from penstock.engine.at_limit import LIMITS
+
+
+def flow_of(client_id: str) -> JsonObject:
+    use = {"reached": False, "times": 0, "lasts_s": 0.0, "total_s": 0.0}
+    return {
+        "client_id": client_id,
+        "version": 5,
+        "connected": True,
+        "window": {"used": 1, "size": 32},
+        "queue": {"messages": 0, "messages_max": 1000, "bytes": 0},
+        "inbound": {"unacknowledged": 0, "receive_maximum": 1000},
+        "unwritten_bytes": 0,
+        "limits": dict.fromkeys(LIMITS, use),
+        "drops": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("client_id", "shown"),
+    [("evil[/]", "evil[/]"), ("[red]me", "[red]me"), ("a\x1b[2Jb", "a\\x1b[2Jb")],
+)
+def test_a_client_identifier_is_shown_as_it_is(client_id: str, shown: str) -> None:
+    written = io.StringIO()
+    Console(file=written, width=160).print(table_of([flow_of(client_id)], 10))
+    assert shown in written.getvalue()
