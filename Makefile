@@ -9,14 +9,14 @@ PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of the two compiled layers run on both builds.
 BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model tests/fuzz)
-# How long each target of `make fuzz` runs.
+# How long `make torture` runs, and each target of `make fuzz`.
 SECONDS ?= 60
 CHECKED := $(wildcard src tests examples benchmarks scripts)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo test check fuzz bench format docs lock clean
+.PHONY: help setup setup-tests demo test check fuzz torture bench format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECO
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/fuzz.txt
 	PYTHONPATH=src:. $(PY) -m tests.fuzz decode --seconds $(SECONDS)
 	PYTHONPATH=src:. $(PY) -m tests.fuzz serve --seconds $(SECONDS)
+
+torture: setup-tests ## cut the power and kill processes under load (SECONDS=600 for longer)
+	@$(PY) -m tests.crash.torture --seconds $(SECONDS)
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks

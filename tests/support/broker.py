@@ -50,6 +50,7 @@ class Broker:
         persistence: "file" or "memory".
         command: what is started instead of ``python -m penstock serve``, before its options.
         stream: whether the stream service runs too.
+        log_path: of its log, where that is not beside its data.
     """
 
     def __init__(
@@ -59,18 +60,23 @@ class Broker:
         persistence: str = "file",
         command: Sequence[str] = SERVE,
         stream: bool = False,
+        log_path: Path | None = None,
     ) -> None:
         self.data_dir = directory / "data"
         self.address: Address = ("127.0.0.1", 0)
         self.stream_address: Address = ("127.0.0.1", 0)
         self.urls: list[str] = []  # of all its listeners, as it said them
-        self.log_path = directory / "broker.log"
+        self.log_path = log_path or directory / "broker.log"
         self._persistence = persistence
-        self._command = tuple(command)
+        self.command = tuple(command)
         chosen: dict[str, object] = {"stream.enabled": str(stream).lower(), "log.level": "debug"}
         self._environment = environment(chosen | dict(settings or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
+
+    def set_environment(self, name: str, value: str) -> None:
+        """Set one more variable for the starts to come."""
+        self._environment[name] = value
 
     @property
     def host(self) -> str:
@@ -91,7 +97,7 @@ class Broker:
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
         command = [
-            *self._command,
+            *self.command,
             "--bind",
             _text(self.address),
             "--data-dir",

@@ -114,6 +114,7 @@ class Publisher(Device):
         self.topic = f"ledger/{qos}/{client_id}"
         self.acknowledged: set[int] = set()
         self.sent = 0
+        self.pause_s = 0.0  # after each answer; a load that should be small is given one
         self._qos = qos
         self._unacknowledged: dict[int, int] = {}  # packet identifier: number, in order
         self._unreleased: dict[int, None] = {}  # PUBREL sent, PUBCOMP not received
@@ -141,6 +142,8 @@ class Publisher(Device):
                 client.send(*fresh)
             if not self.finished():
                 self._take(client, client.receive())
+            if self.pause_s:
+                time.sleep(self.pause_s)
 
     def _next(self) -> Publish:
         packet_id = self._cursor % _IDENTIFIERS + 1
@@ -177,7 +180,7 @@ class Subscriber(Device):
 
     def session(self, client: RawClient) -> None:
         """Receive until told to end."""
-        if self.connections == 1:
+        if not self.ready.is_set():
             client.send(Subscribe(1, [Subscription("ledger/#", 2)]))
         while not self.ending.is_set():
             if self._fails():

@@ -266,6 +266,15 @@ class RawClient:
             self.send(Pubcomp(message.packet_id))
         return message
 
+    def acknowledge(self, packet: Packet) -> None:
+        """Answer a message or a PUBREL; nothing else has an answer."""
+        if isinstance(packet, Publish) and packet.qos == 1:
+            self.send(Puback(packet.packet_id))
+        elif isinstance(packet, Publish) and packet.qos == 2:
+            self.send(Pubrec(packet.packet_id))
+        elif isinstance(packet, Pubrel):
+            self.send(Pubcomp(packet.packet_id))
+
     def take_payloads(self, count: int) -> list[bytes]:
         """The payloads of the next ``count`` messages, each acknowledged."""
         return [self.take().payload for _ in range(count)]

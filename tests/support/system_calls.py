@@ -12,6 +12,7 @@ call finished before another started, exactly if its line comes first.
 
 import re
 import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ _UNFINISHED: Final = " <unfinished ...>"
 _RESUMED: Final = re.compile(r"<\.\.\. (\w+) resumed>(.*)", re.DOTALL)
 _CALL: Final = re.compile(r"(\w+)\((\d+)<(.*?)>[,)]")
 _STRING: Final = re.compile(r'"((?:\\x[0-9a-f]{2})*)"(\.\.\.)?')
+_RESULT_LENGTH_MAX: Final = 20_000  # it may name a file, in hexadecimal
 _RESULT: Final = re.compile(r"\)\s+= (-?\d+)")
 
 
@@ -45,7 +47,19 @@ class Call(NamedTuple):
     result: int
 
 
-def command(output: Path) -> list[str]:
+class Line(NamedTuple):
+    """The text of one finished call, and the numbers of the lines at its entry and exit.
+
+    ``thread`` is who called; ``finished`` is None for a call that a kill cut short.
+    """
+
+    started: int
+    finished: int | None
+    thread: str
+    text: str
+
+
+def command(output: Path, traced: str = TRACED) -> list[str]:
     """The words before a command that have it traced, with the process itself as our child."""
     strace = shutil.which("strace")
     assert strace is not None
@@ -59,7 +73,7 @@ def command(output: Path) -> list[str]:
         str(_STRING_BYTES_MAX),
         "--seccomp-bpf",
         "-e",
-        f"trace={TRACED}",
+        f"trace={traced}",
         "-e",
         "signal=none",
         "-o",
@@ -70,6 +84,18 @@ def command(output: Path) -> list[str]:
 def read_calls(lines: list[str]) -> list[Call]:
     """The calls in the order in which they finished; failed and interrupted ones are left out."""
     calls: list[Call] = []
+    for line in whole_lines(lines):
+        # Most of a trace are files that are read; they do not matter, and take time to parse.
+        is_file = line.text.startswith("read(") and "<TCP" not in line.text[:200]
+        if line.finished is not None and not is_file:
+            call = _read_call(line.started, line.finished, line.text)
+            if call is not None:
+                calls.append(call)
+    return calls
+
+
+def whole_lines(lines: Iterable[str]) -> Iterator[Line]:
+    """The calls, each as one line, in the order in which they finished; those cut short last."""
     pending: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines):
         thread, _, text = line.strip().partition(" ")
@@ -82,15 +108,14 @@ def read_calls(lines: list[str]) -> list[Call]:
         if resumed is not None:
             started, beginning = pending.pop(thread)
             text = beginning + resumed.group(2)
-        call = _read_call(started, number, text)
-        if call is not None:
-            calls.append(call)
-    return calls
+        yield Line(started, number, thread, text)
+    for thread, (started, text) in pending.items():
+        yield Line(started, None, thread, text)
 
 
 def _read_call(started: int, finished: int, text: str) -> Call | None:
     head = _CALL.match(text)
-    results = _RESULT.findall(text)
+    results = _RESULT.findall(text[-_RESULT_LENGTH_MAX:])
     if head is None or not results or int(results[-1]) < 0:
         return None
     name, _, target = head.groups()

@@ -114,17 +114,29 @@ def open_database(data_dir: Path) -> Database:
     """
     path = data_dir / STORE_DIRECTORY
     try:
-        is_new = not path.exists()
-        path.mkdir(parents=True, exist_ok=True)
+        _make_directory(path.absolute())
         database = _open(path, AccessType.read_write())
-        if is_new:  # its name must survive a power cut too
-            sync_directory(data_dir)
-            sync_directory(data_dir.absolute().parent)
     except OSError as error:
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}"
         ) from error
     return Database(database)
+
+
+def _make_directory(path: Path) -> None:
+    """Make ``path`` and what is missing above it, each name synced before the next is made.
+
+    One that exists may be left by a start that was killed before it could sync the name.
+    """
+    exists = path.is_dir()
+    if not exists:
+        _make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+    try:
+        sync_directory(path.parent)
+    except PermissionError:
+        if not exists:
+            raise
 
 
 def open_for_reading(data_dir: Path) -> Database:

@@ -1,0 +1,108 @@
+"""The model of the disk, by itself: what is synced is certain, and all else is open."""
+
+from pathlib import Path
+from random import Random
+
+from tests.support.disk_calls import (
+    CREATE,
+    CUT,
+    MAKE_DIRECTORY,
+    REMOVE,
+    RENAME,
+    SYNC,
+    WRITE,
+    DiskCall,
+)
+from tests.support.disk_model import Disk, Style
+
+SEEDS = 300
+
+
+def call(
+    at: int, kind: str, path: str, target: str = "", data: bytes = b"", size: int = -1
+) -> DiskCall:
+    where = size if kind == CUT else -1
+    return DiskCall(at, at, kind, f"/r/{path}", target and f"/r/{target}", where, data)
+
+
+def outcomes(tmp_path: Path, calls: list[DiskCall], style: Style, path: str) -> set[bytes | None]:
+    """Everything that may be at ``path`` after a cut."""
+    disk = Disk("/r")
+    for one in calls:
+        disk.do(one)
+    found: set[bytes | None] = set()
+    for seed in range(SEEDS):
+        to = tmp_path / str(seed)
+        disk.cut(Random(seed), style, [], to)
+        found.add((to / path).read_bytes() if (to / path).exists() else None)
+    return found
+
+
+SYNCED = [
+    call(1, CREATE, "f"),
+    call(2, WRITE, "f", data=b"one"),
+    call(3, SYNC, "f"),
+    DiskCall(4, 4, SYNC, "/r"),
+]
+
+
+def test_what_is_synced_is_certain(tmp_path: Path) -> None:
+    for number, style in enumerate(Style):
+        (tmp_path / str(number)).mkdir()
+        assert outcomes(tmp_path / str(number), SYNCED, style, "f") == {b"one"}
+
+
+def test_a_name_is_not_durable_by_its_files_sync(tmp_path: Path) -> None:
+    assert outcomes(tmp_path, SYNCED[:3], Style.SCATTERED, "f") == {None, b"one"}
+
+
+def test_a_rename_is_old_or_new(tmp_path: Path) -> None:
+    calls = [
+        *SYNCED,
+        call(5, CREATE, "g"),
+        call(6, WRITE, "g", data=b"two"),
+        call(7, SYNC, "g"),
+        call(8, RENAME, "g", "f"),
+    ]
+    assert outcomes(tmp_path, calls, Style.SCATTERED, "f") == {b"one", b"two"}
+
+
+def test_a_rename_may_overtake_the_bytes(tmp_path: Path) -> None:
+    calls = [
+        *SYNCED,
+        call(5, CREATE, "g"),
+        call(6, WRITE, "g", data=b"two"),
+        call(7, RENAME, "g", "f"),
+    ]
+    assert b"" in outcomes(tmp_path, calls, Style.SCATTERED, "f")
+
+
+def test_a_later_write_does_not_come_without_an_earlier_one_to_its_sector(tmp_path: Path) -> None:
+    calls = [*SYNCED, call(5, WRITE, "f", data=b"two"), call(6, WRITE, "f", data=b"three")]
+    assert outcomes(tmp_path, calls, Style.SCATTERED, "f") == {b"one", b"onetwo", b"onetwothree"}
+
+
+def test_sectors_survive_apart(tmp_path: Path) -> None:
+    calls = [*SYNCED, call(5, WRITE, "f", data=b"x" * 20_000)]
+    states = outcomes(tmp_path, calls, Style.SCATTERED, "f")
+    assert any(state and b"\0" in state and state.endswith(b"x") for state in states)
+
+
+def test_truncation_and_removal(tmp_path: Path) -> None:
+    calls = [*SYNCED, call(5, CUT, "f", size=1)]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert outcomes(tmp_path / "a", calls, Style.SCATTERED, "f") == {b"one", b"o"}
+    calls = [*SYNCED, call(5, REMOVE, "f")]
+    assert outcomes(tmp_path / "b", calls, Style.SCATTERED, "f") == {b"one", None}
+
+
+def test_a_sync_covers_what_was_written_before_it_began(tmp_path: Path) -> None:
+    late = DiskCall(4, 7, SYNC, "/r/f")
+    calls = [*SYNCED[:1], DiskCall(2, 2, SYNC, "/r"), call(5, WRITE, "f", data=b"two"), late]
+    assert outcomes(tmp_path, calls, Style.NOTHING, "f") == {b""}
+
+
+def test_a_directory_is_as_open_as_a_file(tmp_path: Path) -> None:
+    calls = [call(1, MAKE_DIRECTORY, "d"), call(2, CREATE, "d/f"), DiskCall(3, 3, SYNC, "/r/d")]
+    assert outcomes(tmp_path, calls, Style.SCATTERED, "d/f") == {None, b""}
