@@ -12,7 +12,9 @@ ends the program, and a `StoreError` makes the broker stop acknowledging.
      │   │   └─ UnsupportedProtocolVersion
      │   └─ LocalProtocolError            our caller asked for something the protocol forbids
      └─ StoreError                        the durable store
-         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreFailed
+         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged
+         ├─ StoreFailed
+         │   └─ CommitUnknown             it may be there, or not
          ├─ EpochMismatch  └─ OffsetOutOfRange
 """
 
@@ -78,7 +80,13 @@ class StoreDamaged(StoreError):
 
 
 class StoreFailed(StoreError):
-    """Writing failed (disk full, I/O error, corruption): nothing may be acknowledged any more."""
+    """Reading or writing failed (disk full, I/O error): what was to be written is not there."""
+
+
+class CommitUnknown(StoreFailed):
+    """A write failed half way: after a crash it may be there or not. Nothing of it may be
+    acknowledged, and nothing else written, before the same was written once more.
+    """
 
 
 class EpochMismatch(StoreError):

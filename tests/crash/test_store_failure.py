@@ -23,7 +23,11 @@ def test_nothing_is_acknowledged_that_could_not_be_written(
     tmp_path: Path, clients: Clients
 ) -> None:
     """Files are limited to 2 MB as a full disk would; afterwards all that was promised is there."""
-    limited = Broker(tmp_path, command=["prlimit", f"--fsize={FILE_BYTES_MAX}", *SERVE])
+    limited = Broker(
+        tmp_path,
+        {"durability.store_retry_s_max": 0},
+        command=["prlimit", f"--fsize={FILE_BYTES_MAX}", *SERVE],
+    )
     try:
         limited.start()
         subscriber = clients.join(limited, "s", clean_start=False, expiry_s=3600)

@@ -97,6 +97,7 @@ class _Broker:
             self._store,
             settings.durability.commit_bytes_max,
             self._failed,
+            settings.durability.store_retry_s_max,
         )
         authentication.report_to(driver.decided)
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)

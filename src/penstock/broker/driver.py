@@ -11,7 +11,8 @@
                                                     │ committed
             held bytes written ◀────────────────────╯  and the next batch is sealed
 
-One commit is under way at a time; what arrives meanwhile shares the next. A connection
+One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
+under way until the committer has written it after all. A connection
 does a bounded amount of work in one turn. What it leaves over, and what waits for room, the
 engine resumes in a later turn; until then the socket is not read.
 """
@@ -48,6 +49,7 @@ from penstock.transport.api import Wire
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
+_READ_AGAIN_S: Final = 1.0  # after a read of the log that failed
 
 
 @final
@@ -86,7 +88,8 @@ class Driver:
         server: the engine.
         store: what remembers; the driver commits to it and reads bodies from it.
         commit_bytes_max: message bytes waiting for a commit above which reading pauses.
-        failed: called once when the store failed, with the reason.
+        failed: called once when the store failed for good, with the reason.
+        store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class Driver:
         store: Store,
         commit_bytes_max: int,
         failed: Callable[[StoreFailed], None],
+        store_retry_s_max: float = 0.0,
     ) -> None:
         self._server = server
         self._effects = server.effects
@@ -102,7 +106,9 @@ class Driver:
         self._effects.waiting_bytes_max = commit_bytes_max
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
-        self._committer = Committer(store, self._loop, self._committed)
+        self._committer = Committer(
+            store, self._loop, self._committed, self._failing, store_retry_s_max
+        )
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
         self._congested: dict[Link, SlowPeer] = {}
@@ -111,6 +117,7 @@ class Driver:
         self._turn_begins = False
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._failed = False
+        self._failing_since_s = 0.0  # 0 = the store works
         self._wall_us = 0
         self._limiter = RepeatLimiter()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
@@ -281,6 +288,23 @@ class Driver:
         self._release(commit)
         self._end_turn()
 
+    def _failing(self, failure: StoreFailed | None) -> None:
+        """The store cannot write, and is tried again; or, with None, it can again."""
+        effects = self._effects
+        if failure is None:
+            outage_s = time.monotonic() - self._failing_since_s
+            self._failing_since_s = 0.0
+            effects.store_works()
+            for peer in self._peers.values():
+                effects.resume_later(peer.connection)
+            logger.warning("the store can write again, after %.1f s; nothing was lost", outage_s)
+        else:
+            if self._failing_since_s == 0.0:
+                self._failing_since_s = time.monotonic()
+            effects.store_cannot_write(str(failure))
+            logger.error("%s. Until then nothing is acknowledged, QoS 0 goes on", failure)
+        self.end_turn_soon()
+
     def _release(self, commit: Commit) -> None:
         """The commit is durable: let go what waited for it."""
         for release in commit.releases:
@@ -319,7 +343,16 @@ class Driver:
         try:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
-            self._fail(StoreFailed(f"the log cannot be read: {error}"))
+            warn_limited(
+                logger,
+                self._limiter,
+                time.monotonic(),
+                "read",
+                "the log cannot be read, and is tried again: %s",
+                error,
+            )
+            if not self._failed:
+                self._loop.call_later(_READ_AGAIN_S, self._fetch, stored, offsets)
             return
         stored.supply(offsets, bodies, self.now())
         self.end_turn_soon()
@@ -390,6 +423,7 @@ class Driver:
             )
             self._end_turn()
             self._log_drops(self.now())
+        self._committer.stop_trying()
         while self._under_way is not None:
             await self._under_way
         self._committer.stop()

@@ -32,3 +32,8 @@ class Durability(Group):
     commit_bytes_max: int = Field(default=16 * 1024**2, ge=65_536, le=1024**3)
     """Bytes of messages waiting for one commit above which reading from their senders pauses.
     65536 to 1073741824."""
+
+    store_retry_s_max: float = Field(default=3600.0, ge=0, le=10**7)
+    """How long the broker goes on without acknowledging anything when the store cannot write (disk
+    full, I/O error, read-only), in seconds, before it tells its clients and ends with exit code 1.
+    0 to 10000000; 0 ends it at the first failure."""

@@ -90,6 +90,8 @@ class Effects(Turn):
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
+        self.store_fails = False  # it cannot write now, and is tried again
+        self.store_failure = ""  # why, in one sentence
         self.lowest_adopted = 0  # see ``adopted``
         self.held_back: list[Resumable] = []  # publishers that wait for room in a queue
         self.timers = Timers()
@@ -108,6 +110,30 @@ class Effects(Turn):
     def is_full(self) -> bool:
         """Whether so much waits for commits and sockets that nothing more should be read."""
         return self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
+
+    def store_cannot_write(self, why: str) -> None:
+        """Take in only what needs no store, from now on.
+
+        What had filled the open batch must not keep QoS 0 from being read, so twice as much
+        may wait; it is filled by QoS 0 for streams, as far as ``has_room_for_qos0``.
+        """
+        self.store_failure = why
+        if not self.store_fails:
+            self.store_fails = True
+            self.waiting_bytes_max *= 2
+            self._unblock()
+
+    def store_works(self) -> None:
+        """The store can write again."""
+        if self.store_fails:
+            self.store_fails = False
+            self.store_failure = ""
+            self.waiting_bytes_max //= 2
+            self.wake_held_back()
+
+    def has_room_for_qos0(self) -> bool:
+        """Whether, while the store cannot write, more may wait that nobody acknowledges."""
+        return self.size_bytes + self.unsent_bytes < self.waiting_bytes_max // 2
 
     def hold_back(self, user: Resumable | None) -> None:
         """``user`` has published what no queue has room for: see ``wake_held_back``."""
@@ -206,9 +232,12 @@ class Effects(Turn):
             self._retained = {}
         if self._wills:
             self._wills = {}
+        self._unblock()
+        return commit
+
+    def _unblock(self) -> None:
         if self._blocked:
             blocked = self._blocked
             self._blocked = []
             for user in blocked:
                 self.resume_later(user)
-        return commit

@@ -94,6 +94,11 @@ class Link:
         self._wanted = False  # the user waits for that
         self._turn = turn
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything waits for a commit, so that what is sent now would overtake it."""
+        return self.releasing > 0 or bool(self.held) or bool(self.behind)
+
     def has_room(self) -> bool:
         """Whether a message that can wait in a queue may be sent now."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max

@@ -137,8 +137,8 @@ class OpeningConnection(Connection):
         else:
             self._admit(verdict.username, None, now)
 
-    def _refuse(self, code: int, now: Now, connect: Connect | None = None) -> None:
-        why = reasons.name_of(code)
+    def _refuse(self, code: int, now: Now, connect: Connect | None = None, why: str = "") -> None:
+        why = why or reasons.name_of(code)
         reference = self._server.options.server_reference
         answer = refusing_connack(connect or self._connect, code, why, reference)
         self.link.send_last(encode(answer, self.version))
@@ -181,6 +181,10 @@ class OpeningConnection(Connection):
             self._refuse(reasons.NOT_AUTHORIZED, now, connect)
             return
         server.registry.expire(now)
+        if server.effects.store_fails and self._needs_store(connect):
+            why = server.effects.store_failure
+            self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
+            return
         if not server.registry.has_room(self.client_id):  # others came meanwhile
             self._refuse(refusal(connect, limits, False, server.options), now, connect)
             return
@@ -268,12 +272,26 @@ class OpeningConnection(Connection):
             properties.authentication_data = proof
         return properties
 
+    def _needs_store(self, connect: Connect) -> bool:
+        """Whether to accept ``connect`` would promise what only the store can keep."""
+        session = self._server.registry.sessions.get(self.client_id)
+        is_known = session is not None and session.stored
+        expires = granted_session_expiry_s(connect, self.limits) > 0
+        return is_known or expires or connect.will is not None
+
     def _answer(self, packet: Packet, now: Now) -> None:
         """Hold an answer for the commit; one the client would not take ends the connection."""
         if self._exceeds(packet):  # [MQTT-3.1.2-24]
             self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
             return
-        self.link.hold(encode(packet, self.version))
+        frame = encode(packet, self.version)
+        link = self.link
+        session = self._session
+        is_passing = session is not None and not session.stored
+        if is_passing and self._server.effects.store_fails and not link.waits:
+            link.send_last(frame)  # at once: there is nothing to be stored
+        else:
+            link.hold(frame)
 
     def _exceeds(self, packet: Packet) -> bool:
         return not fits(packet, self.version, self.link.max_packet_size_bytes)

@@ -218,7 +218,7 @@ class Outbound(Stored):
         while len(self._queue) > 0:
             head = self._queue.head()
             assert head is not None
-            if head.qos > 0 and not self._window.has_room():
+            if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
                 break
             if not link.has_room():
                 link.resume_when_room()
@@ -593,6 +593,8 @@ class Outbound(Stored):
             self._reached.held_up(WRITE_BUFFER, now)
             self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
+        if not at_once and self._effects.store_fails and link.opened and not link.waits:
+            at_once = True
         batch = link.batch_of_qos0(at_once)
         frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
         if frame:

@@ -4,7 +4,8 @@
 
       PUBLISH ─▶ topic (alias), QoS quota ─▶ may it? is it? ─▶ routed ─▶ PUBACK, PUBREC  held
                      │ no: the connection        │ no: refused    │        for the commit
-                     ▼ ends                      ▼ and counted    │ no queue has room (``reject``)
+                     ▼ ends                      ▼ and counted    │ no queue has room (``reject``),
+                                                                  │ or the store cannot write
                                                                   ├── MQTT 5: refused, 0x97
                                                                   ╰── older: held back, in order
       PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
@@ -206,11 +207,14 @@ class Publishing:
                 self._acknowledge(packet, reasons.SUCCESS)
                 return 0
             refused = qos == 2 and not session.has_room_to_receive()
+            effects = self._effects
+            refused = refused or effects.store_fails
             full = router.rejecting and not held and router.refuses(message, session)
             if refused or full:
                 if self._link.version != V5:
                     return _MUST_WAIT
-                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, "there is no room for it now")
+                why = effects.store_failure or "there is no room for it now"
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return 0
             session.receive(packet, now)
             if held:  # v3.1 §3.3: not made available to interested parties yet
@@ -250,7 +254,11 @@ class Publishing:
 
     def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
         link = self._link
-        if packet.qos == 1:
+        is_refusal = code >= reasons.UNSPECIFIED_ERROR
+        if is_refusal and packet.qos > 0 and self._effects.store_fails and not link.waits:
+            kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing
+            link.send(acknowledgement(kind, packet.packet_id, code, why, link))
+        elif packet.qos == 1:
             link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
         elif packet.qos == 2:
             frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import RETAINED_FULL, Drops
+from penstock.engine.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Matches
@@ -80,7 +80,7 @@ class Router:
                     break
             for group in matches.groups:
                 append = append or group.stored_qos > 0
-        if append:
+        if append and (message.qos > 0 or self._may_append_qos0(message)):
             self._effects.append(message)
         if message.retain:
             self._retain(message)
@@ -103,6 +103,13 @@ class Router:
             if self.sharing.publish(group, message, at_once, now):
                 reached += 1
         return reached
+
+    def _may_append_qos0(self, message: Message) -> bool:
+        """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
+        if not self._effects.store_fails or self._effects.has_room_for_qos0():
+            return True
+        self._drops.count(STORE_FAILED, message.client_id, message.topic)
+        return False
 
     def refuses(self, message: Message, publisher: Session) -> bool:
         """Whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.

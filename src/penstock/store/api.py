@@ -7,7 +7,8 @@ Rules:
 
 1. ``commit`` is atomic and, when it returns, as durable as the store ever makes it
    (``acknowledged_when`` says which: "fsync" or "memory"). When it raises, none of it may
-   be acknowledged.
+   be acknowledged. The same commit may be given again after ``reopen``, and until it is
+   written no other one: writing it twice does what writing it once does.
 2. ``commit`` is called from one thread, in the order of the offsets. ``read`` and
    ``retain`` may run beside it in others.
 3. The log is a run of consecutive offsets [earliest, end); only whole chunks leave it,
@@ -49,7 +50,17 @@ class Store(Protocol):
         """Write ``commit`` in one atomic step.
 
         Raises:
-            StoreFailed: it could not be written, or its fate is unknown.
+            StoreFailed: it could not be written.
+            CommitUnknown: it was tried, and may be there or not.
+        """
+
+    def reopen(self) -> None:
+        """After a failed ``commit``, from the same thread: make it possible to try again.
+
+        Raises:
+            StoreFailed: the store still cannot write; what is wrong, and what to do.
+            StoreDamaged: it does not hold any more what was acknowledged, or holds what
+                somebody else wrote: there is no going on.
         """
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:

@@ -40,7 +40,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from penstock.errors import StoreError, StoreFailed, StoreLocked
+from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
+from penstock.store.faults import with_remedy
 from penstock.store.watermark import sync_directory
 
 logger = logging.getLogger(__name__)
@@ -64,8 +65,10 @@ _DIAGNOSTIC_LOGS_MAX: Final = 4
 class Database:
     """One open RocksDB: its column families by name, and handles of them for batches."""
 
-    def __init__(self, database: Rdict) -> None:
+    def __init__(self, database: Rdict, data_dir: Path) -> None:
         self.rocks = database
+        self.data_dir = data_dir
+        self.is_closed = False
         self.families = {name: database.get_column_family(name) for name in COLUMN_FAMILIES}
         self.handles = {name: database.get_column_family_handle(name) for name in COLUMN_FAMILIES}
         self.synced = WriteOptions()
@@ -75,12 +78,16 @@ class Database:
         """Write ``batch`` in one atomic step, and sync it unless told not to.
 
         Raises:
-            StoreFailed: it could not be written, or its fate is unknown.
+            CommitUnknown: it could not be written; some of it may be in the file and come
+                back when the database is opened anew.
         """
         try:
             self.rocks.write(batch, self.synced if sync else WriteOptions())
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
-            raise StoreFailed(f"the store could not write: {error}") from error
+            logger.debug("RocksDB could not write: %s", error)
+            raise CommitUnknown(
+                f"the store could not write: {with_remedy(error, self.data_dir)}"
+            ) from None
 
     def items(self, family: str) -> Iterator[tuple[bytes, bytes]]:
         """All keys and values of a column family, in the order of the keys.
@@ -97,12 +104,18 @@ class Database:
 
     def close(self) -> None:
         """Let go of the database, and of its lock."""
+        if self.is_closed:
+            return
+        self.is_closed = True
         self.handles.clear()  # each holds the database open, and locked
+        told = ""
         for database in (*self.families.values(), self.rocks):
             try:
                 database.close()
             except Exception as error:  # after a failed write RocksDB repeats it here
-                logger.warning("the store could not be closed in order: %s", error)
+                if str(error) != told:
+                    told = str(error)
+                    logger.warning("the store could not be closed in order: %s", told)
 
 
 def open_database(data_dir: Path) -> Database:
@@ -120,7 +133,7 @@ def open_database(data_dir: Path) -> Database:
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}"
         ) from error
-    return Database(database)
+    return Database(database, data_dir)
 
 
 def _make_directory(path: Path) -> None:
@@ -147,7 +160,7 @@ def open_for_reading(data_dir: Path) -> Database:
     Raises:
         StoreError: it cannot be opened, or is being changed by another process.
     """
-    return Database(_open(data_dir / STORE_DIRECTORY, AccessType.read_only()))
+    return Database(_open(data_dir / STORE_DIRECTORY, AccessType.read_only()), data_dir)
 
 
 def has_database(data_dir: Path) -> bool:

@@ -106,6 +106,9 @@ class MemoryStore:
             else:
                 self._wills[client_id] = will
 
+    def reopen(self) -> None:
+        """Nothing ever fails here."""
+
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Messages by offset; see ``Store.read``."""
         found: dict[int, Message] = {}

@@ -2,10 +2,25 @@
 
 What is kept under which key: ``store.database``. Which log it is, and the refusal of one that
 lost something: ``store.identity``.
+
+When a write fails, RocksDB writes no more until it is opened anew. That happens here, in the
+process that goes on serving, and reads wait for it or go on beside it::
+
+      writing ── a write fails ─▶ failing, still readable ── probe well ─▶ opened anew ─▶ writing
+                                    ▲                                         │ not whole
+                                    ╰── opened for reading ◀── cannot be opened  ▼
+                                                                        StoreDamaged: the end
+
+What the failed write left behind is there or not after that; RocksDB's log ends with a record that
+is whole. Writing the same batch once more is right in both cases: it holds the same keys and
+values, and the size of the log is counted in memory, not from what is found. Anything else than
+"all that was acknowledged, and at most the one batch that was not" is refused: between the closing
+and the opening another process may have had the store.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, final
@@ -16,11 +31,19 @@ from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
 from penstock.engine.runs import join
+from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import LogExtent
 from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
-from penstock.store.database import check, open_database
+from penstock.store.database import (
+    STORE_DIRECTORY,
+    Database,
+    check,
+    open_database,
+    open_for_reading,
+)
+from penstock.store.faults import Usage, probe, with_remedy
 from penstock.store.identity import (
     COMMITS,
     begin_epoch,
@@ -60,9 +83,10 @@ class RocksStore:
     def __init__(self, data_dir: Path) -> None:
         refuse_backup(data_dir)
         refuse_losses(data_dir)
-        self._database = open_database(data_dir)
-        self._families = self._database.families
-        self._handles = self._database.handles
+        self._data_dir = data_dir
+        self._usage = Usage()
+        self._is_writable = True
+        self._use(open_database(data_dir))
         try:
             claimed = read_watermark(data_dir)  # nobody moves it now
             loss = find_loss(self._database, claimed)
@@ -82,6 +106,11 @@ class RocksStore:
             self._database.close()
             raise
         rehearse()
+
+    def _use(self, database: Database) -> None:
+        self._database = database
+        self._families = database.families
+        self._handles = database.handles
 
     # -- recovery ----------------------------------------------------------------------
 
@@ -114,6 +143,8 @@ class RocksStore:
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
+        if not self._is_writable:
+            raise StoreFailed("the store is open for reading only")
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
         appended = self._log_bytes_appended
@@ -142,6 +173,54 @@ class RocksStore:
         self._commits = commits
         self._end = max(self._end, commit.next_offset)
         self._watermark.move(self._end, commits)
+
+    def reopen(self) -> None:
+        """Open the database anew after a failed write; see ``Store.reopen``."""
+        probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
+        with self._usage.alone():
+            self._is_writable = False
+            self._database.close()
+            try:
+                refuse_losses(self._data_dir)
+                self._use(open_database(self._data_dir))
+                self._refuse_strangers()
+                self._take_up()
+            except (StoreDamaged, StoreFormatError):
+                self._database.close()
+                raise
+            except StoreError as error:
+                self._database.close()
+                with contextlib.suppress(StoreError):  # what was acknowledged stays readable
+                    self._use(open_for_reading(self._data_dir))
+                raise StoreFailed(
+                    f"the store cannot write: {with_remedy(error, self._data_dir)}"
+                ) from None
+            self._is_writable = True
+
+    def _take_up(self) -> None:
+        """What may differ from memory: a run of retention that was not synced, and the file that
+        is mapped, where another file system was mounted in its place.
+        """
+        self._log_bytes_removed = counter(self._database, _REMOVED)
+        self._earliest = find_begin(self._database)
+        former = self._watermark
+        committed = Committed(self._end, self._earliest, self._commits, self._epoch)
+        self._watermark = Watermark(self._data_dir, committed)
+        former.close()
+
+    def _refuse_strangers(self) -> None:
+        """Refuse the database if anybody else wrote to it while it was closed."""
+        loss = find_loss(
+            self._database, Committed(self._end, self._earliest, self._commits, self._epoch)
+        )
+        if loss is not None:
+            raise damaged(self._data_dir, loss)
+        is_ours = read_epoch(self._database) == self._epoch
+        if not is_ours or counter(self._database, COMMITS) > self._commits + 1:
+            raise StoreDamaged(
+                f"another process wrote to the store in {self._data_dir} while the broker could"
+                " not: let only one of them use it, and start the broker again"
+            )
 
     def _write_sessions(self, batch: WriteBatch, commit: Commit) -> None:
         handles = self._handles
@@ -177,6 +256,10 @@ class RocksStore:
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Messages by offset; see ``Store.read``."""
+        with self._usage.shared():
+            return self._read(offsets)
+
+    def _read(self, offsets: Iterable[int]) -> dict[int, Message]:
         found: dict[int, Message] = {}
         wanted = sorted(set(offsets))
         chunks = self._families["log"].iter()
@@ -202,6 +285,12 @@ class RocksStore:
 
     def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         """Remove old chunks; see ``Store.retain``."""
+        with self._usage.shared():
+            if not self._is_writable:
+                return self._earliest
+            return self._retain(older_than_us, bytes_max, keep_from)
+
+    def _retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         log = self._families["log"]
         chunks = log.iter()
         chunks.seek_to_first()
@@ -245,7 +334,8 @@ class RocksStore:
         Raises:
             StoreError: there is something at ``destination``, or it could not be written.
         """
-        return back_up(self._database, destination)
+        with self._usage.shared():
+            return back_up(self._database, destination)
 
     def log_extent(self) -> LogExtent:
         """What the log holds; see ``Store.log_extent``."""

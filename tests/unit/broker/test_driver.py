@@ -17,9 +17,17 @@ from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server import Server
-from penstock.errors import StoreFailed
+from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
 from penstock.protocol.encode import encode
-from penstock.protocol.packets import Connect, Packet, Pingreq, Publish, Subscribe, Subscription
+from penstock.protocol.packets import (
+    Connect,
+    Packet,
+    Pingreq,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+)
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
 from tests.support.deadline import DEADLINE_S
@@ -38,10 +46,22 @@ class SlowStore:
         self.unreadable = False
         self.reading = threading.Event()
         self.may_fail = threading.Event()
+        self.broken = ""  # what it says when it is to write
+        self.damaged = False
+        self.attempts: list[Commit] = []
 
     def commit(self, commit: Commit) -> None:
         assert self.may_commit.wait(DEADLINE_S)
+        self.attempts.append(commit)
+        if self.broken:
+            raise CommitUnknown(self.broken)
         self.memory.commit(commit)
+
+    def reopen(self) -> None:
+        if self.damaged:
+            raise StoreDamaged("it lost something")
+        if self.broken:
+            raise StoreFailed(self.broken)
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         if self.unreadable:
@@ -84,14 +104,20 @@ class WireInMemory:
 class Rig:
     """A driver on a slow store."""
 
-    def __init__(self, limits: EngineLimits | None = None) -> None:
+    def __init__(self, limits: EngineLimits | None = None, store_retry_s_max: float = 0) -> None:
         self.store = SlowStore()
         now = Now(time.monotonic(), time.time_ns() // 1000)
         self.server = Server(
             limits or EngineLimits(), self.store.memory.recover(), ("#",), "fsync", now
         )
         self.failures: list[StoreFailed] = []
-        self.driver = Driver(self.server, self.store, 2**24, self.failures.append)  # type: ignore[arg-type]
+        self.driver = Driver(
+            self.server,
+            self.store,  # type: ignore[arg-type]
+            2**24,
+            self.failures.append,
+            store_retry_s_max,
+        )
 
     def connect(self, client_id: str, clean: bool = True) -> tuple[Peer, WireInMemory]:
         wire = WireInMemory()
@@ -113,8 +139,13 @@ async def until(condition: object) -> None:
         await asyncio.sleep(0.001)
 
 
-async def test_stop_after_a_failed_read_during_a_commit_does_not_spin() -> None:
-    """The loop must go on turning while the last commit is under way."""
+async def test_stop_after_a_failed_read_during_a_commit_does_not_spin(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The loop must go on turning while the last commit is under way.
+
+    What could not be read is not gone, and asked for again.
+    """
     rig = Rig()
     first, _ = rig.connect("s", clean=False)
     send(first, Subscribe(1, [Subscription("t", 1)]))
@@ -131,7 +162,8 @@ async def test_stop_after_a_failed_read_during_a_commit_does_not_spin() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     rig.store.may_fail.set()
-    await until(lambda: rig.failures)
+    await until(lambda: "bad sector" in caplog.text)
+    assert not rig.failures
     stopping = asyncio.create_task(rig.driver.stop())
     asyncio.get_running_loop().call_later(0.05, rig.store.may_commit.set)
     await asyncio.wait_for(stopping, DEADLINE_S)
@@ -212,3 +244,57 @@ async def test_a_take_over_with_a_message_under_way_acknowledges_it_to_nobody_an
     assert bytes(second_wire.written) == b"\x20\x02\x01\x00" + b"\x50\x02\x00\x01"
     assert rig.store.memory.recover().next_offset == 1, "once"
     await rig.driver.stop()
+
+
+async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_before() -> None:
+    rig = Rig(store_retry_s_max=60)
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    wire.written.clear()
+    rig.store.broken = "the disk is full"
+    send(publisher, Publish("t", b"1", 1, packet_id=1))
+    await until(lambda: rig.server.effects.store_fails)
+    assert rig.server.effects.store_failure == "the disk is full"
+    send(publisher, Publish("t", b"2", 1, packet_id=2))  # MQTT 3.1.1: it waits
+    await asyncio.sleep(0.2)
+    assert not wire.written
+    rig.store.broken = ""
+    await until(lambda: len(wire.written) == 8)
+    assert bytes(wire.written) == encode(Puback(1), 4) + encode(Puback(2), 4)
+    failed, again = rig.store.attempts[-3:-1]
+    assert failed is again
+    assert [message.payload for message in rig.store.memory.read([0, 1]).values()] == [b"1", b"2"]
+    assert not rig.failures
+    assert not rig.server.effects.store_fails
+    await rig.driver.stop()
+
+
+@pytest.mark.parametrize(("retry_s_max", "damaged"), [(0.0, False), (0.3, False), (60.0, True)])
+async def test_a_store_that_stays_broken_or_is_damaged_ends_the_broker(
+    retry_s_max: float, damaged: bool
+) -> None:
+    """Fail closed: nothing is acknowledged, and the clients' connections end."""
+    rig = Rig(store_retry_s_max=retry_s_max)
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    wire.written.clear()
+    rig.store.broken = "the disk is full"
+    rig.store.damaged = damaged
+    send(publisher, Publish("t", b"1", 1, packet_id=1))
+    await until(lambda: rig.failures)
+    assert str(rig.failures[0]) == ("it lost something" if damaged else "the disk is full")
+    assert wire.closed
+    assert not wire.written
+    await rig.driver.stop()
+
+
+async def test_a_broker_is_stopped_while_its_store_fails() -> None:
+    """The commit that waits is given up at once: it was not acknowledged."""
+    rig = Rig(store_retry_s_max=3600)
+    publisher, wire = rig.connect("p")
+    await until(lambda: wire.written)
+    rig.store.broken = "the disk is full"
+    send(publisher, Publish("t", b"1", 1, packet_id=1))
+    await until(lambda: rig.server.effects.store_fails)
+    await asyncio.wait_for(rig.driver.stop(), 5.0)
+    assert rig.failures

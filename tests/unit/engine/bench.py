@@ -16,6 +16,7 @@ from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
 from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
@@ -255,6 +256,11 @@ class Bench:
         self.commit()
         line.cut()
         self.commit()
+
+    def publish_qos0(self, topic: str, payload: bytes) -> None:
+        """A QoS 0 message of the broker's own, without a commit."""
+        message = Message(topic, payload, 0, False, "", self.now.wall_us)
+        self.server.router.publish(message, None, self.now)
 
     def restart(self) -> None:
         """The broker crashes and starts again on what its store holds."""

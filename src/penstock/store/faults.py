@@ -1,0 +1,121 @@
+"""Faults of the disk below a running broker: said in one sentence, and probed for their end.
+
+RocksDB's errors are texts. What the operator can do about one stands behind it, so that the log
+says both at once::
+
+    No space left on device: free space on the file system of /var/lib/penstock
+
+After a failed write RocksDB refuses every further one until it is opened anew. Opening it writes
+what its write-ahead logs hold to tables, and an attempt that fails leaves files behind and a
+database that nobody can read meanwhile. So ``probe`` tries first whether there is room for all of
+that, by a file that is really allocated and synced: a quota, a limit on file sizes and a disk that
+is read-only show there too, and the free space that the system tells of would not tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, final
+
+from penstock.errors import StoreFailed
+
+PROBE_FILE: Final = "probe"
+SPARE_BYTES: Final = 1_048_576  # beside the write-ahead logs: for what opening writes, and a commit
+
+_REMEDIES: Final = (
+    ("No space left on device", "free space on the file system of {data_dir}"),
+    ("Disk quota exceeded", "raise the disk quota of the broker's user or remove files of theirs"),
+    ("Read-only file system", "mount the file system of {data_dir} for writing"),
+    ("Too many open files", "raise the limit of open files (LimitNOFILE=, ulimit -n)"),
+    ("File too large", "raise the limit on the size of files (LimitFSIZE=, ulimit -f)"),
+    ("Permission denied", "let the broker's user write to {data_dir}"),
+    ("Input/output error", "look into the kernel's log for what is wrong with the disk"),
+    ("in use by another process", "stop that process"),
+    ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
+)
+_UNKNOWN: Final = "look at the disk and the permissions of {data_dir}"
+
+
+def with_remedy(error: object, data_dir: Path) -> str:
+    """What ``error`` says in short, and what to do about it."""
+    text = str(error)
+    for symptom, remedy in _REMEDIES:
+        if symptom in text:
+            return f"{symptom}: {remedy.format(data_dir=data_dir)}"
+    return f"{text}: {_UNKNOWN.format(data_dir=data_dir)}"
+
+
+def probe(data_dir: Path, database: Path) -> None:
+    """See whether the ``database`` below ``data_dir`` could be opened and written to.
+
+    Raises:
+        StoreFailed: not now; it says why, and what to do.
+    """
+    path = data_dir / PROBE_FILE
+    needed_bytes = SPARE_BYTES
+    try:
+        for log in database.glob("*.log"):
+            needed_bytes += log.stat().st_size
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, needed_bytes)
+            os.write(descriptor, bytes(4096))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreFailed(
+            f"the store cannot write: {with_remedy(error.strerror, data_dir)}; it goes on by itself"
+            f" when it can write {-(-needed_bytes // 1_048_576)} MiB"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+@final
+class Usage:
+    """Many may use a thing at the same time, or one may replace it.
+
+    Who wants to replace it waits for those who use it, and keeps further ones waiting.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._users = 0
+        self._replacing = False
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Use it."""
+        with self._changed:
+            while self._replacing:
+                self._changed.wait()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Replace it."""
+        with self._changed:
+            while self._replacing:
+                self._changed.wait()
+            self._replacing = True
+            while self._users:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._replacing = False
+                self._changed.notify_all()

@@ -1,0 +1,274 @@
+"""The disk fails under a running broker, and works again: nothing acknowledged is lost.
+
+Each fault is a real one, of a real file system: one that is full, one whose journal was aborted
+(read-only from then on), and limits of the process on the size of files and on open files. While it
+lasts nobody is promised anything, who needs no store is served, and the broker says what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from penstock.protocol.kinds import V5, V311
+from penstock.protocol.packets import Connack, Packet, Puback, Publish, Pubrec, Pubrel
+from penstock.protocol.properties import Properties
+from tests.support.broker import Broker
+from tests.support.deadline import wait_for
+from tests.support.fixtures import Clients, running_broker
+from tests.support.raw_client import NothingReceivedError, RawClient
+
+MIB: Final = 1_048_576
+BODY: Final = os.urandom(100_000)  # nothing that could be compressed
+MESSAGES_MAX: Final = 2000
+SILENCE_S: Final = 0.5
+SETTINGS: Final = {"status.sys_interval_s": 0.2, "limits.receive_maximum": 10}
+
+Fault = Callable[[Broker], None]
+
+
+@contextmanager
+def mounted(directory: Path, *arguments: str) -> Iterator[None]:
+    """A file system of its own at ``directory``; the test is skipped where that is not allowed."""
+    directory.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", *arguments, str(directory)], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a file system cannot be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A directory that holds 32 MiB and no more."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small file system")
+    disk = tmp_path / "disk"
+    with mounted(disk, "-t", "tmpfs", "-o", "size=32m", "penstock-test"):
+        yield disk
+
+
+def limit(broker: Broker, kind: int, soft: int) -> None:
+    """Give a running broker another limit."""
+    _, hard = resource.prlimit(broker.process.pid, kind)
+    resource.prlimit(broker.process.pid, kind, (soft if soft > 0 else hard, hard))
+
+
+def test_a_full_disk(small_disk: Path, clients: Clients) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(20 * MIB))
+    with running_broker(small_disk, SETTINGS) as broker:
+        check_outage(
+            broker, clients, lambda _: None, lambda _: ballast.unlink(), "No space left on device"
+        )
+        assert "free space on the file system of" in broker.log()
+
+
+def test_a_limit_on_the_size_of_files(tmp_path: Path, clients: Clients) -> None:
+    with running_broker(tmp_path, SETTINGS) as broker:
+        check_outage(
+            broker,
+            clients,
+            lambda broker: limit(broker, resource.RLIMIT_FSIZE, 2 * MIB),
+            lambda broker: limit(broker, resource.RLIMIT_FSIZE, 0),
+            "File too large",
+        )
+
+
+def test_no_descriptors(tmp_path: Path, clients: Clients) -> None:
+    """RocksDB needs a new file when its memory table is full, at 64 MiB."""
+    with running_broker(tmp_path, SETTINGS) as broker:
+        check_outage(
+            broker,
+            clients,
+            lambda broker: limit(broker, resource.RLIMIT_NOFILE, 3),  # not one more
+            lambda broker: limit(broker, resource.RLIMIT_NOFILE, 0),
+            "Too many open files",
+            with_newcomers=False,
+        )
+
+
+def check_outage(
+    broker: Broker,
+    clients: Clients,
+    begin: Fault,
+    end: Fault,
+    symptom: str,
+    *,
+    with_newcomers: bool = True,
+) -> None:
+    """Publish until ``begin`` strikes, look around, ``end`` it, and count what was acknowledged."""
+    keeper = clients.join(broker, "keeper", expiry_s=3600)
+    keeper.subscribe("kept/#")
+    keeper.disconnect()
+    live = clients.join(broker, "live")
+    live.subscribe("live", qos=0)
+    watching = clients.join(broker, "watching")
+    watching.subscribe("$SYS/broker/store/state", qos=0)
+    first, second = clients.join(broker, "first"), patient(clients, broker)
+    old = clients.join(broker, "old", V311)
+    assert second.publish("kept/second", b"before", 2) == 0
+    assert watching.take().payload == b"works"
+    begin(broker)
+
+    acknowledged, waiting = publish_until_silent(first)
+    assert symptom in wait_for("the broker to say it", lambda: line_with(broker, symptom))
+    assert symptom in watching.take().payload.decode()
+
+    refused = refusal(second, Publish("kept/second", b"refused", 1, packet_id=90))
+    assert (refused.packet_id, refused.reason_code) == (90, 0x97)
+    assert symptom in reason_of(refused)
+    refused = refusal(second, Publish("kept/second", b"refused", 2, packet_id=91))
+    assert (refused.packet_id, refused.reason_code) == (91, 0x97)
+    old.send(Publish("kept/old", b"old", 1, packet_id=1))
+    for publisher in (second, first):
+        publisher.publish("live", b"qos 0", 0)
+        assert live.take().payload == b"qos 0"
+    if with_newcomers:
+        check_newcomers(broker, clients, live)
+    with pytest.raises(NothingReceivedError):
+        old.receive(SILENCE_S)
+    with pytest.raises(NothingReceivedError):
+        first.receive(SILENCE_S)
+    assert broker.process.poll() is None
+
+    end(broker)
+    finish(first, waiting)
+    assert old.expect(Puback).packet_id == 1
+    assert second.publish("kept/second", b"after", 2) == 0
+    while watching.take().payload != b"works":
+        pass  # what is wrong, in other words
+    expected = [(f"kept/{b}", payload) for b, payload in (("second", b"before"),)]
+    expected += [("kept/first", payload) for payload in [*acknowledged, *waiting.values()]]
+    check_kept(broker, clients, expected, {("kept/old", b"old"), ("kept/second", b"after")})
+
+
+def patient(clients: Clients, broker: Broker) -> RawClient:
+    """A client that wants to know why it is refused."""
+    return clients.join(broker, "second", properties=Properties(request_problem_information=1))
+
+
+def line_with(broker: Broker, text: str) -> str:
+    """The first error line of the broker's log with ``text``."""
+    lines = [line for line in broker.log().splitlines() if " ERROR " in line and text in line]
+    return lines[0] if lines else ""
+
+
+def publish_until_silent(publisher: RawClient) -> tuple[list[bytes], dict[int, bytes]]:
+    """Publish with QoS 1 and 2 in turn; what was acknowledged, and what was not by identifier."""
+    acknowledged: list[bytes] = []
+    for number in range(MESSAGES_MAX):
+        qos, payload = 1 + number % 2, b"%d " % number + BODY
+        packet_id = publisher.next_id()
+        publisher.send(Publish("kept/first", payload, qos, packet_id=packet_id))
+        try:
+            answer = publisher.receive(3.0)
+            if qos == 2:
+                assert isinstance(answer, Pubrec)
+                publisher.send(Pubrel(packet_id))
+                publisher.receive(3.0)
+        except NothingReceivedError:
+            return acknowledged, {packet_id: payload}
+        acknowledged.append(payload)
+    raise AssertionError("the fault never struck")
+
+
+def finish(publisher: RawClient, waiting: dict[int, bytes]) -> None:
+    """What waited through the outage is acknowledged after it, without being sent again."""
+    for packet_id in waiting:
+        answer: Packet = publisher.receive()
+        if isinstance(answer, Pubrec):
+            assert (answer.packet_id, answer.reason_code) == (packet_id, 0)
+            publisher.send(Pubrel(packet_id))
+            answer = publisher.receive()
+        assert getattr(answer, "packet_id", 0) == packet_id
+
+
+def refusal(publisher: RawClient, message: Publish) -> Puback | Pubrec:
+    """The answer to a message that is refused at once."""
+    publisher.send(message)
+    answer = publisher.receive()
+    assert isinstance(answer, Puback | Pubrec)
+    return answer
+
+
+def reason_of(packet: Puback | Pubrec | Connack) -> str:
+    """The reason string of an answer."""
+    assert packet.properties is not None
+    return packet.properties.reason_string or ""
+
+
+def check_newcomers(broker: Broker, clients: Clients, live: RawClient) -> None:
+    """Who leaves nothing in the store is let in, and others are told to come back."""
+    passing = clients.join(broker, "passing")
+    assert passing.subscribe("live", qos=0) == [0]
+    passing.publish("live", b"from a newcomer", 0)
+    assert passing.take().payload == b"from a newcomer"
+    assert live.take().payload == b"from a newcomer"
+    keeping = clients.open(broker)
+    wants = Properties(request_problem_information=1)
+    answer = keeping.connect("keeping", expiry_s=60, properties=wants)
+    assert answer.reason_code == 0x88
+    assert "space" in reason_of(answer) or "size" in reason_of(answer)
+    assert clients.open(broker, V311).connect("keeping", False).reason_code == 0x88
+    assert clients.open(broker, V5).connect("keeper", False, expiry_s=60).reason_code == 0x88
+
+
+def check_kept(
+    broker: Broker,
+    clients: Clients,
+    expected: list[tuple[str, bytes]],
+    unordered: set[tuple[str, bytes]],
+) -> None:
+    """After a crash of the broker the queue holds each of them once, and nothing else."""
+    broker.restart()
+    keeper = clients.join(broker, "keeper", clean_start=False, expiry_s=3600, present=True)
+    messages = [keeper.take() for _ in range(len(expected) + len(unordered))]
+    received = [(message.topic, message.payload) for message in messages]
+    assert [entry for entry in received if entry not in unordered] == expected
+    assert {entry for entry in received if entry in unordered} == unordered
+    assert keeper.settle() == []
+
+
+def test_a_file_system_that_turned_read_only(tmp_path: Path, clients: Clients) -> None:
+    """It does not come back by itself: at its limit the broker ends, and loses nothing."""
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("only root may mount a file system, and mkfs.ext4 (e2fsprogs) makes one")
+    image, disk = tmp_path / "image", tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(64 * MIB)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    disk.mkdir()
+    broker = Broker(tmp_path, SETTINGS | {"durability.store_retry_s_max": 2})
+    broker.data_dir = disk / "data"
+    try:
+        with mounted(disk, "-o", "loop", str(image)):
+            broker.start()
+            keeper = clients.join(broker, "keeper", expiry_s=3600)
+            keeper.subscribe("kept")
+            keeper.disconnect()
+            publisher = clients.join(broker, "p")
+            assert publisher.publish("kept", b"acknowledged", 1) == 0
+            subprocess.run(["mount", "-o", "remount,abort", str(disk)], check=True)
+            publisher.send(Publish("kept", b"not acknowledged", 1, packet_id=9))
+            publisher.expect_disconnect(0x80)
+            assert broker.process.wait(15) == 1
+            broker.stop()  # it has ended: only its output is left to close
+            assert line_with(broker, "mount the file system of")
+        with mounted(disk, "-o", "loop", str(image)):
+            broker.start()
+            again = clients.join(broker, "keeper", clean_start=False, expiry_s=3600, present=True)
+            assert again.take().payload == b"acknowledged"
+            broker.stop()
+    finally:
+        broker.close()

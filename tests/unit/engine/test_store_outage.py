@@ -1,0 +1,201 @@
+"""The store cannot write: what goes on, what waits, what is refused, and how much is kept."""
+
+import pytest
+
+from penstock.engine.drop_counts import STORE_FAILED
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Pubrec,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line
+
+WHY = "the disk is full: free space"
+
+
+def failing(bench: Bench) -> None:
+    """From now on nothing is committed: ``bench.seal`` is not called."""
+    bench.server.effects.store_cannot_write(WHY)
+
+
+def read(bench: Bench, line: Line) -> list[object]:
+    """What reached the client without any commit."""
+    bench.turns()
+    bench.write_ready()
+    return list(line.read())
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_mqtt_5_publishers_are_refused_at_once_and_told_why(qos: int) -> None:
+    """0x97: nothing of the message is kept, so that sending it again is no duplicate."""
+    bench = Bench()
+    subscriber = bench.subscriber("s", "t", 2)
+    line, _ = bench.connect(Connect("p", 5))
+    failing(bench)
+    line.send(Publish("t", b"x", qos, packet_id=7))
+    kind = Puback if qos == 1 else Pubrec
+    assert read(bench, line) == [kind(7, 0x97, Properties(reason_string=WHY))]
+    bench.server.effects.store_works()
+    bench.commit()
+    assert subscriber.read() == []
+    assert bench.server.effects.next_offset == 0
+
+
+def test_a_refusal_does_not_overtake_an_acknowledgement_that_waits() -> None:
+    """[MQTT-4.6.0-2]"""
+    bench = Bench()
+    line = bench.join("p")
+    line.send(Publish("t", b"accepted before", 1, packet_id=1))
+    commit = bench.seal()
+    failing(bench)
+    line.send(Publish("t", b"refused", 1, packet_id=2))
+    assert read(bench, line) == []
+    bench.server.effects.store_works()
+    bench.finish(commit)
+    bench.commit()
+    assert line.read() == [Puback(1), Puback(2, 0x97)]
+
+
+def test_older_publishers_wait_and_their_message_is_taken_afterwards() -> None:
+    bench = Bench()
+    subscriber = bench.subscriber("s", "t", 1)
+    line = bench.join("p", 4)
+    failing(bench)
+    line.send(Publish("t", b"x", 1, packet_id=1))
+    assert read(bench, line) == []
+    bench.pass_s(1.0)
+    assert read(bench, line) == []
+    assert bench.server.effects.next_offset == 0
+    bench.server.effects.store_works()
+    bench.commit()
+    assert line.read() == [Puback(1)]
+    assert [packet.payload for packet in subscriber.read() if isinstance(packet, Publish)] == [b"x"]
+
+
+def test_qos_0_and_pings_go_on() -> None:
+    bench = Bench()
+    subscriber = bench.join("s")
+    subscriber.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    subscriber.read()
+    publisher = bench.join("p")
+    failing(bench)
+    publisher.send(Publish("t", b"x"), Pingreq())
+    assert read(bench, publisher) == [Pingresp()]
+    assert read(bench, subscriber) == [Publish("t", b"x")]
+
+
+def test_a_client_that_leaves_nothing_in_the_store_comes_subscribes_and_gets_what_is_retained() -> (
+    None
+):
+    bench = Bench()
+    bench.publish("t", b"retained", retain=True)
+    failing(bench)
+    line = bench.line(4)
+    line.send(Connect("new", 4), Subscribe(1, [Subscription("t", 0)]))
+    bench.publish_qos0("t", b"live")
+    line.send(Unsubscribe(2, ["t"]))
+    assert read(bench, line) == [
+        Connack(0),
+        Suback(1, [0]),
+        Publish("t", b"retained", retain=True),
+        Publish("t", b"live"),
+        Unsuback(2, []),
+    ]
+
+
+@pytest.mark.parametrize(
+    "connect",
+    [
+        Connect("known", 5),
+        Connect("new", 5, properties=Properties(session_expiry_interval=60)),
+        Connect("new", 5, will=Will("t", b"gone")),
+        Connect("new", 4, False),
+    ],
+)
+def test_a_client_whose_state_must_be_stored_is_refused(connect: Connect) -> None:
+    """Also one that would end a stored session: that too must be durable."""
+    bench = Bench()
+    bench.join("known", durable=True).cut()
+    bench.commit()
+    failing(bench)
+    line = bench.line(connect.version)
+    line.send(connect)
+    answer = read(bench, line)[0]
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == 0x88
+    if connect.version == 5:
+        assert answer.properties == Properties(reason_string=WHY)
+    assert list(bench.server.registry.sessions) == ["known"]
+
+
+def test_queues_rest_and_go_on_by_themselves() -> None:
+    """What would be sent would only wait for the commit, and fill the memory."""
+    bench = Bench()
+    subscriber = bench.subscriber("s", "t", 1)
+    subscriber.cut()
+    for number in range(100):
+        bench.publish("t", b"%d" % number)
+    again = bench.join("s", durable=True)
+    sent = [packet for packet in again.read() if isinstance(packet, Publish)]
+    bench.commit()
+    sent += [packet for packet in again.read() if isinstance(packet, Publish)]
+    failing(bench)
+    again.send(*[Puback(packet.packet_id) for packet in sent])
+    assert read(bench, again) == []
+    assert bench.server.effects.unsent_bytes == 0
+    bench.server.effects.store_works()
+    bench.server.effects.resume_later(again.connection)
+    bench.commit()
+    more = [packet for packet in again.read() if isinstance(packet, Publish)]
+    assert [packet.payload for packet in more] == [
+        b"%d" % number for number in range(len(sent), 2 * len(sent))
+    ]
+
+
+def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_counted() -> None:
+    bench = Bench()
+    effects = bench.server.effects
+    effects.waiting_bytes_max = 10_000
+    subscriber = bench.join("s")
+    subscriber.send(Subscribe(1, [Subscription("t", 0)]))
+    bench.commit()
+    subscriber.read()
+    publisher = bench.join("p")
+    failing(bench)
+    for _ in range(100):
+        publisher.send(Publish("t", bytes(1000)))
+        assert len(read(bench, subscriber)) == 1
+    assert 10_000 <= effects.size_bytes < 12_000
+    appended = effects.next_offset
+    assert bench.server.drops.counts[STORE_FAILED] == 100 - appended
+    effects.store_works()
+    assert effects.waiting_bytes_max == 10_000
+    bench.commit()
+    assert bench.store.log_extent().end == appended
+
+
+def test_what_filled_the_batch_before_does_not_keep_qos_0_from_being_read() -> None:
+    bench = Bench()
+    bench.server.effects.waiting_bytes_max = 10_000
+    subscriber = bench.join("s")
+    subscriber.send(Subscribe(1, [Subscription("live", 0)]))
+    bench.commit()
+    subscriber.read()
+    publisher = bench.join("p")
+    publisher.send(Publish("t", bytes(11_000), 1, packet_id=1), Publish("live", b"x"))
+    assert publisher.connection.stalled
+    failing(bench)
+    assert read(bench, subscriber) == [Publish("live", b"x")]
+    assert not publisher.connection.stalled
