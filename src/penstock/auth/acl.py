@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from penstock.engine.access import Authorize, Permissions
+from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import filter_covers, topic_matches
 
 READ: Final = "read"
@@ -39,6 +40,7 @@ DENY: Final = "deny"
 ACCESS_WORDS: Final = (READ, WRITE, READWRITE, DENY)
 
 CACHED_TOPICS_MAX: Final = 1000  # answers kept for each client and direction
+CACHED_CHARACTERS_MAX: Final = 32_768  # of their topics: there may be many clients
 
 _NOT_IN_A_NAME: Final = frozenset("/+#")
 
@@ -87,16 +89,12 @@ class ListedPermissions(Permissions):
         self._read = _filters(rules, READ, READWRITE)
         self._write = _filters(rules, WRITE, READWRITE)
         self._denied = _filters(rules, DENY)
-        self._publishes: dict[str, bool] = {}
-        self._receives: dict[str, bool] = {}
+        self._publishes = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
+        self._receives = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
 
     def may_publish(self, topic: str) -> bool:
         """Whether a grant to write matches ``topic`` and no deny does."""
-        known = self._publishes.get(topic)
-        if known is None:
-            known = self._allows(self._write, topic)
-            _remember(self._publishes, topic, known)
-        return known
+        return self._answer(self._publishes, self._write, topic)
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether one grant to read covers ``topic_filter`` and no deny does."""
@@ -106,11 +104,19 @@ class ListedPermissions(Permissions):
 
     def may_receive(self, topic: str) -> bool:
         """Whether a grant to read matches ``topic`` and no deny does."""
-        known = self._receives.get(topic)
+        return self._answer(self._receives, self._read, topic)
+
+    def forget_answers(self) -> None:
+        """Let go of what is remembered: the client is away."""
+        self._publishes.clear()
+        self._receives.clear()
+
+    def _answer(self, answers: TopicAnswers, granted: Sequence[str], topic: str) -> bool:
+        known = answers.known.get(topic)
         if known is None:
-            known = self._allows(self._read, topic)
-            _remember(self._receives, topic, known)
-        return known
+            known = 1 if self._allows(granted, topic) else 0
+            answers.put(topic, known)
+        return known == 1
 
     def _allows(self, granted: Sequence[str], topic: str) -> bool:
         return any(topic_matches(wanted, topic) for wanted in granted) and not any(
@@ -120,12 +126,6 @@ class ListedPermissions(Permissions):
 
 def _filters(rules: Sequence[Rule], *accesses: str) -> list[str]:
     return [rule.topic_filter for rule in rules if rule.access in accesses]
-
-
-def _remember(answers: dict[str, bool], topic: str, answer: bool) -> None:
-    if len(answers) >= CACHED_TOPICS_MAX:
-        answers.clear()
-    answers[topic] = answer
 
 
 def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:

@@ -36,6 +36,7 @@ A published message::
 
     router             message → log, retained, sessions
     trie, match_cache  topic → who subscribed to it; what matched lately
+    topic_answers  numbers by topic, remembered within bounds
     retained           the last message of a topic
     sharing            shared subscriptions, and who gets what a member leaves
     share_group        which member of a group gets a message

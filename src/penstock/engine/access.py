@@ -134,6 +134,9 @@ class Permissions:
         del topic
         return True
 
+    def forget_answers(self) -> None:
+        """The client is away: let go of answers that are cached."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticate:

@@ -11,7 +11,9 @@ that subscribes costs the others nothing, however many topics are in use.
                              ╰─ 2 ── c ●         forgotten
 
 Branches stay when their topics are forgotten, because the next message brings them back;
-when there are too many of anything, all is forgotten and begins anew.
+when there are too many of anything, all is forgotten and begins anew. So it is when looking
+for what to forget has become as much work as matching it all again: a filter such as ``+/x``
+passes every branch, and one SUBSCRIBE may hold thousands of them.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from typing import Final, final
 
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import ShareGroup
+from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
 
 _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # in all of it
 _BRANCHES_MAX: Final = 100_000
+_VISITS: Final = 20_000  # of branches, to forget, before all is forgotten ...
+_VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 
 
 @final
@@ -96,11 +101,17 @@ class MatchCache:
         self._root = _Branch()
         self._branches = 0
         self._matches = 0
+        self._characters = 0
+        self._visits_left = _VISITS
 
     def put(self, topic: str, levels: list[str], matches: Matches) -> None:
         """Keep what ``topic``, of these levels, matched."""
         count = matches.count()
+        length = len(topic)
+        if length >= LONG_TOPIC_CHARACTERS:
+            return
         full = len(self.topics) >= _TOPICS_MAX or self._branches >= _BRANCHES_MAX
+        full = full or self._characters + length > TOPIC_CHARACTERS_MAX
         if full or self._matches + count > _MATCHES_MAX:
             self.clear()
         branch = self._root
@@ -114,6 +125,8 @@ class MatchCache:
         branch.topic = topic
         self.topics[topic] = matches
         self._matches += count
+        self._characters += length
+        self._visits_left = min(_VISITS, self._visits_left + _VISITS_EARNED)
 
     def forget(self, levels: list[str]) -> None:
         """A subscription to the filter of these levels changed."""
@@ -122,6 +135,8 @@ class MatchCache:
                 self.clear()
             else:
                 self._forget_below(self._root, levels, 0)
+                if self._visits_left <= 0:
+                    self.clear()
 
     def clear(self) -> None:
         """Forget everything."""
@@ -129,8 +144,13 @@ class MatchCache:
         self._root = _Branch()
         self._branches = 0
         self._matches = 0
+        self._characters = 0
+        self._visits_left = _VISITS
 
     def _forget_below(self, branch: _Branch, levels: list[str], depth: int) -> None:
+        self._visits_left -= 1
+        if self._visits_left <= 0:
+            return
         if depth == len(levels):
             self._forget_topic(branch)
             return
@@ -146,6 +166,9 @@ class MatchCache:
                 self._forget_below(exact, levels, depth + 1)
 
     def _forget_all(self, branch: _Branch) -> None:
+        self._visits_left -= 1
+        if self._visits_left <= 0:
+            return
         self._forget_topic(branch)
         for child in branch.below.values():
             self._forget_all(child)

@@ -107,6 +107,8 @@ class Outbound(Stored):
         """The connection is gone; bodies that the log has leave memory."""
         self._fetching = False
         self.wanted = []
+        if self.permissions is not None:
+            self.permissions.forget_answers()
         if self.stored:
             self._queue.rest_in_log()
             for entry in self._window.entries():

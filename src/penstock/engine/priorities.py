@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import topic_matches
 
 PRIORITY_MAX: Final = 255
@@ -24,18 +25,16 @@ class TopicPriorities:
 
     def __init__(self, table: dict[str, int]) -> None:
         self._table = table
-        self._known: dict[str, int] = {}
+        self._answers = TopicAnswers(_CACHED_TOPICS_MAX)
 
     def of(self, topic: str) -> int:
         """The priority of ``topic``; 0 when no filter matches it."""
-        priority = self._known.get(topic)
+        priority = self._answers.known.get(topic)
         if priority is None:
             priority = 0
             for topic_filter, given in self._table.items():
                 if topic_matches(topic_filter, topic):
                     priority = given
                     break
-            if len(self._known) >= _CACHED_TOPICS_MAX:
-                self._known.clear()
-            self._known[topic] = priority
+            self._answers.put(topic, priority)
         return priority

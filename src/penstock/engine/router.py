@@ -19,6 +19,7 @@ from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.sharing import Sharing
+from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
 from penstock.engine.trie import SubscriptionTrie
 
@@ -60,7 +61,7 @@ class Router:
         self._effects = effects
         self._drops = drops
         self._stream_filters = stream_filters
-        self._streamed: dict[str, bool] = {}
+        self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
         self.rejecting = limits.rejects  # whether any queue may refuse
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
@@ -225,14 +226,12 @@ class Router:
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
     def _in_a_stream(self, topic: str) -> bool:
-        streamed = self._streamed.get(topic)
+        streamed = self._streamed.known.get(topic)
         if streamed is None:
-            streamed = False
+            streamed = 0
             for topic_filter in self._stream_filters:
                 if topic_matches(topic_filter, topic):
-                    streamed = True
+                    streamed = 1
                     break
-            if len(self._streamed) >= _CACHED_TOPICS_MAX:
-                self._streamed.clear()
-            self._streamed[topic] = streamed
-        return streamed
+            self._streamed.put(topic, streamed)
+        return streamed == 1

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from penstock.engine import match_cache
 from penstock.engine.match_cache import MatchCache, Matches
+from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
 from penstock.engine.topics import topic_matches
 from penstock.engine.trie import SubscriptionTrie
 from tests.unit.engine.test_trie import FILTERS, TOPICS, entry, session
@@ -86,3 +87,37 @@ def test_it_is_bounded_by_matches() -> None:
         assert len(trie.match(f"topic/{number}").sessions) == 1000
         cached = sum(len(matches.sessions) for matches in trie._cache.topics.values())
         assert cached <= match_cache._MATCHES_MAX
+
+
+def test_it_is_bounded_by_characters_and_keeps_no_long_topic() -> None:
+    """One client that makes up long topics must not fill memory."""
+    cache = MatchCache()
+    for number in range(10_000):
+        topic = f"{number}/" + "x" * 1000
+        cache.put(topic, topic.split("/"), Matches([], []))
+        assert sum(map(len, cache.topics)) <= TOPIC_CHARACTERS_MAX
+    cache.clear()
+    cache.put("y" * LONG_TOPIC_CHARACTERS, ["y" * LONG_TOPIC_CHARACTERS], Matches([], []))
+    assert cache.topics == {}
+
+
+def test_many_filters_that_pass_every_branch_are_no_more_work_than_the_topics() -> None:
+    """One SUBSCRIBE with thousands of filters such as +/x must not hold everybody up."""
+    cache = MatchCache()
+    for number in range(5000):
+        cache.put(f"{number}/y", [str(number), "y"], Matches([], []))
+    visits = 0
+    for number in range(1000):
+        left, had_topics = cache._visits_left, len(cache.topics) > 0
+        cache.forget(["+", f"x{number}"])
+        if had_topics:
+            visits += left - cache._visits_left if cache.topics else left
+    assert visits <= 2 * match_cache._VISITS
+
+
+def test_a_change_costs_the_others_nothing_while_topics_are_in_use() -> None:
+    cache = MatchCache()
+    for number in range(100):
+        cache.put(f"{number}/y", [str(number), "y"], Matches([], []))
+    cache.forget(["+", "x"])
+    assert len(cache.topics) == 100

@@ -1,0 +1,45 @@
+"""Answers by topic, remembered within bounds: in topics, and in characters of topics.
+
+A topic name may have 65,535 bytes and every client makes up its own, so that a bound in
+topics alone would let one client fill memory. Nothing is lost by forgetting: whoever asks
+works the answer out again.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+LONG_TOPIC_CHARACTERS: Final = 1024  # topics as long as this are not remembered
+TOPIC_CHARACTERS_MAX: Final = 4_194_304
+
+
+@final
+class TopicAnswers:
+    """One number for each topic asked for lately.
+
+    Args:
+        topics_max: topics remembered.
+        characters_max: of all of them together.
+    """
+
+    def __init__(self, topics_max: int, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
+        self.known: dict[str, int] = {}  # to be read only
+        self._topics_max = topics_max
+        self._characters_max = characters_max
+        self._characters = 0
+
+    def put(self, topic: str, answer: int) -> None:
+        """Remember ``answer``; when there is too much of it, all else is forgotten."""
+        length = len(topic)
+        if length >= LONG_TOPIC_CHARACTERS:
+            return
+        full = len(self.known) >= self._topics_max
+        if full or self._characters + length > self._characters_max:
+            self.clear()
+        self.known[topic] = answer
+        self._characters += length
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.known.clear()
+        self._characters = 0
