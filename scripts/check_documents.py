@@ -1,7 +1,8 @@
 """Check that the documents agree with the tree; print each disagreement, exit code 1 if any.
 
 links           a relative link in a Markdown file leads to a file, and its anchor to a heading
-architecture    docs/architecture.md names every package under src/penstock
+architecture    docs/architecture.md names every package under src/penstock and every file of
+                the engine, and so does the engine's own list; neither names one that is gone
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
 configuration   docs/configuration.md is what `make docs` writes
 settings        a setting that a document names in backquotes exists
@@ -11,6 +12,7 @@ changelog       CHANGELOG.md has a section for what is not released yet
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import tomllib
@@ -30,6 +32,7 @@ FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 PROOF: Final = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+\.py)\)")
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
+ENGINE_FILES: Final = re.compile(r"^    (\w+(?:, \w+)*)  +\S", re.MULTILINE)
 REQUIREMENT: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -92,6 +95,20 @@ def check_architecture() -> Iterator[str]:
             for package in sorted((ROOT / "src/penstock").glob("*/__init__.py"))
         ],
     )
+    engine = ROOT / "src/penstock/engine"
+    files = {path.stem for path in engine.glob("*.py") if path.stem != "__init__"}
+    docstring = ast.get_docstring(ast.parse((engine / "__init__.py").read_text(encoding="utf-8")))
+    listed = {
+        name for names in ENGINE_FILES.findall(docstring or "") for name in re.split(r",\s*", names)
+    }
+    for name in sorted(files ^ listed):
+        yield f"src/penstock/engine/__init__.py and its files do not agree on {name}."
+    table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = set(
+        re.findall(r"`(\w+)\.py`", table[table.index("Inside `engine`") :].split("\n\n", 2)[1])
+    )
+    for name in sorted(files ^ named):
+        yield f"docs/architecture.md and src/penstock/engine do not agree on {name}.py."
 
 
 def check_dependencies() -> Iterator[str]:

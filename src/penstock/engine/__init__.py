@@ -22,7 +22,10 @@ What one client is sent::
     lane, priorities   one priority in the queue; which topic has which
     runs               what waits, as packed numbers
     stored_queue       the queue's sequence numbers and segments in the store
-    outbound           window + queue + refill + sending again
+    outbound           a message goes to the window or waits; refill
+    transmission       the window at work: sent, acknowledged, sent again
+    backlog            the queue at work: what waits, and what is dropped of it
+    publish_frame      the PUBLISH packet of one delivery
     retained_delivery  what a new subscription finds retained, in portions
 
 A session::

@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.limits import PACKET_IDENTIFIERS
-from penstock.engine.message import Delivery
+from penstock.engine.message import Delivery, Message
 from penstock.engine.records import SharedEntry, WindowEntry
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
@@ -170,6 +170,50 @@ class InFlightWindow:
         else:
             entry.state = AWAIT_PUBCOMP
             entry.delivery.message = None
+
+    def supply(self, bodies: dict[int, Message], missing: set[int]) -> int:
+        """Give the entries their bodies, by log offset; those that are ``missing`` are given up.
+
+        Returns:
+            How many were given up.
+        """
+        given_up = 0
+        for entry in self.entries():
+            delivery = entry.delivery
+            if delivery.message is None and entry.state != AWAIT_PUBCOMP:
+                delivery.message = bodies.get(delivery.offset)
+                if delivery.offset in missing:
+                    self.give_up(entry)
+                    given_up += 1
+        return given_up
+
+    def lowest_offset(self) -> int:
+        """The lowest log offset the window still needs, or -1."""
+        lowest = -1
+        for entry in self._entries.values():
+            offset = entry.delivery.offset
+            if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):
+                lowest = offset
+        return lowest
+
+    def shared(self) -> list[Delivery]:
+        """What other members of shared subscriptions may take over: QoS 1, oldest first.
+
+        Not QoS 2: one that is on its way stays with this session, and is lost with it
+        [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        """
+        return [
+            entry.delivery
+            for entry in self._entries.values()
+            if entry.delivery.shared is not None and entry.state == AWAIT_PUBACK
+        ]
+
+    def let_go(self, gone: set[Delivery]) -> None:
+        """Free the places of ``gone``, and take those out of it."""
+        for entry in self.entries():
+            if entry.delivery in gone:
+                self._free(entry)
+                gone.remove(entry.delivery)
 
     def reconnected(self, capacity: int) -> None:
         """A new connection: everything in the window is to be sent again, in order.

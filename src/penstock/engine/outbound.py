@@ -1,4 +1,4 @@
-"""The outbound half of a session: the in-flight window and the queue that refills it.
+"""The outbound half of a session: a message goes to the window or waits, and refill moves on.
 
 ::
 
@@ -13,6 +13,8 @@ Invariants:
 2. First in, first out: nothing overtakes the queue but QoS 0 while online.
 3. A body that lies in the log may be absent from memory; it is asked for
    (``wanted``) before it is needed and supplied later, and order waits for it.
+
+How the window works is ``transmission``, how the queue does ``backlog``.
 """
 
 from __future__ import annotations
@@ -20,40 +22,21 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine import drop_counts as reasons_to_drop
-from penstock.engine.access import Permissions
-from penstock.engine.aliases import OutboundAliases
-from penstock.engine.at_limit import WINDOW, WRITE_BUFFER, AtLimit
-from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.at_limit import WINDOW, WRITE_BUFFER
+from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects, Stored
-from penstock.engine.inflight import (
-    AWAIT_PUBACK,
-    AWAIT_PUBCOMP,
-    REJECTED,
-    RELEASE,
-    UNKNOWN,
-    VIOLATION,
-    InFlight,
-    InFlightWindow,
-)
+from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.outbound_limits import NOTHING, OutboundLimits
-from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
+from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
-from penstock.engine.stored_queue import StoredLane
-from penstock.errors import RemoteProtocolError
-from penstock.protocol import reasons
-from penstock.protocol.encode import encode, encode_ack, encode_publish
-from penstock.protocol.kinds import PUBREC, PUBREL, V5, V31
-from penstock.protocol.packets import Pubrel
+from penstock.engine.transmission import Transmission
 
 _RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
-_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
-class Outbound(Stored):
+class Outbound(Transmission):
     """What one client is sent.
 
     Args:
@@ -72,33 +55,15 @@ class Outbound(Stored):
         limits: EngineLimits,
         drops: Drops,
     ) -> None:
-        self.client_id = client_id
-        self.stored = stored
-        self.link: Link | None = None
-        self.permissions: Permissions | None = None  # None = everything
-        self.wanted: list[int] = []  # log offsets of bodies needed next
+        super().__init__(client_id, stored, effects, limits, drops)
         self.took_shared = False  # may hold what came through a shared subscription
-        self._window = InFlightWindow(limits.window(65535))
-        self._queue = MessageQueue(limits, stored)
-        self._kept = StoredLane(0)
-        self._kept_lanes: dict[int, StoredLane] = {}  # of the other priorities
-        self._priorities = limits.priorities
-        self._effects = effects
-        self._limits = limits
-        self._drops = drops
-        self._changed = False
-        self._fetching = False
         self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
-        self._reached = OutboundLimits(client_id, effects)
 
     # -- connections -------------------------------------------------------------------
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
-        self._limits = limits
-        self._queue.bound(limits)
-        self._priorities = limits.priorities
-        self._trim()
+        self._bound(limits)
         self._fetching = False
         self._window.reconnected(limits.window(receive_maximum))
         self.refill(now)
@@ -135,8 +100,7 @@ class Outbound(Stored):
             at_once: QoS 0 need not wait for the commit of this turn.
             now: when.
         """
-        if self.permissions is not None and not self.may_receive(message):
-            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+        if self.permissions is not None and not self._permitted(message):
             return
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)
@@ -191,7 +155,7 @@ class Outbound(Stored):
             self._reached.watch(self._queue, now)
         elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
             if self.stored and message.offset >= 0:
-                delivery.sequence = self._lane_kept(self._priority(message)).number()
+                delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery, message)
@@ -282,105 +246,7 @@ class Outbound(Stored):
             return True
         return self.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
 
-    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """PUBACK, PUBREC or PUBCOMP from the peer.
-
-        Raises:
-            RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
-        """
-        refused = self._window.get(packet_id) if reason_code >= 0x80 else None
-        verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
-        link = self.link
-        if verdict == VIOLATION:
-            raise RemoteProtocolError(
-                reasons.PROTOCOL_ERROR, f"packet identifier {packet_id} awaits another packet"
-            )
-        if verdict == UNKNOWN:
-            if packet_type == PUBREC and reason_code < 0x80 and link is not None:
-                # let the peer finish its flow
-                code = reasons.PACKET_IDENTIFIER_NOT_FOUND
-                link.hold(encode_ack(PUBREL, packet_id, code, link.version))
-            return
-        self._touch()
-        if verdict == RELEASE:
-            if link is not None:
-                link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
-                entry = self._window.get(packet_id)
-                if entry is not None:
-                    self._sent(link, entry, now)
-            return
-        if verdict == REJECTED and refused is not None:
-            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
-        self.refill(now)
-
-    def wants(self, asked: list[int]) -> bool:
-        """Whether the bodies asked for are still needed."""
-        return asked is self.wanted
-
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset, for what ``wanted`` asked for.
-
-        One that was asked for and is missing is gone (retention), and counted. What an
-        earlier connection asked for is not taken: ``wanted`` is another list by now.
-        """
-        if asked is not self.wanted:
-            return
-        self._fetching = False
-        missing = {offset for offset in asked if offset not in bodies}
-        for entry in self._window.entries():
-            delivery = entry.delivery
-            if delivery.message is None and entry.state != AWAIT_PUBCOMP:
-                delivery.message = bodies.get(delivery.offset)
-                if delivery.offset in missing:
-                    self._window.give_up(entry)
-                    self._gone()
-        self._queue.supply(bodies)
-        while True:
-            head = self._queue.head()
-            if head is None or head.message is not None or head.offset not in missing:
-                break
-            self._queue.pop()
-            self._passed(head)
-            self._gone()
-        self.refill(now)
-
-    # -- sending again by time (v3.1 §4.1) -----------------------------------------------
-
-    def retry(self, now: Now) -> None:
-        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``.
-
-        MQTT 3.1 only: later versions forbid it [MQTT-4.4.0-1]. A client that does not read
-        gets nothing more.
-        """
-        link = self.link
-        interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
-        if link is None or link.version != V31 or interval_us <= 0:
-            return
-        next_us = 0
-        for entry in self._window.entries():
-            if not entry.sent:
-                continue
-            if entry.sent_us + interval_us <= now.wall_us and link.has_room():
-                if entry.state == AWAIT_PUBCOMP:
-                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
-                    entry.sent_us = now.wall_us
-                elif entry.delivery.message is not None:
-                    self._send(link, entry, entry.delivery.message, True, now)
-                    entry.sent_us = now.wall_us
-            due_us = max(now.wall_us + 1, entry.sent_us + interval_us)
-            if next_us == 0 or due_us < next_us:
-                next_us = due_us
-        if next_us > 0:
-            self._effects.timers.wake_at(self, next_us)
-
-    def _sent(self, link: Link, entry: InFlight, now: Now) -> None:
-        """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
-        if link.version == V31 and self._limits.retry_interval_s > 0:
-            entry.sent_us = now.wall_us
-            interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
-            self._effects.timers.wake_at(self, now.wall_us + interval_us)
-
-    # -- room ----------------------------------------------------------------------------
+    # -- room --------------------------------------------------------------------------
 
     def refuses(self, size_bytes: int) -> bool:
         """Whether a message of this size, QoS 1 or 2, must be refused (``reject``)."""
@@ -389,7 +255,7 @@ class Outbound(Stored):
             return False
         return self._queue.refuses(size_bytes)
 
-    # -- shared subscriptions (see ``sharing``) ------------------------------------------
+    # -- shared subscriptions (see ``sharing``) ----------------------------------------
 
     def has_room(self) -> bool:
         """Whether one more message finds a place in the window or in the queue."""
@@ -408,13 +274,7 @@ class Outbound(Stored):
                 gone. Not QoS 2: one that is on its way stays with this session, and is lost
                 with it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
-        found: list[Delivery] = []
-        if in_flight:
-            found = [
-                entry.delivery
-                for entry in self._window.entries()
-                if entry.delivery.shared is not None and entry.state == AWAIT_PUBACK
-            ]
+        found = self._window.shared() if in_flight else []
         found.extend([item for item in self._queue.unpacked() if item.shared is not None])
         return found
 
@@ -424,18 +284,10 @@ class Outbound(Stored):
         self._effects.adopted(delivery.offset)
         self._join(delivery, priority)
 
-    def lose_qos0(self) -> None:
-        """The server shuts down: QoS 0 messages that wait for the client are not stored."""
-        lost = self._queue.qos0_count
-        self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
-
     def let_go(self, taken: list[Delivery]) -> None:
         """Others took these over, a part of ``shared_waiting``."""
         gone = set(taken)
-        for entry in self._window.entries():
-            if entry.delivery in gone:
-                self._window.drop(entry.packet_id)
-                gone.remove(entry.delivery)
+        self._window.let_go(gone)
         self._touch()
         head = self._queue.head()
         while head is not None and head in gone:
@@ -445,315 +297,12 @@ class Outbound(Stored):
         if gone:
             self._queue.remove(gone)
             for priority in self._queue.priorities():
-                self._lane_kept(priority).renumber(self._queue.lane(priority))
+                self._stored_queue.lane(priority).renumber(self._queue.lane(priority))
 
-    def may_receive(self, message: Message | None) -> bool:
-        """Whether this client may have ``message``; of one whose body is not here, it is unknown
-        until it leaves, and asked again then."""
-        permissions = self.permissions
-        return permissions is None or message is None or permissions.may_receive(message.topic)
-
-    @property
-    def window_length(self) -> int:
-        """Messages in flight."""
-        return len(self._window)
-
-    @property
-    def queue_length(self) -> int:
-        """Messages waiting."""
-        return len(self._queue)
-
-    @property
-    def queue_bytes(self) -> int:
-        """Of the messages waiting."""
-        return self._queue.size_bytes
-
-    @property
-    def window_size(self) -> int:
-        """Places in the window."""
-        return self._window.capacity
-
-    @property
-    def queue_length_max(self) -> int:
-        """Messages that may wait; 0 = no limit."""
-        return self._queue.max_len
-
-    @property
-    def queue_bytes_max(self) -> int:
-        """Bytes of messages that may wait; 0 = no limit."""
-        return self._queue.max_bytes
-
-    def at_limit(self, limit: int) -> AtLimit | None:
-        """How often and how long a limit was reached; None while none ever was."""
-        return self._reached.use(limit)
+    # -- retention ---------------------------------------------------------------------
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
-        lowest = self._queue.lowest_offset(self.took_shared)
-        for entry in self._window.entries():
-            offset = entry.delivery.offset
-            if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):
-                lowest = offset
-        return lowest
-
-    # -- inside ------------------------------------------------------------------------
-
-    def _touch(self) -> None:
-        """The durable form changed in this turn."""
-        if self.stored and not self._changed:
-            self._changed = True
-            self._effects.changed.append(self)
-
-    def _priority(self, message: Message) -> int:
-        return 0 if self._priorities is None else self._priorities.of(message.topic)
-
-    def _enqueue(self, delivery: Delivery, message: Message) -> None:
-        """Queue what was published now."""
-        delivery.size_bytes = message.size_bytes()
-        self._join(delivery, self._priority(message))
-
-    def _join(self, delivery: Delivery, priority: int) -> None:
-        """Queue ``delivery``, or drop it or another, as the overflow policy says."""
-        if not self._make_room(delivery.qos, delivery.size_bytes, priority):
-            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
-            return
-        if self.stored:
-            if delivery.qos > 0 and delivery.offset >= 0:
-                lane = self._lane_kept(priority)
-                delivery.sequence = lane.number()
-                lane.joined(delivery)
-                self._touch()
-            if self.link is None:
-                delivery.rest_in_log()
-        self._queue.push(delivery, priority)
-
-    def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
-        """Whether a new message is queued; what has to go for it is gone then."""
-        queue = self._queue
-        if queue.has_room(size_bytes):
-            return True
-        dropped: list[Delivery] = []
-        queued = queue.make_room(qos, size_bytes, priority, dropped)
-        self._overflowed(dropped)
-        return queued
-
-    def _lose(self, reason: int, message: Message, qos: int) -> None:
-        """A message is dropped that waited nowhere."""
-        self._drops.lose(reason, self.client_id, Delivery(message, message.offset, qos))
-
-    def _trim(self) -> None:
-        """Other bounds hold: drop what has no room any more."""
-        dropped: list[Delivery] = []
-        self._queue.trim(dropped)
-        self._overflowed(dropped)
-
-    def _overflowed(self, dropped: list[Delivery]) -> None:
-        for delivery in dropped:
-            self._passed(delivery)
-            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
-
-    def _lane_kept(self, priority: int) -> StoredLane:
-        """The durable form of the lane of ``priority``."""
-        if priority == 0:
-            return self._kept
-        lane = self._kept_lanes.get(priority)
-        if lane is None:
-            lane = StoredLane(priority)
-            self._kept_lanes[priority] = lane
-        return lane
-
-    def _passed(self, delivery: Delivery) -> None:
-        """``delivery`` left the queue."""
-        if delivery.sequence > 0:
-            self._lane_kept(delivery.sequence >> PRIORITY_SHIFT).passed(delivery.sequence)
-            self._touch()
-
-    def _gone(self) -> None:
-        self._touch()
-        self._drops.count(reasons_to_drop.RETENTION, self.client_id, "")
-
-    def _bodies_at_once(self) -> int:
-        """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
-        return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
-
-    def _want(self, offsets: list[int]) -> None:
-        """Ask for bodies; the shell reads them once the open batch is committed."""
-        self._fetching = True
-        self.wanted = offsets
-        self._effects.wanting.append((self, offsets))
-
-    def _send_qos0(
-        self,
-        link: Link,
-        message: Message,
-        retain: bool,
-        subscription_ids: tuple[int, ...],
-        at_once: bool,
-        now: Now,
-    ) -> None:
-        if link.congested:
-            self._reached.held_up(WRITE_BUFFER, now)
-            self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
-            return
-        if not at_once and self._effects.store_fails and link.opened and not link.waits:
-            at_once = True
-        batch = link.batch_of_qos0(at_once)
-        frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
-        if frame:
-            if at_once:
-                link.send_qos0(frame)
-            else:
-                link.hold_qos0(frame)
-
-    def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        self._passed(delivery)
-        entry = self._window.add(delivery)
-        self._touch()
-        if not self._send(link, entry, message, False, now):
-            self._window.drop(entry.packet_id)
-        elif link.version == V31:
-            self._sent(link, entry, now)
-
-    def _send(
-        self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
-    ) -> bool:
-        delivery = entry.delivery
-        frame = self._frame(
-            link,
-            message,
-            delivery.qos,
-            delivery.retain,
-            duplicate,
-            entry.packet_id,
-            delivery.subscription_ids,
-            link.next_batch(),
-            now,
-        )
-        if frame:
-            link.hold(frame)
-        return len(frame) > 0
-
-    def _frame(
-        self,
-        link: Link,
-        message: Message,
-        qos: int,
-        retain: bool,
-        duplicate: bool,
-        packet_id: int,
-        subscription_ids: tuple[int, ...],
-        batch: int,
-        now: Now,
-    ) -> bytes:
-        """The PUBLISH packet, or nothing if the peer would not accept its size or may not have it.
-
-        Permissions may have changed while the message waited. ``batch`` is that of the link with
-        which it will leave; see ``aliases``.
-        """
-        if self.permissions is not None and not self.may_receive(message):
-            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
-            return b""
-        properties = b""
-        if link.version == V5:
-            properties = message.properties
-            if subscription_ids or message.expires_at_us:
-                properties = message.properties_for(now.wall_us, subscription_ids)
-            if link.aliases is not None and batch >= 0:
-                frame = self._frame_with_alias(
-                    link,
-                    link.aliases,
-                    message,
-                    qos,
-                    retain,
-                    duplicate,
-                    packet_id,
-                    properties,
-                    batch,
-                )
-                if frame:
-                    return frame
-        frame = encode_publish(
-            message.topic_bytes,
-            message.payload,
-            qos,
-            retain,
-            duplicate,
-            packet_id,
-            link.version,
-            properties,
-        )
-        if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
-            return b""
-        counters = self._effects.counters
-        counters.publish_sent += 1
-        counters.publish_bytes_sent += len(message.payload)
-        return frame
-
-    def _frame_with_alias(
-        self,
-        link: Link,
-        aliases: OutboundAliases,
-        message: Message,
-        qos: int,
-        retain: bool,
-        duplicate: bool,
-        packet_id: int,
-        properties: bytes,
-        batch: int,
-    ) -> bytes:
-        """The PUBLISH packet with a topic alias, or nothing if there is none for it.
-
-        One that the peer would not accept, or that grows too large by it, defines none.
-        """
-        topic = message.topic
-        left = link.sealed - link.releasing
-        alias = aliases.known(topic, batch, left)
-        defines = len(alias) == 0
-        if defines:
-            alias = aliases.propose(topic, batch, left)
-            if len(alias) == 0:
-                return b""
-        frame = encode_publish(
-            message.topic_bytes if defines else b"",
-            message.payload,
-            qos,
-            retain,
-            duplicate,
-            packet_id,
-            link.version,
-            properties + alias,
-        )
-        if 0 < link.max_packet_size_bytes < len(frame):
-            return b""
-        if defines:
-            aliases.define(topic, batch, left)
-        return frame
-
-    def _resend(self, link: Link, now: Now) -> bool:
-        """Send again what the last connection left; False when some of it must wait."""
-        entry = self._window.next_unsent()
-        while entry is not None:
-            if not link.has_room():
-                link.resume_when_room()
-                return False
-            if entry.state == AWAIT_PUBCOMP:
-                if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
-                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
-                else:
-                    link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
-                self._window.mark_sent(entry)
-                self._sent(link, entry, now)
-            else:
-                message = entry.delivery.message
-                if message is None:
-                    self._want(self._window.unsent_without_body(self._bodies_at_once()))
-                    return False
-                if self._send(link, entry, message, True, now):
-                    self._window.mark_sent(entry)
-                    self._sent(link, entry, now)
-                else:
-                    self._window.give_up(entry)
-                    self._touch()
-            entry = self._window.next_unsent()
-        return True
+        waiting = self._queue.lowest_offset(self.took_shared)
+        sent = self._window.lowest_offset()
+        return waiting if sent < 0 or 0 <= waiting < sent else sent

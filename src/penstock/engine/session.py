@@ -2,9 +2,12 @@
 
 Broker, client and bridge run this one machine::
 
-      Session ─┬─ Outbound   the in-flight window, and the message queue that refills it
-               ├─ Inbound    QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
-               │             the messages too (``HeldMessages``)
+      Session ─┬─ Outbound ── what it is sent, in three layers, each standing on the next:
+               │    Outbound       a message goes to the window or waits; refill
+               │    Transmission   the in-flight window: sent, acknowledged, sent again
+               │    Backlog        the message queue: what waits, what is dropped of it
+               ├─ Inbound ─── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
+               │              the messages too (``HeldMessages``)
                ╰─ its subscriptions, its expiry, its durable form
 
 It writes packets to the ``Link`` of the connection it is attached to, if any. What
@@ -28,7 +31,7 @@ from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
 from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import LaneEntry, Progress
+from penstock.engine.records import Progress
 from penstock.engine.runs import Run
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
@@ -232,29 +235,20 @@ class Session(Outbound):
     def snapshot(self) -> Progress | None:
         """The change since the last snapshot; see ``records``."""
         self._changed = False
-        kept = self._kept
-        segments: list[Run] = []
-        kept.take_segments(segments)
-        for lane in self._kept_lanes.values():
-            lane.take_segments(segments)
+        queue = self._stored_queue
+        segments = queue.take_segments()
         if self.ended:
             return None
         window, window_shared = self._window.snapshot()
-        finished: list[int] = []
-        kept.take_finished(finished)
-        lanes: list[LaneEntry] = []
-        for lane in self._kept_lanes.values():
-            lane.take_finished(finished)
-            lanes.append((lane.priority, lane.head, lane.next_sequence))
         return Progress(
             self.number,
-            kept.head,
-            kept.next_sequence,
+            queue.first.head,
+            queue.first.next_sequence,
             window,
             self._inbound.packet_ids(),
             segments,
-            finished,
-            lanes,
+            queue.take_finished(),
+            queue.entries(),
             window_shared,
             self._held.snapshot(),
         )
@@ -267,10 +261,11 @@ class Session(Outbound):
             queue: what waits, ascending.
             segments: first sequences of the stored segments, ascending.
         """
-        self._kept.head = progress.queue_head
-        self._kept.next_sequence = progress.next_sequence
+        stored_queue = self._stored_queue
+        stored_queue.first.head = progress.queue_head
+        stored_queue.first.next_sequence = progress.next_sequence
         for priority, head, next_sequence in progress.lanes:
-            lane = self._lane_kept(priority)
+            lane = stored_queue.lane(priority)
             lane.head = head
             lane.next_sequence = next_sequence
         shared: dict[int, Shared] = {}
@@ -282,11 +277,11 @@ class Session(Outbound):
             priority = run.first >> PRIORITY_SHIFT
             ends[priority] = run.end
             self.took_shared = self.took_shared or run.is_shared()
-            self._queue.restore(run, self._lane_kept(priority).head)
+            self._queue.restore(run, stored_queue.lane(priority).head)
         self._trim()
         for first in segments:
             priority = first >> PRIORITY_SHIFT
-            self._lane_kept(priority).restore_segment(first, ends.get(priority, first + 1))
+            stored_queue.lane(priority).restore_segment(first, ends.get(priority, first + 1))
         for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
             delivery = Delivery(None, offset, qos, retain, ids, sequence)
             delivery.shared = shared.get(sequence)

@@ -10,7 +10,7 @@ Every stored delivery has a sequence number, and in one lane (priority) they asc
 without a gap while they wait. All below ``head`` are in the window or gone. Those that
 joined the queue in one commit and still wait at its end are a segment; a segment leaves
 the store when the head has passed it. A lane's numbers carry its priority in their upper
-bits, so that lanes never share one.
+bits, so that lanes never share one, and each finds its lane again.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final, final
 
 from penstock.engine.message import Delivery
 from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.records import LaneEntry
 from penstock.engine.runs import Run
 
 _PASSED_MAX: Final = 1024  # segments that are gone, kept in the array
@@ -101,3 +102,54 @@ class StoredLane:
         """A segment the store holds; ``end`` follows the last delivery of all of them."""
         self._firsts.append(first)
         self._last = end - 1
+
+
+@final
+class StoredQueue:
+    """The lanes of one session; there are no others than that of priority 0 until they are used.
+
+    ``first`` is the lane of priority 0.
+    """
+
+    def __init__(self) -> None:
+        self.first = StoredLane(0)
+        self._others: dict[int, StoredLane] | None = None  # by priority
+
+    def lane(self, priority: int) -> StoredLane:
+        """The lane of ``priority``, 0..255."""
+        if priority == 0:
+            return self.first
+        if self._others is None:
+            self._others = {}
+        lane = self._others.get(priority)
+        if lane is None:
+            lane = StoredLane(priority)
+            self._others[priority] = lane
+        return lane
+
+    def passed(self, sequence: int) -> None:
+        """The delivery with this sequence, above 0, is in the window, or gone."""
+        self.lane(sequence >> PRIORITY_SHIFT).passed(sequence)
+
+    def take_segments(self) -> list[Run]:
+        """What joined since the last call and still waits."""
+        segments: list[Run] = []
+        self.first.take_segments(segments)
+        for lane in self._other_lanes():
+            lane.take_segments(segments)
+        return segments
+
+    def take_finished(self) -> list[int]:
+        """The first sequences of segments that may leave the store."""
+        finished: list[int] = []
+        self.first.take_finished(finished)
+        for lane in self._other_lanes():
+            lane.take_finished(finished)
+        return finished
+
+    def entries(self) -> list[LaneEntry]:
+        """The durable form of the lanes beside the first."""
+        return [(lane.priority, lane.head, lane.next_sequence) for lane in self._other_lanes()]
+
+    def _other_lanes(self) -> list[StoredLane]:
+        return [] if self._others is None else list(self._others.values())

@@ -176,6 +176,19 @@ def test_a_topic_is_spelled_out_once(qos: int) -> None:
     assert (len(reader.seen), reader.spelled_out) == (11, 2)
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_leaves_with_an_alias_is_counted_as_sent(qos: int) -> None:
+    bench = Bench()
+    reader = Reader(bench, 5)
+    source = bench.join("source")
+    reader.rest()
+    for number in range(10):
+        source.send(Publish("plant/1/heat", b"four", qos, packet_id=number + 1 if qos else 0))
+        reader.rest()
+    counters = bench.server.effects.counters
+    assert (counters.publish_sent, counters.publish_bytes_sent) == (10, 40)
+
+
 def test_qos_0_does_not_use_what_a_held_packet_defines() -> None:
     """It overtakes that packet, and so must spell the topic out; afterwards it may use it."""
     bench = Bench()

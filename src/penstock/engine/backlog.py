@@ -1,0 +1,167 @@
+"""What waits for one client: its queue, what is dropped of it, and its numbers in the store.
+
+::
+
+      joins ── there is room ──▶ queue ── head ─▶ passed on, to the window
+        │                          │
+        │                          ╰ what the log holds has a sequence (``stored_queue``), and
+        ▼                            while the client is away no body in memory
+      none ── the overflow policy (``queue``) ─▶ it, or others for it: dropped and counted
+"""
+
+from __future__ import annotations
+
+from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.access import Permissions
+from penstock.engine.at_limit import AtLimit
+from penstock.engine.drop_counts import Drops
+from penstock.engine.effects import Effects, Stored
+from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.message import Delivery, Message
+from penstock.engine.outbound_limits import OutboundLimits
+from penstock.engine.queue import MessageQueue
+from penstock.engine.stored_queue import StoredQueue
+
+
+class Backlog(Stored):
+    """What waits for one client.
+
+    Args:
+        client_id: the client identifier.
+        stored: whether it outlives its connection.
+        effects: where what it does is collected.
+        limits: bounds.
+        drops: where dropped messages are counted.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        stored: bool,
+        effects: Effects,
+        limits: EngineLimits,
+        drops: Drops,
+    ) -> None:
+        self.client_id = client_id
+        self.stored = stored
+        self.link: Link | None = None  # None while it is away
+        self.permissions: Permissions | None = None  # None = everything
+        self._queue = MessageQueue(limits, stored)
+        self._stored_queue = StoredQueue()
+        self._priorities = limits.priorities
+        self._effects = effects
+        self._limits = limits
+        self._drops = drops
+        self._changed = False
+        self._reached = OutboundLimits(client_id, effects)
+
+    def may_receive(self, message: Message | None) -> bool:
+        """Whether this client may have ``message``; of one whose body is not here, it is unknown
+        until it leaves, and asked again then."""
+        permissions = self.permissions
+        return permissions is None or message is None or permissions.may_receive(message.topic)
+
+    def lose_qos0(self) -> None:
+        """The server shuts down: QoS 0 messages that wait for the client are not stored."""
+        lost = self._queue.qos0_count
+        self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
+
+    @property
+    def queue_length(self) -> int:
+        """Messages waiting."""
+        return len(self._queue)
+
+    @property
+    def queue_bytes(self) -> int:
+        """Of the messages waiting."""
+        return self._queue.size_bytes
+
+    @property
+    def queue_length_max(self) -> int:
+        """Messages that may wait; 0 = no limit."""
+        return self._queue.max_len
+
+    @property
+    def queue_bytes_max(self) -> int:
+        """Bytes of messages that may wait; 0 = no limit."""
+        return self._queue.max_bytes
+
+    def at_limit(self, limit: int) -> AtLimit | None:
+        """How often and how long a limit was reached; None while none ever was."""
+        return self._reached.use(limit)
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _bound(self, limits: EngineLimits) -> None:
+        """Other bounds hold: drop what has no room any more."""
+        self._limits = limits
+        self._priorities = limits.priorities
+        self._queue.bound(limits)
+        self._trim()
+
+    def _touch(self) -> None:
+        """The durable form changed in this turn."""
+        if self.stored and not self._changed:
+            self._changed = True
+            self._effects.changed.append(self)
+
+    def _priority(self, message: Message) -> int:
+        return 0 if self._priorities is None else self._priorities.of(message.topic)
+
+    def _enqueue(self, delivery: Delivery, message: Message) -> None:
+        """Queue what was published now."""
+        delivery.size_bytes = message.size_bytes()
+        self._join(delivery, self._priority(message))
+
+    def _join(self, delivery: Delivery, priority: int) -> None:
+        """Queue ``delivery``, or drop it or another, as the overflow policy says."""
+        if not self._make_room(delivery.qos, delivery.size_bytes, priority):
+            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
+            return
+        if self.stored:
+            if delivery.qos > 0 and delivery.offset >= 0:
+                lane = self._stored_queue.lane(priority)
+                delivery.sequence = lane.number()
+                lane.joined(delivery)
+                self._touch()
+            if self.link is None:
+                delivery.rest_in_log()
+        self._queue.push(delivery, priority)
+
+    def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
+        """Whether a new message is queued; what has to go for it is gone then."""
+        queue = self._queue
+        if queue.has_room(size_bytes):
+            return True
+        dropped: list[Delivery] = []
+        queued = queue.make_room(qos, size_bytes, priority, dropped)
+        self._overflowed(dropped)
+        return queued
+
+    def _overflowed(self, dropped: list[Delivery]) -> None:
+        for delivery in dropped:
+            self._passed(delivery)
+            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
+
+    def _trim(self) -> None:
+        dropped: list[Delivery] = []
+        self._queue.trim(dropped)
+        self._overflowed(dropped)
+
+    def _passed(self, delivery: Delivery) -> None:
+        """``delivery`` left the queue."""
+        if delivery.sequence > 0:
+            self._stored_queue.passed(delivery.sequence)
+            self._touch()
+
+    def _lose(self, reason: int, message: Message, qos: int) -> None:
+        """A message is dropped that waited nowhere."""
+        self._drops.lose(reason, self.client_id, Delivery(message, message.offset, qos))
+
+    def _permitted(self, message: Message) -> bool:
+        """Whether this client may have ``message``; if not, it is counted."""
+        if self.may_receive(message):
+            return True
+        self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+        return False

@@ -1,0 +1,109 @@
+"""The PUBLISH packet of one delivery: properties, topic alias, and whether it may be so large.
+
+::
+
+      message ─▶ MQTT 5: what is left of its expiry, subscription identifiers, topic alias
+              ─▶ encoded ── larger than the peer accepts ─▶ nothing [MQTT-3.1.2-24]
+"""
+
+from __future__ import annotations
+
+from penstock.engine.aliases import OutboundAliases
+from penstock.engine.clock import Now
+from penstock.engine.link import Link
+from penstock.engine.message import Message
+from penstock.protocol.encode import encode_publish
+from penstock.protocol.kinds import V5
+
+
+def publish_frame(
+    link: Link,
+    message: Message,
+    qos: int,
+    retain: bool,
+    duplicate: bool,
+    packet_id: int,
+    subscription_ids: tuple[int, ...],
+    batch: int,
+    now: Now,
+) -> bytes:
+    """The PUBLISH packet, empty if the peer would not accept its size. It is counted as sent.
+
+    Args:
+        link: to the receiver.
+        message: what was published.
+        qos: 0..2, of this delivery.
+        retain: the RETAIN flag to send.
+        duplicate: it is sent again.
+        packet_id: 0 for QoS 0.
+        subscription_ids: of the subscriptions that matched.
+        batch: that of the link with which it will leave; see ``aliases``.
+        now: when.
+    """
+    properties = b""
+    frame = b""
+    if link.version == V5:
+        properties = message.properties
+        if subscription_ids or message.expires_at_us:
+            properties = message.properties_for(now.wall_us, subscription_ids)
+        if link.aliases is not None and batch >= 0:
+            frame = _frame_with_alias(
+                link, link.aliases, message, qos, retain, duplicate, packet_id, properties, batch
+            )
+    if not frame:
+        frame = encode_publish(
+            message.topic_bytes,
+            message.payload,
+            qos,
+            retain,
+            duplicate,
+            packet_id,
+            link.version,
+            properties,
+        )
+        if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+            return b""
+    counters = link.counters
+    counters.publish_sent += 1
+    counters.publish_bytes_sent += len(message.payload)
+    return frame
+
+
+def _frame_with_alias(
+    link: Link,
+    aliases: OutboundAliases,
+    message: Message,
+    qos: int,
+    retain: bool,
+    duplicate: bool,
+    packet_id: int,
+    properties: bytes,
+    batch: int,
+) -> bytes:
+    """The PUBLISH packet with a topic alias, or nothing if there is none for it.
+
+    One that the peer would not accept, or that grows too large by it, defines none.
+    """
+    topic = message.topic
+    left = link.sealed - link.releasing
+    alias = aliases.known(topic, batch, left)
+    defines = len(alias) == 0
+    if defines:
+        alias = aliases.propose(topic, batch, left)
+        if len(alias) == 0:
+            return b""
+    frame = encode_publish(
+        message.topic_bytes if defines else b"",
+        message.payload,
+        qos,
+        retain,
+        duplicate,
+        packet_id,
+        link.version,
+        properties + alias,
+    )
+    if 0 < link.max_packet_size_bytes < len(frame):
+        return b""
+    if defines:
+        aliases.define(topic, batch, left)
+    return frame

@@ -1,0 +1,281 @@
+"""What is on its way to one client: sent, acknowledged, sent again.
+
+::
+
+      first sending ─▶ window takes it, packet identifier ─▶ link, after commit
+                          │            ▲
+                          │            ╰ again: on the next connection [MQTT-4.4.0-1], and by
+                          ▼              time in MQTT 3.1 (v3.1 §4.1)
+      PUBACK, PUBREC, PUBCOMP (``inflight``) ─▶ a place is free ─▶ refill
+
+A body that lies in the log may be absent from memory. It is asked for (``wanted``) before it
+is needed, in the window as in the queue, and supplied later; order waits for it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.at_limit import WRITE_BUFFER
+from penstock.engine.backlog import Backlog
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.drop_counts import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.inflight import (
+    AWAIT_PUBCOMP,
+    REJECTED,
+    RELEASE,
+    UNKNOWN,
+    VIOLATION,
+    InFlight,
+    InFlightWindow,
+)
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.message import Delivery, Message
+from penstock.engine.publish_frame import publish_frame
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode, encode_ack
+from penstock.protocol.kinds import PUBREC, PUBREL, V31
+from penstock.protocol.packets import Pubrel
+
+_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
+
+
+class Transmission(Backlog):
+    """What is on its way to one client, beside what waits for it.
+
+    Args:
+        client_id: the client identifier.
+        stored: whether it outlives its connection.
+        effects: where what it does is collected.
+        limits: bounds.
+        drops: where dropped messages are counted.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        stored: bool,
+        effects: Effects,
+        limits: EngineLimits,
+        drops: Drops,
+    ) -> None:
+        super().__init__(client_id, stored, effects, limits, drops)
+        self.wanted: list[int] = []  # log offsets of bodies needed next
+        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS))
+        self._fetching = False
+
+    def refill(self, now: Now) -> None:
+        """There may be room in the window: see ``Outbound.refill``."""
+
+    @property
+    def window_length(self) -> int:
+        """Messages in flight."""
+        return len(self._window)
+
+    @property
+    def window_size(self) -> int:
+        """Places in the window."""
+        return self._window.capacity
+
+    # -- sending -----------------------------------------------------------------------
+
+    def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
+        self._passed(delivery)
+        entry = self._window.add(delivery)
+        self._touch()
+        if not self._send(link, entry, message, False, now):
+            self._window.drop(entry.packet_id)
+        elif link.version == V31:
+            self._sent(link, entry, now)
+
+    def _send(
+        self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
+    ) -> bool:
+        """Send ``entry``; whether it left: what it may have may have changed while it waited."""
+        if self.permissions is not None and not self._permitted(message):
+            return False
+        delivery = entry.delivery
+        frame = publish_frame(
+            link,
+            message,
+            delivery.qos,
+            delivery.retain,
+            duplicate,
+            entry.packet_id,
+            delivery.subscription_ids,
+            link.next_batch(),
+            now,
+        )
+        if not frame:
+            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, delivery.qos)
+            return False
+        link.hold(frame)
+        return True
+
+    def _send_qos0(
+        self,
+        link: Link,
+        message: Message,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        if link.congested:
+            self._reached.held_up(WRITE_BUFFER, now)
+            self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
+            return
+        if not at_once and self._effects.store_fails and link.opened and not link.waits:
+            at_once = True
+        if self.permissions is not None and not self._permitted(message):
+            return
+        batch = link.batch_of_qos0(at_once)
+        frame = publish_frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
+        if not frame:
+            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
+        elif at_once:
+            link.send_qos0(frame)
+        else:
+            link.hold_qos0(frame)
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """PUBACK, PUBREC or PUBCOMP from the peer.
+
+        Raises:
+            RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
+        """
+        refused = self._window.get(packet_id) if reason_code >= 0x80 else None
+        verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
+        link = self.link
+        if verdict == VIOLATION:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"packet identifier {packet_id} awaits another packet"
+            )
+        if verdict == UNKNOWN:
+            if packet_type == PUBREC and reason_code < 0x80 and link is not None:
+                # let the peer finish its flow
+                code = reasons.PACKET_IDENTIFIER_NOT_FOUND
+                link.hold(encode_ack(PUBREL, packet_id, code, link.version))
+            return
+        self._touch()
+        if verdict == RELEASE:
+            if link is not None:
+                link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
+                entry = self._window.get(packet_id)
+                if entry is not None:
+                    self._sent(link, entry, now)
+            return
+        if verdict == REJECTED and refused is not None:
+            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
+        self.refill(now)
+
+    # -- sending again -----------------------------------------------------------------
+
+    def _resend(self, link: Link, now: Now) -> bool:
+        """Send again what the last connection left; False when some of it must wait."""
+        entry = self._window.next_unsent()
+        while entry is not None:
+            if not link.has_room():
+                link.resume_when_room()
+                return False
+            if entry.state == AWAIT_PUBCOMP:
+                if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
+                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                else:
+                    link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
+                self._window.mark_sent(entry)
+                self._sent(link, entry, now)
+            else:
+                message = entry.delivery.message
+                if message is None:
+                    self._want(self._window.unsent_without_body(self._bodies_at_once()))
+                    return False
+                if self._send(link, entry, message, True, now):
+                    self._window.mark_sent(entry)
+                    self._sent(link, entry, now)
+                else:
+                    self._window.give_up(entry)
+                    self._touch()
+            entry = self._window.next_unsent()
+        return True
+
+    def retry(self, now: Now) -> None:
+        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``.
+
+        MQTT 3.1 only: later versions forbid it [MQTT-4.4.0-1]. A client that does not read
+        gets nothing more.
+        """
+        link = self.link
+        interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
+        if link is None or link.version != V31 or interval_us <= 0:
+            return
+        next_us = 0
+        for entry in self._window.entries():
+            if not entry.sent:
+                continue
+            if entry.sent_us + interval_us <= now.wall_us and link.has_room():
+                if entry.state == AWAIT_PUBCOMP:
+                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                    entry.sent_us = now.wall_us
+                elif entry.delivery.message is not None:
+                    self._send(link, entry, entry.delivery.message, True, now)
+                    entry.sent_us = now.wall_us
+            due_us = max(now.wall_us + 1, entry.sent_us + interval_us)
+            if next_us == 0 or due_us < next_us:
+                next_us = due_us
+        if next_us > 0:
+            self._effects.timers.wake_at(self, next_us)
+
+    def _sent(self, link: Link, entry: InFlight, now: Now) -> None:
+        """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
+        if link.version == V31 and self._limits.retry_interval_s > 0:
+            entry.sent_us = now.wall_us
+            interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
+            self._effects.timers.wake_at(self, now.wall_us + interval_us)
+
+    # -- bodies from the log -----------------------------------------------------------
+
+    def wants(self, asked: list[int]) -> bool:
+        """Whether the bodies asked for are still needed."""
+        return asked is self.wanted
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset, for what ``wanted`` asked for.
+
+        One that was asked for and is missing is gone (retention), and counted. What an
+        earlier connection asked for is not taken: ``wanted`` is another list by now.
+        """
+        if asked is not self.wanted:
+            return
+        self._fetching = False
+        missing = {offset for offset in asked if offset not in bodies}
+        self._gone(self._window.supply(bodies, missing))
+        self._queue.supply(bodies)
+        while True:
+            head = self._queue.head()
+            if head is None or head.message is not None or head.offset not in missing:
+                break
+            self._queue.pop()
+            self._passed(head)
+            self._gone(1)
+        self.refill(now)
+
+    def _want(self, offsets: list[int]) -> None:
+        """Ask for bodies; the shell reads them once the open batch is committed."""
+        self._fetching = True
+        self.wanted = offsets
+        self._effects.wanting.append((self, offsets))
+
+    def _bodies_at_once(self) -> int:
+        """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
+        return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
+
+    def _gone(self, messages: int) -> None:
+        """So many messages were past retention before they could be sent."""
+        if messages > 0:
+            self._touch()
+            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", messages)
