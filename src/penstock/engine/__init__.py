@@ -32,6 +32,7 @@ A session::
 
     session            one client identifier: outbound + inbound + subscriptions (either role)
     inbound            QoS 2 messages received and not yet released
+    held               those of MQTT 3.1, which nobody gets before
     registry           client identifier → session: open, take over, expire
     wills              messages published when a client is lost
 
@@ -69,6 +70,6 @@ One broker::
 
     server             what all its connections share
     at_limit           one client at one of its limits: how often, how long
-    outbound_limits    what holds a client's queue up
+    held_up            by which of its limits a client's queue is
     flow               all about the flow of one client, as a value
 """

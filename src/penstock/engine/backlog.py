@@ -16,10 +16,10 @@ from penstock.engine.access import Permissions
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Stored
+from penstock.engine.held_up import HeldUp
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
-from penstock.engine.outbound_limits import OutboundLimits
 from penstock.engine.queue import MessageQueue
 from penstock.engine.stored_queue import StoredQueue
 
@@ -54,7 +54,7 @@ class Backlog(Stored):
         self._limits = limits
         self._drops = drops
         self._changed = False
-        self._reached = OutboundLimits(client_id, effects)
+        self._held_up = HeldUp(client_id, effects)
 
     def may_receive(self, message: Message | None) -> bool:
         """Whether this client may have ``message``; of one whose body is not here, it is unknown
@@ -89,7 +89,7 @@ class Backlog(Stored):
 
     def at_limit(self, limit: int) -> AtLimit | None:
         """How often and how long a limit was reached; None while none ever was."""
-        return self._reached.use(limit)
+        return self._held_up.use(limit)
 
     # -- inside ------------------------------------------------------------------------
 

@@ -26,10 +26,10 @@ from penstock.engine.at_limit import WINDOW, WRITE_BUFFER
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.held_up import NOTHING
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
 from penstock.engine.transmission import Transmission
 
@@ -144,7 +144,7 @@ class Outbound(Transmission):
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             waiting.shared = shared
             self._enqueue(waiting, message)
-            self._reached.watch(self._queue, now)
+            self._held_up.watch(self._queue, now)
         else:
             self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
@@ -152,7 +152,7 @@ class Outbound(Transmission):
         link = self.link
         if link is None:
             self._enqueue(delivery, message)
-            self._reached.watch(self._queue, now)
+            self._held_up.watch(self._queue, now)
         elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
             if self.stored and message.offset >= 0:
                 delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
@@ -161,11 +161,11 @@ class Outbound(Transmission):
             self._enqueue(delivery, message)
             if not link.has_room():
                 link.resume_when_room()
-            self._reached.watch(self._queue, now)
+            self._held_up.watch(self._queue, now)
             if link.congested:
-                self._reached.held_up(WRITE_BUFFER, now)
+                self._held_up.by(WRITE_BUFFER, now)
             elif not self._window.has_room():
-                self._reached.held_up(WINDOW, now)
+                self._held_up.by(WINDOW, now)
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
@@ -175,7 +175,7 @@ class Outbound(Transmission):
         if not link.has_room():
             link.resume_when_room()
             if link.congested and len(self._queue) > 0:
-                self._reached.held_up(WRITE_BUFFER, now)
+                self._held_up.by(WRITE_BUFFER, now)
             return
         if not self._resend(link, now):
             return
@@ -201,8 +201,8 @@ class Outbound(Transmission):
                 self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
             else:
                 self._send_new(link, head, message, now)
-        self._reached.watch(self._queue, now)
-        self._reached.held_up(WINDOW if len(self._queue) > 0 else NOTHING, now)
+        self._held_up.watch(self._queue, now)
+        self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained:
             self._go_on_with_retained(link, now)
 

@@ -24,12 +24,12 @@ from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.held import Held
+from penstock.engine.held_up import NOTHING
 from penstock.engine.inbound import Inbound
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
-from penstock.engine.outbound_limits import NOTHING
 from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.records import Progress
 from penstock.engine.runs import Run
@@ -111,7 +111,7 @@ class Session(Outbound):
         """The connection is gone; bodies that the log has leave memory."""
         self.link = None
         self.disconnected_at_us = now.wall_us
-        self._reached.held_up(NOTHING, now)
+        self._held_up.by(NOTHING, now)
         self._held.rest()
         self.rest()
 

@@ -126,7 +126,7 @@ class Transmission(Backlog):
         now: Now,
     ) -> None:
         if link.congested:
-            self._reached.held_up(WRITE_BUFFER, now)
+            self._held_up.by(WRITE_BUFFER, now)
             self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         if not at_once and self._effects.store_fails and link.opened and not link.waits:

@@ -25,8 +25,8 @@ _UNBOUNDED: Final = 2**62
 
 
 @final
-class OutboundLimits:
-    """The limits of what one client is sent. Costs nothing before the first is reached."""
+class HeldUp:
+    """What holds one client's queue up. Costs nothing before the first limit is reached."""
 
     def __init__(self, client_id: str, effects: Effects) -> None:
         self._client_id = client_id
@@ -38,8 +38,8 @@ class OutboundLimits:
         """How often and how long ``limit`` was reached; None while none ever was."""
         return None if self._limits is None else self._limits[limit]
 
-    def held_up(self, limit: int, now: Now) -> None:
-        """The queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or ``NOTHING``."""
+    def by(self, limit: int, now: Now) -> None:
+        """The queue is held up by ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or ``NOTHING``."""
         before = self._held_up_by
         if limit == before:
             return
