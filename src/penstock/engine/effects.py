@@ -93,7 +93,7 @@ class Effects(Turn):
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.lowest_adopted = 0  # see ``adopted``
-        self.held_back: list[Resumable] = []  # publishers that wait for room in a queue
+        self.held_back: dict[Resumable, None] = {}  # publishers that wait for room in a queue
         self.timers = Timers()
         self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
         self.changed: list[Stored] = []
@@ -138,12 +138,12 @@ class Effects(Turn):
     def hold_back(self, user: Resumable | None) -> None:
         """``user`` has published what no queue has room for: see ``wake_held_back``."""
         if user is not None:
-            self.held_back.append(user)
+            self.held_back[user] = None
 
     def wake_held_back(self) -> None:
         """There may be room in a queue: let those try again that wait for it."""
         waiting = self.held_back
-        self.held_back = []
+        self.held_back = {}
         for user in waiting:
             self.resume_later(user)
 

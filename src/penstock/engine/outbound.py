@@ -66,6 +66,8 @@ class Outbound(Transmission):
         self._bound(limits)
         self._fetching = False
         self._window.reconnected(limits.window(receive_maximum))
+        if self._effects.held_back:
+            self._effects.wake_held_back()
         self.refill(now)
 
     def rest(self) -> None:
@@ -179,8 +181,6 @@ class Outbound(Transmission):
             return
         if not self._resend(link, now):
             return
-        if self._effects.held_back:
-            self._effects.wake_held_back()
         while len(self._queue) > 0:
             head = self._queue.head()
             assert head is not None
@@ -195,6 +195,8 @@ class Outbound(Transmission):
                 return
             self._queue.pop()
             self._passed(head)
+            if self._effects.held_back:
+                self._effects.wake_held_back()
             if message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             elif head.qos == 0:

@@ -171,6 +171,8 @@ class Transmission(Backlog):
             return
         if verdict == REJECTED and refused is not None:
             self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
+        if self._effects.held_back:
+            self._effects.wake_held_back()
         self.refill(now)
 
     # -- sending again -----------------------------------------------------------------

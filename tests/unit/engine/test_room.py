@@ -115,6 +115,28 @@ def test_a_publisher_that_waits_is_still_heard() -> None:
     assert acknowledged == list(range(1, 9))
 
 
+def test_publishers_that_wait_do_not_wake_each_other() -> None:
+    """Only a place that a queue or window gave up does; else the loop would never rest."""
+    bench = Bench(FULL)
+    bench.subscriber("s", "t", 1).cut()
+    publishers = [bench.join(name, 4) for name in ("p", "q")]
+    for publisher in publishers:
+        publisher.send(*[message(number) for number in range(1, 5)])
+        bench.commit()
+    bench.pass_s(0.25)
+    bench.commit()
+    assert bench.server.resume(bench.now) == []
+    assert len(bench.server.effects.held_back) == 2
+    back = bench.join("s", durable=True)
+    received: list[bytes] = []
+    while found := publishes(back.read()):
+        for one in found:
+            received.append(one.payload)
+            back.send(Puback(one.packet_id))
+        bench.commit()
+    assert sorted(received) == sorted(2 * [b"1", b"2", b"3", b"4"])
+
+
 def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:
     bench, _, publisher, watcher = full(4)
     assert watcher is not None
