@@ -86,6 +86,11 @@ class InFlightWindow:
         """How many messages the receiver has not taken over yet."""
         return sum([entry.state != AWAIT_PUBCOMP for entry in self._entries.values()])
 
+    @property
+    def free(self) -> int:
+        """Places for new messages."""
+        return 0 if self._unsent else max(0, self.capacity - len(self._entries))
+
     def has_room(self) -> bool:
         """Whether one more message may be sent: nothing older waits and a place is free."""
         return not self._unsent and len(self._entries) < self.capacity

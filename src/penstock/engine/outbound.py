@@ -79,7 +79,10 @@ class Outbound(Transmission):
         if self.stored:
             self._queue.rest_in_log()
             for entry in self._window.entries():
-                entry.delivery.rest_in_log()
+                delivery = entry.delivery
+                if delivery.message is not None:  # whoever takes it over asks what it weighs
+                    delivery.size_bytes = delivery.message.size_bytes()
+                delivery.rest_in_log()
 
     # -- sending -----------------------------------------------------------------------
 
@@ -250,23 +253,45 @@ class Outbound(Transmission):
 
     # -- room --------------------------------------------------------------------------
 
-    def refuses(self, size_bytes: int) -> bool:
-        """Whether a message of this size, QoS 1 or 2, must be refused (``reject``)."""
+    def has_place(self, size_bytes: int, taken: int) -> bool:
+        """Whether a message of this size, QoS 1 or 2, finds a place in the window or the queue.
+
+        Args:
+            size_bytes: of the message.
+            taken: copies of the same message that this session gets before.
+        """
+        queue = self._queue
+        if queue.has_room(size_bytes, taken):
+            return True
         link = self.link
-        if link is not None and len(self._queue) == 0 and self._window.has_room():
+        if link is None or len(queue) > 0 or not link.has_room():
             return False
-        return self._queue.refuses(size_bytes)
+        free = self._window.free
+        return taken < free or (free > 0 and queue.has_room(size_bytes, taken - free))
+
+    def refuses(self, size_bytes: int, taken: int) -> bool:
+        """Whether a message, as for ``has_place``, must be refused (``reject``).
+
+        The publisher must wait or be told; what never fits is dropped instead, for it would
+        wait for ever.
+        """
+        queue = self._queue
+        if not queue.rejects or self.has_place(size_bytes, taken):
+            return False
+        return queue.ever_fits(size_bytes, max(0, taken - self._window.capacity))
 
     # -- shared subscriptions (see ``sharing``) ----------------------------------------
 
-    def has_room(self) -> bool:
-        """Whether one more message finds a place in the window or in the queue."""
+    def is_ready(self) -> bool:
+        """Whether the client is connected, reads, and has room for a message, if it is small."""
         link = self.link
-        if link is not None and not link.has_room():
-            return False
-        return self._queue.has_room(0) or (
-            link is not None and len(self._queue) == 0 and self._window.has_room()
-        )
+        return link is not None and link.has_room() and self.has_place(0, 0)
+
+    def takes(self, size_bytes: int, from_log: bool, taken: int) -> bool:
+        """``has_place``; what comes ``from_log`` without its body goes through the queue."""
+        if from_log:
+            return self._queue.has_room(size_bytes, taken)
+        return self.has_place(size_bytes, taken)
 
     def shared_waiting(self, in_flight: bool) -> list[Delivery]:
         """What other members of shared subscriptions may take over, oldest first.

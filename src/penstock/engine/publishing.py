@@ -126,11 +126,11 @@ class Publishing:
                     self._drops.count(
                         reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
                     )
-                elif self._router.rejecting and self._router.refuses(message, session):
-                    self._effects.hold_back(self._link.user)
-                    break
                 else:
                     again = message.once_more(now.wall_us)
+                    if self._router.rejecting and self._router.refuses(again, session):
+                        self._effects.hold_back(self._link.user)
+                        break
                     reached += self._router.publish(again, session, now)
             self._complete(session.releases[0], session)
         return reached

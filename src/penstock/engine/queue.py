@@ -57,7 +57,7 @@ class MessageQueue:
         self.max_bytes = limits.max_mqueue_bytes
         self._default_rank = limits.mqueue_default_priority
         self._drops_oldest = limits.mqueue_overflow == DROP_OLDEST
-        self._rejects = limits.mqueue_overflow == REJECT
+        self.rejects = limits.mqueue_overflow == REJECT
         self.spills = False
         if limits.mqueue_overflow == SPILL:
             self.spills = self._stored
@@ -84,17 +84,17 @@ class MessageQueue:
             return True
         return 0 < self.max_bytes <= 2 * self.size_bytes
 
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether a message of this size fits within both bounds."""
-        if 0 < self.max_len <= len(self):
+    def has_room(self, size_bytes: int, taken: int = 0) -> bool:
+        """Whether a message of this size fits within both bounds, after ``taken`` like it."""
+        if 0 < self.max_len <= len(self) + taken:
             return False
-        return not 0 < self.max_bytes < self.size_bytes + size_bytes
+        return not 0 < self.max_bytes < self.size_bytes + (taken + 1) * size_bytes
 
-    def refuses(self, size_bytes: int) -> bool:
-        """Whether the publisher must wait or be told; what never fits is dropped instead."""
-        if not self._rejects or 0 < self.max_bytes < size_bytes:
+    def ever_fits(self, size_bytes: int, taken: int) -> bool:
+        """Whether ``has_room`` would say so if the queue were empty."""
+        if 0 < self.max_len <= taken:
             return False
-        return not self.has_room(size_bytes)
+        return not 0 < self.max_bytes < (taken + 1) * size_bytes
 
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
         """Whether a new message that does not fit is queued all the same, by the policy.

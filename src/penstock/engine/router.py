@@ -18,6 +18,7 @@ from penstock.engine.options import SharingOptions
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share_group import Member
 from penstock.engine.sharing import Sharing
 from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
@@ -63,6 +64,8 @@ class Router:
         self._stream_filters = stream_filters
         self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
         self.rejecting = limits.rejects  # whether any queue may refuse
+        self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
+        self._planned: list[Member | None] = []  # whom it is for, of each group
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
@@ -100,9 +103,16 @@ class Router:
                 at_once,
                 now,
             )
-        for group in matches.groups:
-            if self.sharing.publish(group, message, at_once, now):
-                reached += 1
+        if matches.groups:
+            planned = self._planned if self._planned_for is message else None
+            self._planned_for = None
+            for position, group in enumerate(matches.groups):
+                if planned is None:
+                    member = group.choose(message, message.size_bytes(), None, False, None)
+                else:
+                    member = planned[position]
+                if self.sharing.publish(group, member, message, at_once, now):
+                    reached += 1
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:
@@ -115,15 +125,38 @@ class Router:
     def refuses(self, message: Message, publisher: Session) -> bool:
         """Whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
 
-        Nobody has got anything of it then, so that sending it again is no duplicate.
+        Nobody has got anything of it then, so that sending it again is no duplicate. If it is
+        not refused, ``publish`` does what was found here: each place is given away once, and
+        each group's message goes to the member that has a place for it.
         """
         size_bytes = message.size_bytes()
         matches = self.trie.match(message.topic)
+        taken: dict[Session, int] | None = {} if matches.groups else None
         for match in matches.sessions:
             grant = match.own if match.session is publisher else match.grant
-            if grant is not None and grant.qos > 0 and match.session.refuses(size_bytes):
+            session = match.session
+            if grant is None or not session.may_receive(message):
+                continue
+            if grant.qos > 0 and session.refuses(size_bytes, 0):
                 return True
-        return any(group.refuses(size_bytes) for group in matches.groups)
+            if taken is not None and (grant.qos > 0 or session.link is None):
+                taken[session] = 1
+        if taken is None:
+            return False
+        planned: list[Member | None] = []
+        for group in matches.groups:
+            member = group.choose(message, size_bytes, None, False, taken)
+            planned.append(member)
+            if member is None:
+                continue
+            session = member.session
+            before = taken.get(session, 0)
+            if member.entry.subscription.qos > 0 and session.refuses(size_bytes, before):
+                return True
+            taken[session] = before + 1
+        self._planned_for = message
+        self._planned = planned
+        return False
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
@@ -152,7 +185,8 @@ class Router:
                 match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
         for group in matches.groups:
             if group.can_go_on():
-                self.sharing.publish(group, message, True, now)
+                member = group.choose(message, message.size_bytes(), None, True, None)
+                self.sharing.publish(group, member, message, True, now)
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
         """Add a subscription, or replace the one with the same filter; whether it is new."""

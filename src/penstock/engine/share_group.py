@@ -2,10 +2,12 @@
 
 A group is the members of one ``$share/{group}/{filter}``. Who is chosen::
 
-      connected, with room ── by the group's strategy ──────────────▶ that one
+      connected, reads, with room ── by the group's strategy ───────▶ that one
       none of them ── away, its session kept, its queue with room ──▶ the first of these
+      none of those ── connected, does not read, its queue with room ▶ the first of these
       none of those either ─────────────────────────────────────────▶ whose queue's overflow
-                                                                      policy decides
+                                                                      policy decides, if it can
+                                                                      be one that does not refuse
 """
 
 from __future__ import annotations
@@ -90,40 +92,39 @@ class ShareGroup:
 
     def can_go_on(self) -> bool:
         """Whether a connected member has room."""
-        for member in self.members:
-            if member.session.link is not None and member.session.has_room():
-                return True
-        return False
-
-    def refuses(self, size_bytes: int) -> bool:
-        """Whether no member's queue has room, and all of them refuse."""
-        for member in self.members:
-            if member.entry.subscription.qos == 0 or not member.session.refuses(size_bytes):
-                return False
-        return len(self.members) > 0
+        return any(member.session.is_ready() for member in self.members)
 
     def choose(
-        self, message: Message | None, apart_from: Session | None, connected: bool
+        self,
+        message: Message | None,
+        size_bytes: int,
+        apart_from: Session | None,
+        connected: bool,
+        taken: dict[Session, int] | None,
     ) -> Member | None:
-        """The member that gets ``message``.
+        """The member that gets ``message``; None if none of them may have it.
 
         Args:
             message: what is to be delivered; None when its body is not in memory.
+            size_bytes: what it occupies.
             apart_from: a session that must not get it.
             connected: only a connected member with room will do.
+            taken: places that other copies of the same message take first, by session.
         """
         members = self.members
         count = len(members)
         if count == 0:
             return None
         if self._strategy == LEAST_INFLIGHT:
-            chosen = self._least_loaded(apart_from, message)
+            chosen = self._least_loaded(message, size_bytes, apart_from, taken)
             if chosen is not None:
                 return chosen
         start = self._start(message, count)
         away: Member | None = None
+        slow: Member | None = None
+        over: Member | None = None
+        over_away: Member | None = None
         full: Member | None = None
-        full_away: Member | None = None
         for step in range(count):
             position = start + step
             if position >= count:
@@ -132,16 +133,23 @@ class ShareGroup:
             session = member.session
             if session is apart_from or not session.may_receive(message):
                 continue
-            if session.link is not None:
-                if session.has_room():
+            link = session.link
+            before = 0 if taken is None else taken.get(session, 0)
+            if session.takes(size_bytes, message is None, before):
+                if link is None:
+                    away = away or member
+                elif link.has_room():
                     self._chose(session, position)
                     return member
+                else:
+                    slow = slow or member
+            elif session.refuses(size_bytes, before):
                 full = full or member
-            elif session.has_room():
-                away = away or member
+            elif link is not None:
+                over = over or member
             else:
-                full_away = full_away or member
-        return None if connected else away or full or full_away
+                over_away = over_away or member
+        return None if connected else away or slow or over or over_away or full
 
     def _start(self, message: Message | None, count: int) -> int:
         """Where to begin looking for a member that can take a message."""
@@ -163,12 +171,22 @@ class ShareGroup:
         if self._strategy == STICKY:
             self._favourite = session
 
-    def _least_loaded(self, apart_from: Session | None, message: Message | None) -> Member | None:
+    def _least_loaded(
+        self,
+        message: Message | None,
+        size_bytes: int,
+        apart_from: Session | None,
+        taken: dict[Session, int] | None,
+    ) -> Member | None:
         best: Member | None = None
         lowest = 0
         for member in self.members:
             session = member.session
-            if session is apart_from or session.link is None or not session.has_room():
+            link = session.link
+            if session is apart_from or link is None or not link.has_room():
+                continue
+            before = 0 if taken is None else taken.get(session, 0)
+            if not session.takes(size_bytes, message is None, before):
                 continue
             if not session.may_receive(message):
                 continue

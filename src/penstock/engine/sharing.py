@@ -84,9 +84,10 @@ class Sharing:
 
     # -- messages ----------------------------------------------------------------------
 
-    def publish(self, group: ShareGroup, message: Message, at_once: bool, now: Now) -> bool:
-        """Deliver ``message`` to one member; whether there was any."""
-        member = group.choose(message, None, False)
+    def publish(
+        self, group: ShareGroup, member: Member | None, message: Message, at_once: bool, now: Now
+    ) -> bool:
+        """Deliver ``message`` to the chosen member; whether there was any."""
         if member is None:
             if group.members:
                 self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
@@ -180,7 +181,9 @@ class Sharing:
             group = self.groups.get(shared.topic_filter)
             member = None
             if group is not None:
-                member = group.choose(delivery.message, holder, connected)
+                body = delivery.message
+                size_bytes = delivery.size_bytes if body is None else body.size_bytes()
+                member = group.choose(body, size_bytes, holder, connected, None)
             if member is None:
                 continue
             taken.append(delivery)

@@ -1,0 +1,133 @@
+"""No room in shared subscriptions: what is acknowledged has a place, and keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine import drop_counts as drops
+from penstock.engine.access import Permissions
+from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
+from penstock.protocol import reasons
+from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription
+from tests.unit.engine.bench import Bench, Line
+
+SHARED = "$share/g/t"
+FULL = reasons.QUOTA_EXCEEDED
+
+
+class Barred(Permissions):
+    """Of somebody who may receive nothing."""
+
+    def may_receive(self, topic: str) -> bool:
+        """No."""
+        del topic
+        return False
+
+
+def published(bench: Bench, line: Line, number: int, size: int = 1) -> int:
+    """The reason code a message of ``size`` bytes is answered with."""
+    line.send(Publish("t", b"x" * size, 1, packet_id=number))
+    bench.commit()
+    (answer,) = line.read()
+    assert isinstance(answer, Puback)
+    return answer.reason_code
+
+
+def waiting(*lines: Line) -> list[tuple[int, int]]:
+    """Messages in the window and in the queue of each."""
+    return [(line.session.window_length, line.session.queue_length) for line in lines]
+
+
+def test_bytes_are_asked_for_with_the_size_of_the_message() -> None:
+    """The first may have room for a smaller one only: then it is the second's, or refused."""
+    bench = Bench(EngineLimits(max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT))
+    for name in ("s1", "s2"):
+        bench.subscriber(name, SHARED, 1).cut()
+    publisher = bench.join("p")
+    codes = [published(bench, publisher, number, 435) for number in range(1, 6)]
+    assert codes == [0, 0, 0, 0, FULL]
+    assert published(bench, publisher, 6, 2000) == 0  # never fits: would be refused for ever
+    assert sum(bench.server.drops.counts) == bench.server.drops.counts[drops.QUEUE_FULL] == 1
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_each_copy_of_one_message_needs_a_place_of_its_own(qos: int) -> None:
+    bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, max_inflight=1))
+    away = bench.subscriber("s", "t", qos)
+    away.send(Subscribe(2, [Subscription(SHARED, qos), Subscription("$share/h/t", qos)]))
+    bench.commit()
+    away.cut()
+    publisher = bench.join("p")
+    assert published(bench, publisher, 1) == FULL  # two places for three
+    assert waiting(away) == [(0, 0)]
+    back = bench.join("s", durable=True)
+    assert published(bench, publisher, 2) == 0  # window and queue
+    assert waiting(back) == [(1, 2)]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_what_never_has_as_many_places_is_not_refused_for_ever() -> None:
+    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1))
+    away = bench.subscriber("s", "t", 1)
+    away.send(Subscribe(2, [Subscription(SHARED, 1), Subscription("$share/h/t", 1)]))
+    bench.commit()
+    publisher = bench.join("p")
+    assert published(bench, publisher, 1) == 0
+    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
+    assert waiting(away) == [(1, 1)]
+
+
+def test_two_groups_do_not_give_the_same_place_away() -> None:
+    """One chooses first; the other knows, and takes another member."""
+    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT))
+    first, second = bench.subscriber("s1", SHARED, 1), bench.subscriber("s2", SHARED, 1)
+    for line in (first, second):
+        line.send(Subscribe(2, [Subscription("$share/h/t", 1)]))
+        bench.commit()
+        line.cut()
+    assert published(bench, bench.join("p"), 1) == 0
+    assert waiting(first, second) == [(0, 1), (0, 1)]
+    assert sum(bench.server.drops.counts) == 0
+
+
+@pytest.mark.parametrize("overflow", [REJECT, DROP_OLDEST, DROP_NEWEST])
+def test_a_member_that_does_not_read_and_has_room_comes_before_a_full_one(overflow: str) -> None:
+    bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=overflow, max_inflight=1))
+    full, slow, other = [bench.subscriber(name, SHARED, 1) for name in ("s1", "s2", "s3")]
+    slow.connection.link.wire_full()
+    publisher = bench.join("p")
+    assert [published(bench, publisher, number) for number in range(1, 9)] == [0] * 8
+    assert waiting(full, slow, other) == [(1, 2), (0, 2), (1, 2)]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_a_member_that_may_not_receive_makes_no_room() -> None:
+    """Its empty queue is no reason to accept what the other one has no place for."""
+    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT))
+    barred, full = bench.subscriber("s1", SHARED, 1), bench.subscriber("s2", SHARED, 1)
+    barred.session.permissions = Barred()
+    barred.cut()
+    full.cut()
+    publisher = bench.join("p")
+    assert [published(bench, publisher, number) for number in (1, 2)] == [0, FULL]
+    assert waiting(barred, full) == [(0, 0), (0, 1)]
+
+
+def test_what_is_handed_on_has_a_place_at_the_next() -> None:
+    """It stays where it is rather than being dropped by a queue without room for it."""
+    limits = EngineLimits(
+        max_inflight=1, max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=DROP_NEWEST
+    )
+    bench = Bench(limits)
+    holder = bench.subscriber("s1", SHARED, 1)
+    for _ in range(3):
+        bench.publish("t", b"x" * 800)
+    taker = bench.subscriber("s2", SHARED, 1)
+    for _ in range(2):
+        bench.publish("t", b"y" * 800)
+    session = holder.session
+    before = waiting(holder, taker)
+    holder.cut()
+    bench.commit()
+    assert sum(bench.server.drops.counts) == 0
+    assert session.window_length + session.queue_length + sum(waiting(taker)[0]) == 5, before
