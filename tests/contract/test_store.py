@@ -58,7 +58,7 @@ def rows(base_offset: int, count: int, received_at_us: int = 1_000, size: int = 
 
 
 def session(client_id: str = "c", number: int = 1) -> SessionRecord:
-    return SessionRecord(client_id, number, 3600, 77)
+    return SessionRecord(client_id, number, 3600, 77, "main")
 
 
 def progress(
@@ -109,7 +109,8 @@ def fields(value: object) -> object:
             value.properties,
         )
     if isinstance(value, SessionRecord):
-        return (value.client_id, value.number, value.expiry_interval_s, value.disconnected_at_us)
+        at_us = value.disconnected_at_us
+        return (value.client_id, value.number, value.expiry_interval_s, at_us, value.zone)
     if isinstance(value, SubscriptionRecord):
         return (value.number, value.topic_filter, value.subscription, value.identifier)
     if isinstance(value, WillRecord):
@@ -308,7 +309,7 @@ def test_a_record_is_replaced(place: Place, restart: Restart) -> None:
         commit.progress = [progress(1, head, head)]
         place.store.commit(commit)
     recovered = restart().recover()
-    assert [fields(record) for record in recovered.sessions] == [("c", 1, 12, 4)]
+    assert [fields(record) for record in recovered.sessions] == [("c", 1, 12, 4, "")]
     assert [record.subscription for record in recovered.subscriptions] == [Subscription("a", 2)]
     assert recovered.progress[1].queue_head == 4
 

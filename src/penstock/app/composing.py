@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 
-from penstock.config import Listener, Settings
+from penstock.config import MainListener, OtherListener, Settings
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -39,8 +39,11 @@ def engine(
             recovered.epoch,
             recovered.next_offset,
         )
+    limits = engine_limits(settings, settings.listener)
+    zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
+    zones[limits.zone] = limits
     return Server(
-        engine_limits(settings, settings.listener),
+        limits,
         recovered,
         _streamed_filters(settings),
         store.acknowledged_when,
@@ -51,10 +54,11 @@ def engine(
         _server_options(settings),
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
+        zones,
     )
 
 
-def engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
+def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
     """The bounds of a listener's connections: its own limits, else those of [limits]."""
     limits = settings.limits_of(listener)
     return EngineLimits(
@@ -84,6 +88,7 @@ def engine_limits(settings: Settings, listener: Listener) -> EngineLimits:
         slow_peer_timeout_s=listener.slow_peer_timeout_s,
         messages_per_s_max=limits.messages_per_s_max,
         bytes_per_s_max=limits.bytes_per_s_max,
+        zone=listener.name,
     )
 
 

@@ -49,6 +49,7 @@ class EngineLimits:
         slow_peer_timeout_s: a peer with a full buffer may read nothing for this long; 0 = ever.
         messages_per_s_max: messages a client may publish a second, 0 = no limit.
         bytes_per_s_max: bytes a client may send a second, 0 = no limit.
+        zone: name of the listener whose clients they are for.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class EngineLimits:
         slow_peer_timeout_s: float = 60.0,
         messages_per_s_max: int = 0,
         bytes_per_s_max: int = 0,
+        zone: str = "",
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -108,6 +110,7 @@ class EngineLimits:
         self.slow_peer_timeout_s = slow_peer_timeout_s
         self.messages_per_s_max = messages_per_s_max
         self.bytes_per_s_max = bytes_per_s_max
+        self.zone = zone
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

@@ -229,7 +229,9 @@ class OpeningConnection(Connection):
             server.wills.disarm(self.client_id)
         else:
             server.wills.publish(self.client_id, now)
-        session = server.registry.open(self.client_id, connect.clean_start, expiry_s, now)
+        session = server.registry.open(
+            self.client_id, connect.clean_start, expiry_s, now, self.limits
+        )
         session.identify(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)

@@ -34,15 +34,22 @@ class SessionRecord:
         number: its key for progress, queue and subscriptions; never used twice in an epoch.
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: wall clock; 0 while connected.
+        zone: listener the client came through last, whose bounds hold; empty if not known.
     """
 
     def __init__(
-        self, client_id: str, number: int, expiry_interval_s: int, disconnected_at_us: int
+        self,
+        client_id: str,
+        number: int,
+        expiry_interval_s: int,
+        disconnected_at_us: int,
+        zone: str = "",
     ) -> None:
         self.client_id = client_id
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.disconnected_at_us = disconnected_at_us
+        self.zone = zone
 
 
 @final

@@ -61,10 +61,25 @@ class LowestOffset:
 
 @final
 class Registry:
-    """The sessions of one broker."""
+    """The sessions of one broker.
+
+    Args:
+        effects: the open batch.
+        router: knows their subscriptions.
+        wills: those that wait for the end of a session.
+        limits: bounds of all together, and of sessions whose zone is not known.
+        drops: where dropped messages are counted.
+        zones: bounds of each listener's sessions, by its name.
+    """
 
     def __init__(
-        self, effects: Effects, router: Router, wills: Wills, limits: EngineLimits, drops: Drops
+        self,
+        effects: Effects,
+        router: Router,
+        wills: Wills,
+        limits: EngineLimits,
+        drops: Drops,
+        zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
         drops.clients = self.sessions
@@ -72,6 +87,7 @@ class Registry:
         self._router = router
         self._wills = wills
         self._limits = limits
+        self._zones = zones or {}
         self._drops = drops
         self._next_number = 1
         self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
@@ -88,11 +104,20 @@ class Registry:
             number += 1
         return f"auto-{epoch}-{number}"
 
-    def open(self, client_id: str, clean_start: bool, expiry_interval_s: int, now: Now) -> Session:
+    def open(
+        self,
+        client_id: str,
+        clean_start: bool,
+        expiry_interval_s: int,
+        now: Now,
+        limits: EngineLimits | None = None,
+    ) -> Session:
         """The session for an accepted CONNECT: the existing one, or a new one.
 
-        No connection may be attached to an existing session any more.
+        No connection may be attached to an existing session any more. ``limits`` are those of
+        the listener it came through; without, those of the broker.
         """
+        limits = limits or self._limits
         session = self.sessions.get(client_id)
         if session is not None and not clean_start:
             session.expiry_interval_s = expiry_interval_s
@@ -104,11 +129,12 @@ class Registry:
                 self._next_number,
                 expiry_interval_s,
                 self._effects,
-                self._limits,
+                limits,
                 self._drops,
             )
             self._next_number += 1
             self.sessions[client_id] = session
+        session.zone = limits.zone
         self._store(session, 0)
         return session
 
@@ -148,17 +174,22 @@ class Registry:
         return LowestOffset(list(self.sessions.values()), end, self._effects)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
-        """Take up what the store holds. Clients that were connected are offline now."""
+        """Take up what the store holds. Clients that were connected are offline now.
+
+        Bounds are those of the listener each came through last. Where it is gone, or the store
+        is older than its name in there, the broker's own hold from the next message on.
+        """
         for record in recovered.sessions:
             session = Session(
                 record.client_id,
                 record.number,
                 record.expiry_interval_s,
                 self._effects,
-                self._limits,
+                self._zones.get(record.zone, self._limits),
                 self._drops,
             )
             session.stored = True
+            session.zone = record.zone
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
             self._next_number = max(self._next_number, record.number + 1)
@@ -192,6 +223,7 @@ class Registry:
                     session.number,
                     session.expiry_interval_s,
                     disconnected_at_us,
+                    session.zone,
                 )
             )
 

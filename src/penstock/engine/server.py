@@ -44,6 +44,7 @@ class Server:
         options: what clients are told.
         dead_letter_topic: where dropped messages are published; nowhere if empty.
         dead_letters_of_qos0: also those of QoS 0.
+        zones: bounds of each listener's clients, by its name: for sessions found in the store.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Server:
         options: ServerOptions | None = None,
         dead_letter_topic: str = "",
         dead_letters_of_qos0: bool = False,
+        zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -77,7 +79,9 @@ class Server:
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
-        self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops)
+        self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops, zones)
+        for zone in (zones or {}).values():
+            self.router.rejecting = self.router.rejecting or zone.rejects
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False

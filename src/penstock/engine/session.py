@@ -74,6 +74,7 @@ class Session(Outbound):
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
+        self.zone = limits.zone  # listener its client came through last
         self.username: str | None = None  # who was authenticated; None = anonymous
         self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
@@ -256,6 +257,8 @@ class Session(Outbound):
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
         """Take up what ``snapshot`` and the segments kept. The session is offline.
 
+        All of it: what was acknowledged is not dropped because a start finds other bounds.
+
         Args:
             progress: the latest record.
             queue: what waits, ascending.
@@ -278,7 +281,6 @@ class Session(Outbound):
             ends[priority] = run.end
             self.took_shared = self.took_shared or run.is_shared()
             self._queue.restore(run, stored_queue.lane(priority).head)
-        self._trim()
         for first in segments:
             priority = first >> PRIORITY_SHIFT
             stored_queue.lane(priority).restore_segment(first, ends.get(priority, first + 1))

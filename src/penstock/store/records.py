@@ -32,8 +32,17 @@ _SEGMENT_LAYOUT: Final = 2
 _encode = msgspec.msgpack.Encoder().encode
 
 _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
-_session = msgspec.msgpack.Decoder(tuple[int, int, int, int])
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
+
+
+class _SessionRow(msgspec.Struct, array_like=True):
+    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+
+    layout: int
+    number: int
+    expiry_interval_s: int
+    disconnected_at_us: int
+    zone: str = ""
 
 
 class _Progress(msgspec.Struct, array_like=True):
@@ -58,6 +67,7 @@ class _Segment1(msgspec.Struct, array_like=True):
 # Layout 2: columns, see ``engine.runs``; numbers little-endian.
 _Segment2 = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
+_session = msgspec.msgpack.Decoder(_SessionRow)
 _progress = msgspec.msgpack.Decoder(_Progress)
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
@@ -79,13 +89,23 @@ _will = msgspec.msgpack.Decoder(_WillRow)
 
 def encode_session(record: SessionRecord) -> bytes:
     """The value under a client identifier."""
-    return _encode((_LAYOUT, record.number, record.expiry_interval_s, record.disconnected_at_us))
+    return _encode(
+        (
+            _LAYOUT,
+            record.number,
+            record.expiry_interval_s,
+            record.disconnected_at_us,
+            record.zone,
+        )
+    )
 
 
 def decode_session(client_id: str, value: bytes) -> SessionRecord:
     """Inverse of ``encode_session``."""
-    _, number, expiry_interval_s, disconnected_at_us = _session.decode(value)
-    return SessionRecord(client_id, number, expiry_interval_s, disconnected_at_us)
+    row = _session.decode(value)
+    return SessionRecord(
+        client_id, row.number, row.expiry_interval_s, row.disconnected_at_us, row.zone
+    )
 
 
 def encode_subscription(subscription: Subscription, identifier: int) -> bytes:

@@ -43,8 +43,9 @@ EPOCH: Final = "20270115T080000-00000000"
 class Line:
     """A client's end of a connection to the bench."""
 
-    def __init__(self, bench: Bench, version: int) -> None:
-        self.connection = ServerConnection(bench.server, bench.server.limits, bench.now)
+    def __init__(self, bench: Bench, version: int, zone: str = "") -> None:
+        limits = bench.zones.get(zone, bench.server.limits)
+        self.connection = ServerConnection(bench.server, limits, bench.now)
         self.version = version
         self.bench = bench
         bench.lines.append(self)
@@ -92,6 +93,8 @@ class Bench:
         authenticate: who a client is; everyone is let in without.
         authorize: what a client may do; everything without.
         options: what clients are told.
+        dead_letters: their topic; none without.
+        zones: bounds of further listeners, by name.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class Bench:
         authorize: Authorize | None = None,
         options: ServerOptions | None = None,
         dead_letters: str = "",
+        zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
@@ -114,6 +118,7 @@ class Bench:
         self._sharing = sharing
         self._options = options
         self._dead_letters = dead_letters
+        self.zones = zones or {}
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
@@ -129,6 +134,7 @@ class Bench:
             self.authorize,
             self._options,
             self._dead_letters,
+            zones=self.zones,
         )
 
     def pass_s(self, seconds: float) -> None:
@@ -139,13 +145,13 @@ class Bench:
 
     # -- connections -------------------------------------------------------------------
 
-    def line(self, version: int = 5) -> Line:
+    def line(self, version: int = 5, zone: str = "") -> Line:
         """A connection without CONNECT."""
-        return Line(self, version)
+        return Line(self, version, zone)
 
-    def connect(self, packet: Connect) -> tuple[Line, Connack]:
+    def connect(self, packet: Connect, zone: str = "") -> tuple[Line, Connack]:
         """A connection with CONNECT sent and answered."""
-        line = self.line(packet.version)
+        line = self.line(packet.version, zone)
         line.send(packet)
         self.commit()
         answer = line.read()

@@ -1,10 +1,13 @@
 """The message queue inside a session: overflow, priorities, spilling, and all of it durable."""
 
+from typing import Any
+
 import pytest
 
 from penstock.engine import drop_counts as drops
-from penstock.engine.limits import DROP_NEWEST, SPILL, EngineLimits
-from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription
+from penstock.engine.limits import DROP_NEWEST, REJECT, SPILL, EngineLimits
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench, Line, publishes
 from tests.unit.engine.pair import Pair, numbered, payloads
 
@@ -120,6 +123,58 @@ def test_a_spilled_queue_has_no_limit_and_comes_back_whole(crash: bool) -> None:
     received += drain(pair.bench, pair.rejoin())
     assert list(dict.fromkeys(received)) == bodies
     assert pair.bench.store.recover().segments.get(line.session.number, []) == []
+
+
+@pytest.mark.parametrize("larger", [{"mqueue_overflow": SPILL}, {"max_mqueue_len": 100}])
+def test_a_restart_keeps_what_the_zone_of_the_session_has_room_for(larger: dict[str, Any]) -> None:
+    zones = {"inside": EngineLimits(**{"max_mqueue_len": 3, "zone": "inside", **larger})}
+    bench = Bench(EngineLimits(max_mqueue_len=3), zones=zones)
+    line, _ = bench.connect(Connect("s", 4, False), "inside")
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.cut()
+    for body in numbered(10):
+        bench.publish("t", body)
+    bench.restart()
+    bench.publish("t", b"after")
+    bench.commit()
+    bench.restart()  # a second one, with nothing of the client in between
+    line, connack = bench.connect(Connect("s", 4, False), "inside")
+    assert connack.session_present
+    assert drain(bench, line) == [*numbered(10), b"after"]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_a_restart_drops_nothing_of_a_zone_that_is_gone() -> None:
+    """What may wait from then on is bounded as for the broker; what is there stays till then."""
+    bench = Bench(EngineLimits(max_mqueue_len=3), zones={"old": EngineLimits(zone="old")})
+    line, _ = bench.connect(Connect("s", 4, False), "old")
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.cut()
+    for body in numbered(10):
+        bench.publish("t", body)
+    bench.zones = {"new": EngineLimits(zone="new")}
+    bench.restart()
+    line, _ = bench.connect(Connect("s", 4, False), "new")
+    assert drain(bench, line) == numbered(10)
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_after_a_restart_a_zone_that_rejects_still_does() -> None:
+    zones = {"inside": EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, zone="inside")}
+    bench = Bench(zones=zones)
+    line, _ = bench.connect(Connect("s", 4, False), "inside")
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.cut()
+    bench.publish("t", b"0")
+    bench.publish("t", b"1")
+    bench.restart()
+    publisher = bench.join("p", 5)
+    publisher.send(Publish("t", b"2", 1, packet_id=1))
+    bench.commit()
+    assert publisher.read() == [Puback(1, reasons.QUOTA_EXCEEDED)]
 
 
 def test_spilled_qos_0_is_bounded() -> None:
