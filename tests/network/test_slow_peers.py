@@ -1,6 +1,9 @@
 """Clients that do not read, read slowly, send too fast or vanish, over real sockets."""
 
+import fcntl
 import socket
+import struct
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,
+    Disconnect,
     Packet,
     Pingreq,
     Pingresp,
@@ -17,6 +21,7 @@ from penstock.protocol.packets import (
     Publish,
     Subscribe,
     Subscription,
+    Will,
 )
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
@@ -120,6 +125,12 @@ def test_retained_messages_for_who_never_reads(
         assert resident_bytes(patient) - before < 64 * MIB
 
 
+def unsent(client: socket.socket) -> int:
+    """What the other side's system has not got yet, bytes."""
+    answer = fcntl.ioctl(client.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int(struct.unpack("i", answer)[0])
+
+
 def overwhelm(broker: Broker, clients: Clients, name: str) -> socket.socket:
     """A connection that reads nothing and was sent more than all buffers on the way take."""
     client = deaf(broker, name)
@@ -179,6 +190,53 @@ def test_a_paused_client_is_not_taken_for_silent(tmp_path: Path, clients: Client
         for packet_id in range(1, 41):
             assert client.expect(Puback).packet_id == packet_id
         client.expect(Pingresp)
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "finished"])
+def test_who_hangs_up_while_not_read_is_noticed(
+    tmp_path: Path, clients: Clients, reset: bool
+) -> None:
+    """Not read for a minute, gone after half a second: its keep alive of one counts."""
+    settings = {"limits.bytes_per_s_max": 1000}
+    with running_broker(tmp_path, settings, "memory") as broker:
+        heir = clients.join(broker, "heir", 4)
+        heir.subscribe("will")
+        with socket.create_connection(broker.address) as client:
+            will = Will("will", b"gone")
+            client.sendall(encode(Connect("c", 4, True, 1, will), 4))
+            assert client.recv(4) == b"\x20\x02\x00\x00"
+            client.sendall(encode(Publish("t", bytes(60_000)), 4))
+            wait_for("the broker to pause", lambda: "reading from it pauses" in broker.log())
+            if reset:
+                linger = struct.pack("ii", 1, 0)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        assert heir.take().payload == b"gone"
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "finished"])
+def test_what_it_had_sent_before_is_handled(tmp_path: Path, clients: Clients, reset: bool) -> None:
+    """QoS 0 messages and a DISCONNECT that lay unread: all arrive, and no will does."""
+    settings = {"limits.bytes_per_s_max": 20_000}
+    with running_broker(tmp_path, settings, "memory") as broker:
+        heir = clients.join(broker, "heir", 4)
+        heir.subscribe("t")
+        heir.subscribe("will")
+        with socket.create_connection(broker.address) as client:
+            client.sendall(encode(Connect("c", 4, True, 1, Will("will", b"gone")), 4))
+            assert client.recv(4) == b"\x20\x02\x00\x00"
+            client.sendall(encode(Publish("t", bytes(600_000)), 4))
+            wait_for("the broker to pause", lambda: "reading from it pauses" in broker.log())
+            for number in range(100):
+                client.sendall(encode(Publish("t", b"%d" % number), 4))
+            client.sendall(encode(Pingreq(), 4))
+            client.sendall(encode(Disconnect(), 4))
+            if reset:
+                wait_for("the rest to be under way", lambda: unsent(client) == 0)
+                linger = struct.pack("ii", 1, 0)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        assert len(heir.take().payload) == 600_000
+        assert [heir.take().payload for _ in range(100)] == [b"%d" % n for n in range(100)]
+        assert heir.settle() == []
 
 
 def test_a_very_large_retained_set_arrives_whole(

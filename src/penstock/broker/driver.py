@@ -28,6 +28,7 @@ from itertools import count
 from typing import Final, final
 
 from penstock.broker.committer import Committer
+from penstock.broker.paused import PausedPeers
 from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
@@ -61,6 +62,8 @@ class Peer:
         self.connection = connection
         self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
         self.is_timed = False  # a timer will resume its reading
+        self.is_paused = False  # it is not read
+        self.is_draining = False  # it hung up, and its next read is under way
         self._driver = driver
 
     def received(self, data: bytes) -> None:
@@ -112,6 +115,7 @@ class Driver:
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
         self._congested: dict[Link, SlowPeer] = {}
+        self._paused = PausedPeers()
         self._entries = count()
         self._turn_ends = False
         self._turn_begins = False
@@ -168,10 +172,19 @@ class Driver:
     def _settle_reading(self, peer: Peer) -> None:
         """Read from a client, or not, as its connection says."""
         connection = peer.connection
-        if not connection.stalled:
-            peer.wire.resume_reading()
+        if connection.hung_up:
+            self._read_the_rest(peer)
             return
-        peer.wire.pause_reading()
+        if not connection.stalled:
+            if peer.is_paused:
+                peer.is_paused = False
+                self._paused.remove(peer)
+                peer.wire.resume_reading()
+            return
+        if not peer.is_paused:
+            peer.is_paused = True
+            self._paused.add(peer, time.monotonic())
+            peer.wire.pause_reading()
         if connection.resume_at_s > 0.0 and not peer.is_timed:
             now_s = time.monotonic()
             peer.is_timed = True
@@ -186,6 +199,20 @@ class Driver:
                 connection.client_id,
                 peer.wire.peer,
             )
+
+    def _read_the_rest(self, peer: Peer) -> None:
+        """Of one that hung up: one read a turn of the loop, until the socket says its end."""
+        peer.wire.pause_reading()
+        if not peer.is_draining:
+            peer.is_draining = True
+            self._loop.call_soon(self._read_more, peer)
+
+    def _read_more(self, peer: Peer) -> None:
+        if self._effects.is_full() and peer.connection.link in self._peers:
+            self._loop.call_later(_TICK_S, self._read_more, peer)
+            return
+        peer.is_draining = False
+        peer.wire.resume_reading()
 
     def _time_is_up(self, peer: Peer) -> None:
         peer.is_timed = False
@@ -206,6 +233,7 @@ class Driver:
         connection = peer.connection
         connection.lost(because, self.now())
         self._peers.pop(connection.link, None)
+        self._paused.remove(peer)
         self._congested.pop(connection.link, None)
         logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
         self.end_turn_soon()
@@ -383,6 +411,7 @@ class Driver:
                 peer.connection.tick(now)
                 self._watch(peer)
         self._give_up_slow_peers(now)
+        self._give_up_who_hung_up(now)
         self._server.tick(now)
         self._log_drops(now)
         self.end_turn_soon()
@@ -398,6 +427,13 @@ class Driver:
                     f"it read nothing for {slow.timeout_s:g} s while its write buffer was full",
                     now,
                 )
+
+    def _give_up_who_hung_up(self, now: Now) -> None:
+        if self._failing_since_s > 0.0 or self._effects.is_full():
+            return  # what they left must wait
+        for peer in self._paused.take_gone(now.monotonic_s):
+            peer.connection.hang_up(now)
+            self._settle_reading(peer)
 
     def _log_drops(self, now: Now) -> None:
         for reason, client_id, topic in self._server.drops.take_recent():

@@ -19,8 +19,9 @@ While a peer makes more than it takes, or more than its share, its packets are n
               ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
 
 What was received stays undecoded, the shell stops reading while ``stalled`` is set, and the
-silence that follows is ours: it does not count against keep alive. A connection that awaits its
-verdict is stalled too; there the connect timeout stands.
+silence that follows is ours: it does not count against keep alive. Until it is CONNECTED the
+connect timeout stands all the same; one that awaits its verdict is stalled too. That a stalled
+peer hung up is for the shell to find; it reads the rest then, and says ``lost``.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class Connection(Resumable):
         link.user = self
         self.stalled = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
+        self.hung_up = False  # the peer sends no more: what it left is handled as it is read
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
@@ -86,8 +88,8 @@ class Connection(Resumable):
                 return
         try:
             self._decoder.feed(data)
-            if not self.stalled:
-                self._decode(now, False)
+            if self.hung_up or not self.stalled:
+                self._decode(now, self.hung_up)
         except RemoteProtocolError as error:
             self.protocol_error(error, now)
 
@@ -95,7 +97,8 @@ class Connection(Resumable):
         """Go on with what was left undecoded, as far as there is room."""
         if self.state in (CLOSED, AWAIT_VERDICT) or not self.stalled:
             return
-        self._keep_alive.heard(now.monotonic_s)
+        if self.state == CONNECTED:
+            self._keep_alive.heard(now.monotonic_s)
         self.stalled = False
         try:
             if self.must_wait():
@@ -159,6 +162,15 @@ class Connection(Resumable):
             self.link.send_last(encode(farewell, V5))
         self._end(True, because, now)
 
+    def hang_up(self, now: Now) -> None:
+        """The peer hung up while it was not read; the shell reads what is left, then ``lost``."""
+        self.hung_up = True
+        if self.state not in (CLOSED, AWAIT_VERDICT):
+            try:
+                self._decode(now, True)
+            except RemoteProtocolError as error:
+                self.protocol_error(error, now)
+
     def lost(self, because: str, now: Now) -> None:
         """The socket ended without a farewell; what came before that still counts."""
         if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
@@ -167,6 +179,11 @@ class Connection(Resumable):
             except RemoteProtocolError as error:
                 self.protocol_error(error, now)
         self._end(True, because, now)
+
+    @property
+    def patience_s(self) -> float:
+        """The silence of the peer that is put up with, seconds; 0 = for ever."""
+        return self._keep_alive.patience_s
 
     def deadline_s(self) -> float:
         """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
@@ -177,7 +194,7 @@ class Connection(Resumable):
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.stalled and self.state != AWAIT_VERDICT:  # it may have sent much: we do not read
+        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
             self._keep_alive.heard(now.monotonic_s)
         elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)

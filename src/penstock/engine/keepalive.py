@@ -25,11 +25,12 @@ class KeepAlive:
 
     def __init__(self, timeout_s: float, now_s: float) -> None:
         self._heard_s = now_s
-        self._patience_s = timeout_s
+        self.patience_s = timeout_s
+        """Silence that is put up with, seconds; 0 = for ever."""
 
     def negotiated(self, interval_s: int) -> None:
         """CONNECT was accepted with this keep alive, 0..65535 seconds."""
-        self._patience_s = interval_s * GRACE
+        self.patience_s = interval_s * GRACE
 
     def heard(self, now_s: float) -> None:
         """A control packet arrived."""
@@ -37,6 +38,6 @@ class KeepAlive:
 
     def deadline_s(self) -> float:
         """When to give the peer up unless it is heard, or ``NO_DEADLINE``."""
-        if self._patience_s <= 0:
+        if self.patience_s <= 0:
             return NO_DEADLINE
-        return self._heard_s + self._patience_s
+        return self._heard_s + self.patience_s

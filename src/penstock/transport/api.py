@@ -48,6 +48,9 @@ class Wire(Protocol):
     def resume_reading(self) -> None:
         """Read again."""
 
+    def hang_up(self) -> int:
+        """Whether the peer hung up, which nobody tells while reading is paused: see ``hang_up``."""
+
 
 class Endpoint(Protocol):
     """The user of a wire."""

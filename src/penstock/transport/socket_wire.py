@@ -7,6 +7,7 @@ from typing import Final, cast, final
 
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
+from penstock.transport.hang_up import hang_up
 from penstock.transport.tls import client_certificate
 from penstock.transport.unread import unread_bytes
 
@@ -109,3 +110,7 @@ class SocketWire(asyncio.Protocol):
         if self._transport is not None and not self._reading:
             self._reading = True
             self._transport.resume_reading()
+
+    def hang_up(self) -> int:
+        """Whether the peer hung up while it was not read."""
+        return hang_up(self._transport)

@@ -36,6 +36,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from penstock.config import Listener
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
+from penstock.transport.hang_up import hang_up
 from penstock.transport.socket_wire import CLOSE_GRACE_S
 from penstock.transport.tls import client_certificate
 from penstock.transport.unread import unread_bytes
@@ -226,6 +227,10 @@ class WebSocketWire(asyncio.Protocol):
         if self._transport is not None and not self._reading:
             self._reading = True
             self._transport.resume_reading()
+
+    def hang_up(self) -> int:
+        """Whether the peer hung up while it was not read."""
+        return hang_up(self._transport)
 
     def _close(self, code: CloseReason, reason: str) -> None:
         if not self._closing:

@@ -30,6 +30,7 @@ from penstock.protocol.packets import (
 )
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
+from penstock.transport.hang_up import STANDING
 from tests.support.deadline import DEADLINE_S
 
 
@@ -83,6 +84,7 @@ class WireInMemory:
         self.closed = False
         self.reading = True
         self.unwritten = 0
+        self.hung_up = STANDING
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -98,6 +100,9 @@ class WireInMemory:
 
     def unwritten_bytes(self) -> int:
         return self.unwritten
+
+    def hang_up(self) -> int:
+        return self.hung_up
 
 
 @final

@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.engine.connection import CLOSED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.rate import PAUSE_S_MIN, TokenBucket
 from penstock.engine.slow_peer import SlowPeer
@@ -113,3 +114,21 @@ def test_less_is_not_progress() -> None:
     assert not slow.given_up(100, 1.0)
     assert not slow.given_up(50, 30.0)
     assert slow.given_up(99, 60.0)
+
+
+def test_the_connect_timeout_stands_for_who_sends_connect_too_fast() -> None:
+    """Bytes without end of a CONNECT that never ends, from one paused again and again."""
+    bench = Bench(EngineLimits(bytes_per_s_max=100, connect_timeout_s=10))
+    connection = bench.line().connection
+    connection.receive(bytes([0x10, 0xFF, 0xFF, 0x3E]) + b"\0\4MQTT\5\2\0\0", bench.now)
+    passed_s = 0.0
+    while connection.state != CLOSED and passed_s < 30.0:
+        bench.pass_s(0.5)
+        passed_s += 0.5
+        if 0.0 < connection.resume_at_s <= bench.now.monotonic_s:
+            connection.resume(bench.now)
+        connection.tick(bench.now)
+        if not connection.stalled:
+            connection.receive(b"a" * 150, bench.now)
+    assert passed_s == pytest.approx(10.0, abs=0.5)
+    assert connection.closed_because == "no CONNECT within the connect timeout"

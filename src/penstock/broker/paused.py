@@ -1,0 +1,62 @@
+"""Connections whose reading is paused: which of them nobody will ever answer to.
+
+What a socket says of its end is read like everything else, so a paused one says nothing::
+
+      PAUSED ── there is room again ────────────▶ read
+        ├────── the connection broke ───────────▶ gone
+        ╰────── the peer finished, and its silence has lasted as long as it may ─▶ gone
+
+A peer that finished may have left much unread, and mostly what it waits for comes soon: it has
+its time. A connection that broke is gone at once. Who is asked costs a system call, so only
+those are that were paused for a while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from penstock.engine.connection import CONNECTED
+from penstock.transport.hang_up import BROKEN, STANDING
+
+if TYPE_CHECKING:
+    from penstock.broker.driver import Peer
+
+_ASKED_EVERY_S: Final = 1.0
+_FINISHED_S_MAX: Final = 60.0  # for a peer without a keep alive
+
+
+@final
+class PausedPeers:
+    """The connections that are not read, and since when."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[Peer, float] = {}
+        self._asked_s = 0.0
+
+    def add(self, peer: Peer, now_s: float) -> None:
+        """Reading from ``peer`` paused, now or earlier."""
+        self._since_s.setdefault(peer, now_s)
+
+    def remove(self, peer: Peer) -> None:
+        """It is read again, or closed."""
+        self._since_s.pop(peer, None)
+
+    def take_gone(self, now_s: float) -> list[Peer]:
+        """Those that hung up; they are not asked again."""
+        if now_s - self._asked_s < _ASKED_EVERY_S:
+            return []
+        self._asked_s = now_s
+        gone = [peer for peer, since_s in self._since_s.items() if _is_gone(peer, now_s - since_s)]
+        for peer in gone:
+            del self._since_s[peer]
+        return gone
+
+
+def _is_gone(peer: Peer, paused_s: float) -> bool:
+    connection = peer.connection
+    if paused_s < _ASKED_EVERY_S or connection.state != CONNECTED:
+        return False  # before, the connect timeout stands
+    found = peer.wire.hang_up()
+    if found == STANDING:
+        return False
+    return found == BROKEN or paused_s >= (connection.patience_s or _FINISHED_S_MAX)
