@@ -7,6 +7,8 @@ code 1 and what to run to see it again. A recording that failed is kept.
 """
 
 import argparse
+import contextlib
+import io
 import shutil
 import sys
 import tempfile
@@ -53,7 +55,7 @@ class Totals:
         """A progress line every few seconds."""
         if time.monotonic() - self._shown_s > _PROGRESS_S:
             self._shown_s = time.monotonic()
-            print(f"  {self}", flush=True)
+            print(f"  {self}", file=sys.stderr, flush=True)
 
 
 class Failure(Exception):
@@ -111,11 +113,13 @@ def torture(seconds: float, seed: int) -> int:
     ends_s = time.monotonic() + seconds
     while totals.rounds == 0 or time.monotonic() < ends_s:
         directory = Path(tempfile.mkdtemp(prefix="penstock-torture-"))
+        said = io.StringIO()  # the brokers' logs: of interest if something fails
         try:
-            cut(directory / "cuts", draw.randrange(2**32), totals)
-            kill(directory / "kills", draw.randrange(2**32), totals)
+            with contextlib.redirect_stdout(said):
+                cut(directory / "cuts", draw.randrange(2**32), totals)
+                kill(directory / "kills", draw.randrange(2**32), totals)
         except Failure as failure:
-            print(f"FAILED\n{failure}\n{totals} (what is left: {directory})")
+            print(f"{said.getvalue()}FAILED\n{failure}\n{totals} (what is left: {directory})")
             return 1
         totals.rounds += 1
         shutil.rmtree(directory)

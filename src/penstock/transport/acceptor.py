@@ -171,7 +171,7 @@ class Acceptor:
     ) -> None:
         context = self._context()
         if context is None:
-            await self._loop.connect_accepted_socket(lambda: self._wire(peer, place), connection)
+            await self._stand(connection, peer, place)
         else:
             await self._loop.connect_accepted_socket(
                 lambda: self._wire(peer, place),
@@ -179,6 +179,20 @@ class Acceptor:
                 ssl=context,
                 ssl_handshake_timeout=max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
             )
+
+    async def _stand(self, connection: socket.socket, peer: str, place: Place) -> None:
+        """Nothing is to wait for here but two turns of the loop, and so nothing to cancel.
+
+        uvloop closes a connection when its opening is cancelled, also one that stands already, and
+        never tells its wire.
+        """
+        opening = self._loop.create_task(
+            self._loop.connect_accepted_socket(lambda: self._wire(peer, place), connection)
+        )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await opening
 
 
 def _because(error: OSError) -> str:

@@ -82,10 +82,9 @@ class SocketWire(asyncio.Protocol):
     # -- the wire ----------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send ``data``, unless the connection is closed already: then nobody reads it."""
-        transport = self._transport
-        if transport is not None and not transport.is_closing():
-            transport.write(data)
+        """Send ``data``."""
+        if self._transport is not None:
+            self._transport.write(data)
 
     def unwritten_bytes(self) -> int:
         """What the peer has not taken yet."""

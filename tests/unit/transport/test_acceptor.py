@@ -6,8 +6,10 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from typing import cast
 
 import pytest
+import uvloop
 
 from penstock.transport import acceptor
 from penstock.transport.acceptor import Acceptor
@@ -129,3 +131,51 @@ async def test_a_defect_in_the_first_steps_ends_one_connection_only(
             assert await asyncio.wait_for(reader.read(5), DEADLINE_S) == expected
             writer.close()
             await writer.wait_closed()
+
+
+class Standing(asyncio.Protocol):
+    """Knows whether it stands."""
+
+    transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self.transport = None
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends(
+    listening: Exhausted, turns: int
+) -> None:
+    """uvloop closes one whose opening is cancelled, and tells nobody: a write would raise."""
+    listening.refusals = 0
+    made: list[Standing] = []
+    begun = asyncio.Event()
+
+    def wire(_peer: str, _place: Place) -> asyncio.Protocol:
+        made.append(Standing())
+        begun.set()
+        return made[-1]
+
+    async def end_while_it_opens() -> None:
+        admission = Admission("tested", 10, Descriptors(10))
+        bucket = TokenBucket(0, 0.0)
+        tested = Acceptor(listening, "tested", admission, bucket, 5.0, wire, lambda: None, None)
+        with socket.create_connection(listening.getsockname()):
+            async with asyncio.timeout(DEADLINE_S):
+                await begun.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            tested.close()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert made[0].transport is not None
+            made[0].transport.write(b"still there")
+            made[0].transport.close()
+            await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(end_while_it_opens())
