@@ -12,7 +12,9 @@
                     ╰ MQTT 3.1: only now routed, see ``held``
 
 An older client cannot be told that a message was refused, so it is held back whole, and
-those behind it too, until there is room; the client is not read meanwhile (``must_wait``).
+those behind it too, until there is room. The client is still read while what it has yet to
+acknowledge or release may make that room (``must_wait``), up to ``_may_hold_back``; what it
+sends again meanwhile is held back once. QoS 0 beyond what is held without that is dropped.
 
 What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
 messages until their PUBREL [MQTT 5 §4.9].
@@ -25,6 +27,7 @@ from typing import Final, final
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.answers import acknowledgement
 from penstock.engine.clock import Now
+from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message, is_utf8
@@ -38,6 +41,13 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties, encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
+_HELD_BACK_OVERHEAD_BYTES: Final = 256  # of one message, beside its payload and topic
+_IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 leave 10 or 20 open
+
+
+def _size_bytes(packet: Publish) -> int:
+    """The memory of a message held back, about; a character has up to four bytes."""
+    return len(packet.payload) + 4 * len(packet.topic) + _HELD_BACK_OVERHEAD_BYTES
 
 
 @final
@@ -54,6 +64,7 @@ class Publishing:
         self.held_back_count = 0  # messages not routed yet: there is no room
         self.held_back_bytes = 0
         self._held_back: list[Publish] = []
+        self._held_back_ids: set[int] = set()
         self._aliases: dict[int, str] = {}
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
         self._link = link
@@ -81,27 +92,23 @@ class Publishing:
         again = qos == 2 and session.awaits_release(packet.packet_id)
         if qos > 0 and link.version == V5 and not again:
             self._check_receive_maximum(session)
-        permissions = session.permissions
-        if is_system_topic(topic) or (
-            permissions is not None and not again and not permissions.may_publish(topic)
-        ):
-            self._refuse_topic(packet, topic, session)
-            return 0
         if properties is not None and self._is_false_text(packet, properties) and not again:
             self._refuse_payload(packet, topic, session)
             return 0
-        if self.held_back_count > 0 or session.releases:  # what came later must not overtake
-            self._hold_back(packet)
+        if (self.held_back_count > 0 or session.releases) and not again:
+            self._hold_back(packet, topic, session)  # what came later must not overtake
+            return 0
+        if not again and not self._may(packet, topic, session):
             return 0
         reached = self._route(packet, topic, encoded, session, now)
         if reached == _MUST_WAIT:
-            self._hold_back(packet)
+            self._hold_back(packet, topic, session)
             self._effects.hold_back(link.user)
             return 0
         return reached
 
     def release(self, packet_id: int, session: Session, now: Now) -> int:
-        """A PUBREL; the number of sessions the message went to now."""
+        """A PUBREL; the work of what is published now."""
         if not session.holds(packet_id):
             self._complete(packet_id, session)
         elif session.line_up(packet_id):
@@ -111,11 +118,14 @@ class Publishing:
     def _route_released(self, session: Session, now: Now) -> int:
         """Route held messages whose PUBREL came, in its order (v3.1 §3.6).
 
-        As far as their bodies are here and queues have room; ``try_again`` goes on. It is now
-        that they are published: the log dates them so, and what the client may do is asked again.
+        As far as their bodies are here and queues have room, and no more than one turn's share;
+        ``try_again`` goes on. It is now that they are published: the log dates them so, and what
+        the client may do is asked again. The work it was.
         """
         reached = 0
         while session.releases:
+            if self._is_enough(reached):
+                break
             held = session.next_released()
             if held is None:
                 break
@@ -132,6 +142,7 @@ class Publishing:
                         self._effects.hold_back(self._link.user)
                         break
                     reached += self._router.publish(again, session, now)
+            reached += WORK_OF_A_PACKET
             self._complete(session.releases[0], session)
         return reached
 
@@ -141,7 +152,7 @@ class Publishing:
         counted = session.inbound_count
         code = session.release(packet_id)
         if self.held_back_count > 0:
-            self._effects.wake_held_back()
+            self._effects.resume_later(link.user)
         why = "no message with this packet identifier waits for PUBREL"
         frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
         if session.inbound_count < counted or link.version != V5:
@@ -153,23 +164,42 @@ class Publishing:
     def try_again(self, session: Session, now: Now) -> int:
         """Route what is released and what is held back, in order, as far as there is room.
 
-        Only before MQTT 5 something is held back. The number of sessions it went to.
+        No more than one turn's share; what the client may do is asked again. The work it was.
         """
-        reached = self._route_released(session, now)
+        work = self._route_released(session, now)
         if session.releases:
-            return reached
+            return work
         routed = 0
         for packet in self._held_back:
-            more = self._route(packet, packet.topic, b"", session, now)
-            if more == _MUST_WAIT:
-                self._effects.hold_back(self._link.user)
+            if self._is_enough(work):
                 break
-            reached += more
+            if self._may(packet, packet.topic, session):
+                properties = packet.properties
+                encoded = b"" if properties is None else encode_properties(properties)
+                reached = self._route(packet, packet.topic, encoded, session, now)
+                if reached == _MUST_WAIT:
+                    self._effects.hold_back(self._link.user)
+                    break
+                work += reached
+            work += WORK_OF_A_PACKET
             routed += 1
             self.held_back_count -= 1
-            self.held_back_bytes -= len(packet.payload)
-        del self._held_back[:routed]
-        return reached
+            self.held_back_bytes -= _size_bytes(packet)
+            self._held_back_ids.discard(packet.packet_id)
+        if routed > 0:
+            del self._held_back[:routed]
+        return work
+
+    def _is_enough(self, work: int) -> bool:
+        """Whether what is left must wait for the next turn, or for a commit."""
+        user = self._link.user
+        if work >= WORK_PER_TURN_MAX:
+            self._effects.resume_later(user)
+            return True
+        if work > 0 and user is not None and self._effects.is_full():
+            self._effects.resume_when_sealed(user)
+            return True
+        return False
 
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
@@ -178,6 +208,7 @@ class Publishing:
             if packet.qos == 0:
                 self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
         self._held_back = []
+        self._held_back_ids.clear()
         self.held_back_count = 0
         self.held_back_bytes = 0
 
@@ -227,10 +258,54 @@ class Publishing:
             self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
         return reached
 
-    def _hold_back(self, packet: Publish) -> None:
+    def holds_back_much(self) -> bool:
+        """Whether the client is read on only for what may make room."""
+        return (
+            self.held_back_count >= self._limits.receive_maximum
+            or self.held_back_bytes >= self._link.pending_bytes_max
+        )
+
+    def _hold_back(self, packet: Publish, topic: str, session: Session) -> None:
+        """Keep a message until there is room for it, in its order.
+
+        One with an identifier that is held back is the same, sent again (v3.1 §4.1): it is
+        answered once, and not published after the PUBREL that answer brings.
+        """
+        if packet.qos > 0:
+            if packet.packet_id in self._held_back_ids:
+                return
+        elif self.holds_back_much():
+            self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
+            return
+        size_bytes = self.held_back_bytes + _size_bytes(packet)
+        if self.holds_back_much() and size_bytes > self._may_hold_back():
+            raise RemoteProtocolError(
+                reasons.QUOTA_EXCEEDED,
+                f"{size_bytes} bytes of its messages wait for room, more than limits"
+                ".receive_maximum and limits.max_packet_size_bytes allow",
+            )
+        if packet.qos > 0:
+            self._held_back_ids.add(packet.packet_id)
+        packet.topic = topic
         self._held_back.append(packet)
         self.held_back_count += 1
-        self.held_back_bytes += len(packet.payload)
+        self.held_back_bytes = size_bytes
+
+    def _may_hold_back(self) -> int:
+        """Bytes: what a client may have in flight, or a write buffer."""
+        limits = self._limits
+        packets = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
+        return max(packets * limits.max_packet_size_bytes, self._link.pending_bytes_max)
+
+    def _may(self, packet: Publish, topic: str, session: Session) -> bool:
+        """Whether the client may publish this now; if not, it is refused and counted."""
+        permissions = session.permissions
+        if is_system_topic(topic) or (
+            permissions is not None and not permissions.may_publish(topic)
+        ):
+            self._refuse_topic(packet, topic, session)
+            return False
+        return True
 
     def _refuse_topic(self, packet: Publish, topic: str, session: Session) -> None:
         self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from penstock.engine.at_limit import INBOUND, AtLimit
 from penstock.engine.clock import Now
-from penstock.engine.connection import AWAIT_VERDICT, CLOSED, CONNECTED
+from penstock.engine.connection import AWAIT_VERDICT, CLOSED, CONNECTED, WORK_PER_TURN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing
@@ -141,6 +141,11 @@ class ServerConnection(OpeningConnection):
             return self.link.unreleased_acks
         return self._publishing.unacknowledged(self._session)
 
+    @property
+    def held_back_count(self) -> int:
+        """Messages of the client that wait for room in a queue: see ``publishing``."""
+        return self._publishing.held_back_count
+
     def _watch_inbound(self, now: Now) -> None:
         """Note when the client may send no more; looked at again when something left."""
         if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
@@ -176,15 +181,22 @@ class ServerConnection(OpeningConnection):
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
-        if (
-            self._publishing.held_back_count >= self.limits.receive_maximum
-            or self._publishing.held_back_bytes >= link.pending_bytes_max
-        ):
-            return True  # resumed with the first that is routed
+        if self._publishing.holds_back_much() and not self._may_make_room():
+            return True  # resumed with the first that is routed, and asked again in every tick
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
         return False
+
+    def _may_make_room(self) -> bool:
+        """Whether the client's next packets may make room for what of it is held back.
+
+        They stand behind its messages: not to read them would be to wait for ever.
+        """
+        session = self._session
+        if session is None or self._server.effects.store_fails:
+            return False
+        return session.window_length > 0 or session.waits_for_releases
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""
@@ -199,7 +211,10 @@ class ServerConnection(OpeningConnection):
         if self._session is not None:
             self._session.refill(now)
             if self._publishing.held_back_count > 0 or self._session.releases:
-                self.work += self._publishing.try_again(self._session, now)
+                work = self._publishing.try_again(self._session, now)
+                if work >= WORK_PER_TURN_MAX:
+                    self.wait_for_turn()
+                    return
         super().resume(now)
         self._watch_inbound(now)
 

@@ -211,6 +211,11 @@ class Session(Outbound):
             self._effects.timers.wake_at(self, oldest_us + timeout_us)
 
     @property
+    def waits_for_releases(self) -> bool:
+        """Whether the client still has to release a QoS 2 message."""
+        return len(self._inbound) > 0
+
+    @property
     def inbound_count(self) -> int:
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
         return self._inbound.here

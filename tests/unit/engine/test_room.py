@@ -3,9 +3,12 @@
 import pytest
 
 from penstock.engine import drop_counts as drops
+from penstock.engine.access import Permissions
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.protocol import reasons
+from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
+    Connect,
     Puback,
     Pubcomp,
     Publish,
@@ -14,8 +17,17 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
+from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 from tests.unit.engine.pair import payloads
+
+
+class NoPermissions(Permissions):
+    """Nothing may be published."""
+
+    def may_publish(self, topic: str) -> bool:
+        return topic == ""
+
 
 FULL = EngineLimits(max_mqueue_len=2, max_inflight=1, mqueue_overflow=REJECT)
 
@@ -135,6 +147,161 @@ def test_publishers_that_wait_do_not_wake_each_other() -> None:
             back.send(Puback(one.packet_id))
         bench.commit()
     assert sorted(received) == sorted(2 * [b"1", b"2", b"3", b"4"])
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_what_is_sent_again_while_it_waits_is_published_once(version: int) -> None:
+    """MQTT 3.1 sends again by time: what is held back comes twice, and its PUBREL once."""
+    bench = Bench(EngineLimits(max_awaiting_rel=1))
+    watcher = bench.subscriber("w", "t", 0)
+    line = bench.join("p", version)
+    line.send(message(9, 2), message(1, 2), message(2, 2))
+    bench.commit()
+    for number in (9, 1, 2):
+        again = message(number, 2)
+        again.dup = True
+        line.send(again)
+    bench.commit()
+    answered: list[int] = []
+    for _ in range(8):
+        for packet in line.read():
+            if isinstance(packet, Pubrec):
+                answered.append(packet.packet_id)
+                line.send(Pubrel(packet.packet_id))
+        bench.commit()
+    assert answered == [9, 9, 1, 2]
+    assert payloads(watcher) == [b"9", b"1", b"2"]
+
+
+@pytest.mark.parametrize("size_bytes", [1, 102_400])
+def test_a_pubrel_behind_what_waits_for_it_is_read(size_bytes: int) -> None:
+    """However much of the client is held back: else both would wait for each other for ever."""
+    bench = Bench(EngineLimits(max_awaiting_rel=5, receive_maximum=10))
+    line = bench.join("p", 4)
+    for number in range(1, 21):
+        line.send(Publish("t", b"x" * size_bytes, 2, packet_id=number))
+    answered: list[int] = []
+    for _ in range(30):
+        bench.commit()
+        for packet in line.read():
+            if isinstance(packet, Pubrec):
+                answered.append(packet.packet_id)
+                line.send(Pubrel(packet.packet_id))
+    assert answered == list(range(1, 21))
+    assert not line.connection.stalled
+
+
+def test_a_client_that_fills_its_own_queue_is_read() -> None:
+    """The PUBACKs that make room come behind more messages than its receive maximum."""
+    limits = EngineLimits(
+        max_mqueue_len=10, max_inflight=4, receive_maximum=10, mqueue_overflow=REJECT
+    )
+    bench = Bench(limits)
+    line = bench.join("echo", 4)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.read()
+    for number in range(1, 41):
+        line.send(message(number))
+        bench.commit()
+    acknowledged: list[int] = []
+    for _ in range(60):
+        for packet in line.read():
+            if isinstance(packet, Publish):
+                line.send(Puback(packet.packet_id))
+            elif isinstance(packet, Puback):
+                acknowledged.append(packet.packet_id)
+        bench.commit()
+    assert acknowledged == list(range(1, 41))
+
+
+def test_who_has_more_held_back_than_may_be_in_flight_is_closed() -> None:
+    """And QoS 0, which no window of the client bounds, is a counted drop."""
+    bench = Bench(
+        EngineLimits(max_awaiting_rel=1, receive_maximum=4, max_packet_size_bytes=400_000)
+    )
+    line = bench.join("p", 4)
+    line.send(*[message(number, 2) for number in range(1, 6)])
+    line.send(message(0, 0))
+    bench.commit()
+    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
+    for number in range(10, 14):
+        line.send(Publish("t", b"x" * 390_000, 2, packet_id=number))
+        assert not line.connection.link.closed
+    line.send(Publish("t", b"x" * 390_000, 2, packet_id=14))
+    assert line.connection.link.closed
+    assert "wait for room" in line.connection.closed_because
+
+
+def test_refusals_keep_their_place_behind_what_waits() -> None:
+    """[MQTT3-4.6.0-2] PUBACKs leave in the order of the messages."""
+    bench, _, publisher, _ = full(4)
+    publisher.send(message(3), message(4, 1, "$SYS/x"), message(5))
+    bench.commit()
+    assert publisher.read() == []
+    back = bench.join("s", durable=True)
+    answered: list[int] = []
+    for _ in range(8):
+        for one in publishes(back.read()):
+            back.send(Puback(one.packet_id))
+        bench.commit()
+        answered.extend(
+            packet.packet_id for packet in publisher.read() if isinstance(packet, Puback)
+        )
+    assert answered == [3, 4, 5]
+    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+
+
+def test_what_waits_is_published_only_if_it_still_may() -> None:
+    bench, _, publisher, watcher = full(4)
+    assert watcher is not None
+    publisher.send(message(3))
+    bench.commit()
+    publisher.session.identify(None, NoPermissions())
+    back = bench.join("s", durable=True)
+    for _ in range(8):
+        for one in publishes(back.read()):
+            back.send(Puback(one.packet_id))
+        bench.commit()
+    assert publisher.read() == [Puback(3)]
+    assert payloads(watcher) == []
+    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+
+
+def test_topics_count_among_the_bytes_that_wait() -> None:
+    limits = EngineLimits(
+        max_mqueue_len=1, mqueue_overflow=REJECT, write_buffer_bytes_max=1_000_000
+    )
+    bench = Bench(limits, streams=())
+    bench.subscriber("s", "#", 1).cut()
+    publisher = bench.join("p", 4)
+    for number in range(1, 22):
+        publisher.send(message(number, 1, f"{number}/" + "x" * 60_000))
+    assert publisher.connection.stalled
+
+
+def test_what_waited_is_published_in_portions() -> None:
+    """A turn's share, as when it comes from the socket."""
+    limits = EngineLimits(max_mqueue_len=1, max_inflight=65535, mqueue_overflow=REJECT)
+    bench = Bench(limits, streams=())
+    for number in range(100):
+        line = bench.join(f"n{number}", 4)
+        line.send(Subscribe(1, [Subscription("t", 0)]))
+    bench.subscriber("s", "t", 1).cut()
+    publisher = bench.join("p", 4)
+    publisher.send(*[message(number) for number in range(1, 402)])
+    bench.commit()
+    line = bench.line()
+    session = Properties(session_expiry_interval=3600)
+    connect = Connect("s", 5, False, 0, properties=session)
+    line.connection.receive(encode(connect, 5), bench.now)
+    held_back = publisher.connection.held_back_count
+    assert held_back == 400
+    bench.finish(bench.seal())  # what waits in the log is read
+    bench.server.resume(bench.now)
+    assert 200 < publisher.connection.held_back_count < held_back
+    bench.commit()
+    assert publisher.connection.held_back_count == 0
 
 
 def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:
