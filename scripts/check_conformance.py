@@ -61,7 +61,10 @@ VERSIONS: Final = (
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement. citation is how tests write it, without brackets."""
+    """One statement. citation is how tests write it, without brackets.
+
+    until: a path in the repository; once it exists the statement applies after all.
+    """
 
     version: Version
     section: str
@@ -70,6 +73,7 @@ class Statement:
     status: str
     says: str
     why: str
+    until: str = ""
 
 
 @dataclass(frozen=True, order=True)
@@ -89,7 +93,11 @@ def main(arguments: Sequence[str]) -> int:
     path = ROOT / DOCUMENT
     if "--write" in arguments:
         path.write_text(document, encoding="utf-8")
-    complaints = [*complaints_about(statements, proofs), *unknown_in_source(ROOT, statements)]
+    complaints = [
+        *complaints_about(statements, proofs),
+        *applicable_by_now(ROOT, statements),
+        *unknown_in_source(ROOT, statements),
+    ]
     if not path.exists() or path.read_text(encoding="utf-8") != document:
         complaints.append(f"{DOCUMENT} is out of date: run `make docs`.")
     for complaint in complaints:
@@ -118,6 +126,7 @@ def read_statements(root: Path) -> dict[str, Statement]:
                     entry.get("status", CLIENT_ONLY),
                     entry["says"],
                     entry.get("why", ""),
+                    entry.get("until", ""),
                 )
     return found
 
@@ -208,6 +217,13 @@ def complaints_about(
             yield f"{where} is {statement.status} without a reason."
         elif proving and not wanting:
             yield f"{where} is {statement.status}, but {proving[0].name} proves it."
+
+
+def applicable_by_now(root: Path, statements: Mapping[str, Statement]) -> Iterator[str]:
+    """Statements said not to apply while the part they bind was missing, and it is there now."""
+    for statement in statements.values():
+        if statement.until and (root / statement.until).exists():
+            yield f"[{statement.citation}] applies: {statement.until} exists. Prove it."
 
 
 def unknown_in_source(root: Path, statements: Mapping[str, Statement]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from scripts.check_conformance import (
     VERSIONS,
     Proof,
     Statement,
+    applicable_by_now,
     as_markdown,
     citations,
     cited_texts,
@@ -113,3 +114,14 @@ def test_the_document_names_every_statement() -> None:
     document = as_markdown(statements, read_proofs(ROOT))
     for one in statements.values():
         assert f"| {one.citation.replace('MQTT3-', 'MQTT-')} |" in document
+
+
+def test_a_statement_applies_once_what_it_binds_is_there(tmp_path: Path) -> None:
+    version = VERSIONS[1]
+    bridge = Statement(
+        version, "7", "MQTT3-7.0.0-1", "server", NOT_APPLICABLE, "Says.", "No bridge.", "src/bridge"
+    )
+    assert list(applicable_by_now(tmp_path, {bridge.citation: bridge})) == []
+    (tmp_path / "src" / "bridge").mkdir(parents=True)
+    (complaint,) = applicable_by_now(tmp_path, {bridge.citation: bridge})
+    assert "MQTT3-7.0.0-1" in complaint
