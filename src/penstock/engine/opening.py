@@ -180,7 +180,8 @@ class OpeningConnection(Connection):
         if will is not None and permissions is not None and not permissions.may_publish(will.topic):
             self._refuse(reasons.NOT_AUTHORIZED, now, connect)
             return
-        server.registry.expire(now)
+        server.registry.expire(now)  # a session whose time has passed must not be taken up
+        server.wills.publish_due(now)  # nor a will be disarmed that is due
         if server.effects.store_fails and self._needs_store(connect):
             why = server.effects.store_failure
             self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
@@ -191,7 +192,6 @@ class OpeningConnection(Connection):
         earlier = server.connections.get(self.client_id)
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
-        server.tick(now)  # a session whose time has passed must not be taken up
         expiry_s = granted_session_expiry_s(connect, limits)
         present = not connect.clean_start and self.client_id in server.registry.sessions
         session = self._open_session(connect, expiry_s, present, username, permissions, now)

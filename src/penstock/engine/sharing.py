@@ -52,6 +52,7 @@ class Sharing:
         self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
         self.uneven: dict[str, ShareGroup] = {}  # those with something parked
         self.shutting_down = False  # all members go: nothing is handed from one to the next
+        self.looked_at = 0  # deliveries, to find what others may get: the work of handing on
         self._effects = effects
         self._drops = drops
         self._dice = Dice(options.seed)
@@ -125,15 +126,15 @@ class Sharing:
 
     # -- members that cannot go on -------------------------------------------------------
 
-    def unsubscribed(self, session: Session, topic_filter: str, now: Now) -> None:
-        """A member left its group: what waits for it goes to others that are connected."""
+    def unsubscribed(self, session: Session, filters: set[str], now: Now) -> None:
+        """A member left its groups: what waits for it goes to others that are connected."""
         if session.took_shared:
-            self._hand_on(session, _of(topic_filter, session.shared_waiting(False)), True, now)
+            self._hand_on(session, self._waiting(session, filters, False), True, now)
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
         if session.took_shared:
-            waiting = session.shared_waiting(True)
+            waiting = self._waiting(session, None, True)
             session.took_shared = len(waiting) > 0
             for delivery in waiting:
                 assert delivery.shared is not None
@@ -144,7 +145,7 @@ class Sharing:
     def ended(self, session: Session, now: Now) -> None:
         """The session of a member ends. It is in no group any more."""
         if session.took_shared:
-            self._hand_on(session, session.shared_waiting(True), False, now)
+            self._hand_on(session, self._waiting(session, None, True), False, now)
 
     def ready(self, session: Session, now: Now) -> None:
         """``session`` is connected and may have room: it may take what others hold."""
@@ -163,13 +164,27 @@ class Sharing:
             if not group.can_go_on():
                 return
             if session.link is None and not session.ended:
-                waiting = _of(topic_filter, session.shared_waiting(True))
+                waiting = self._waiting(session, {topic_filter}, True)
                 if waiting:
                     self._hand_on(session, waiting[:_HANDED_ON_MAX], True, now)
                     continue
             del group.parked[session]
         if not group.parked or self.groups.get(topic_filter) is not group:
             self.uneven.pop(topic_filter, None)
+
+    def _waiting(
+        self, session: Session, filters: set[str] | None, in_flight: bool
+    ) -> list[Delivery]:
+        """What others may get of ``session``, that came through one of ``filters`` (None: any)."""
+        waiting = session.shared_waiting(in_flight)
+        self.looked_at += session.window_length + session.queue_length
+        if filters is None:
+            return waiting
+        return [
+            delivery
+            for delivery in waiting
+            if delivery.shared is not None and delivery.shared.topic_filter in filters
+        ]
 
     def _hand_on(self, holder: Session, waiting: list[Delivery], connected: bool, now: Now) -> None:
         """Give ``waiting`` of ``holder`` to other members, each as long as one can take it."""
@@ -216,12 +231,3 @@ class Sharing:
         session.adopt(copy, delivery.sequence >> PRIORITY_SHIFT)
         if session.link is None:
             self._park(shared.topic_filter, session)
-
-
-def _of(topic_filter: str, waiting: list[Delivery]) -> list[Delivery]:
-    """Those that came through this shared subscription."""
-    return [
-        delivery
-        for delivery in waiting
-        if delivery.shared is not None and delivery.shared.topic_filter == topic_filter
-    ]

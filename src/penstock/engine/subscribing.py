@@ -64,16 +64,20 @@ def unsubscribe(
 ) -> Unsuback:
     """End subscriptions of ``session``: the answer."""
     codes: list[int] = []
+    shared: set[str] = set()
     for topic_filter in packet.topic_filters:
         if server.router.unsubscribe(session, topic_filter):
             codes.append(reasons.SUCCESS)
-            server.router.sharing.unsubscribed(session, topic_filter, now)
+            if is_shared(topic_filter):
+                shared.add(topic_filter)
             if session.stored:
                 server.effects.put_subscription(
                     SubscriptionRecord(session.number, topic_filter, None)
                 )
         else:
             codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
+    if shared:
+        server.router.sharing.unsubscribed(session, shared, now)
     answer = Unsuback(packet.packet_id, codes)
     answer.properties = reason_properties(link, refused_filters(packet.topic_filters, codes))
     if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.share_group import Dice
 from penstock.protocol.packets import (
@@ -498,6 +499,48 @@ def test_unsubscribing_returns_what_waits_and_completes_what_is_in_flight() -> N
     acknowledge(bench, first, taken)
     assert got(first) == []
     assert first.session.window_length == 0
+
+
+def test_unsubscribing_from_many_groups_asks_the_queue_once() -> None:
+    """It took seconds: the whole queue was listed for each filter."""
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=())
+    holder = bench.subscriber("s", "$share/g/t", 1)
+    others = [f"$share/g{number}/u" for number in range(400)]
+    holder.send(Subscribe(2, [Subscription(name, 1) for name in others]))
+    bench.commit()
+    for _ in range(500):
+        bench.server.router.publish(Message("t", b"x", 1, False, "p", 1), None, bench.now)
+    bench.commit()
+    sharing = bench.server.router.sharing
+    before = sharing.looked_at
+    holder.send(Unsubscribe(3, others))
+    assert sharing.looked_at - before <= 500
+    assert len(sharing.groups) == 1
+
+
+def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
+    bench = Bench()
+    lines = [member(bench, f"m{number}") for number in range(4)]
+    publish(bench, 2)
+    lines[0].send(Unsubscribe(2, [SHARED]))
+    publish(bench, 2, first=2)
+    assert [got(line) for line in lines] == [[0], [1], [2], [3]]
+
+
+def test_who_gave_all_away_is_not_asked_again() -> None:
+    """Whoever holds nothing shared any more leaves without a look through the queue."""
+    bench = Bench()
+    holder = member(bench, "m1")
+    holder.send(Subscribe(2, [Subscription("own", 1)]))
+    publish(bench, 3)
+    holder.cut()
+    assert member(bench, "m2").session.window_length == 3
+    for _ in range(2):  # finds that there is nothing; knows it
+        bench.join("m1", durable=True, receive_maximum=1).cut()
+    publish(bench, 5, topic="own")
+    before = bench.server.router.sharing.looked_at
+    bench.join("m1", durable=True, receive_maximum=1).cut()
+    assert bench.server.router.sharing.looked_at == before
 
 
 def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:

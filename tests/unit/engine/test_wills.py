@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.engine.clock import Now
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties
@@ -99,6 +100,17 @@ def test_the_session_taken_up_again_within_the_delay_disarms() -> None:
     watched.bench.pass_s(100)
     assert watched.published() == []
     assert watched.stored() == []
+
+
+def test_a_will_that_is_due_is_published_though_its_client_comes_back() -> None:
+    """[MQTT-3.1.3-9]: the delay has passed; that nobody looked since changes nothing."""
+    watched = Watched()
+    bench = watched.bench
+    watched.join(delay_s=10, expiry_s=100).cut()
+    watched.published()
+    bench.now = Now(bench.now.monotonic_s + 11, bench.now.wall_us + 11_000_000)
+    watched.join(delay_s=10, expiry_s=100)
+    assert watched.published() == [b"gone"]
 
 
 def test_the_end_of_the_session_publishes_before_the_delay_does() -> None:
