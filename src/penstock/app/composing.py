@@ -89,6 +89,10 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         messages_per_s_max=limits.messages_per_s_max,
         bytes_per_s_max=limits.bytes_per_s_max,
         zone=listener.name,
+        qos0_bytes_max=settings.memory.qos0_bytes_max,
+        spilled_bytes_max=settings.memory.spilled_bytes_max,
+        sessions_bytes_max=settings.memory.sessions_bytes_max,
+        retained_bytes_max=settings.memory.retained_bytes_max,
     )
 
 

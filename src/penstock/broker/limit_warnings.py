@@ -1,5 +1,7 @@
 """A word in the log when a client stays at one of its limits, and one when it recovered.
 
+And when there is no room for more sessions, of whichever client: see ``kept``.
+
 ::
 
       reached ─▶ watched ── still at it after limit_warning_s ─▶ warned ── below again ─▶ said so
@@ -59,6 +61,7 @@ class LimitWarnings:
         self._entries = count()
         self._lines = 0
         self._unnamed = 0
+        self._sessions_refused = 0
         self._interval_ends_s = 0.0
 
     def tick(self, now: Now) -> None:
@@ -119,6 +122,14 @@ class LimitWarnings:
     def _end_interval(self, now_s: float) -> None:
         self._interval_ends_s = now_s + LINES_INTERVAL_S
         self._lines = 0
+        refused = self._effects.kept.sessions_refused
+        if refused > self._sessions_refused:
+            logger.warning(
+                "%d sessions, subscriptions or wills were refused: there is no room for more in"
+                " memory.sessions_bytes_max",
+                refused - self._sessions_refused,
+            )
+            self._sessions_refused = refused
         if self._unnamed:
             logger.warning(
                 "%d more clients reached or left their limits: see `penstock flow`", self._unnamed

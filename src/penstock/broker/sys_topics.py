@@ -144,6 +144,7 @@ class SysTopics:
     def _state(self) -> list[tuple[str, object]]:
         server = self._server
         router = server.router
+        kept = server.effects.kept
         log = self._store.log_extent()
         stored = log.end - log.earliest + len(router.retained)
         return [
@@ -151,6 +152,11 @@ class SysTopics:
             ("store/messages/count", stored),
             ("store/messages/bytes", log.size_bytes),
             ("retained messages/count", len(router.retained)),
+            ("retained messages/bytes", router.retained.size_bytes),
+            ("sessions/bytes", kept.sessions_bytes),
+            ("sessions/refused", kept.sessions_refused),
+            ("queues/qos0/bytes", kept.qos0_bytes),
+            ("queues/packed/bytes", kept.packed_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
             ("log/epoch", server.epoch),

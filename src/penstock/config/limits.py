@@ -115,9 +115,30 @@ class Limits(Group):
 
 
 class Memory(Group):
-    """The memory that clients may make the broker hold."""
+    """The memory that clients may make the broker hold: all of them together, what they leave
+    behind included. What one may is in [limits] and its listener."""
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)
     """The broker does not start when its listeners and limits allow clients more than this in the
     worst case, which it logs at every start; see docs/flow.md. 0 to 1152921504606846976 bytes; 0
     refuses nothing."""
+
+    qos0_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
+    """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts
+    once, and one that is in the log only for its place. Further ones are dropped and counted.
+    0 to 1152921504606846976 bytes; 0 is no limit."""
+
+    spilled_bytes_max: int = Field(default=1024**3, ge=0, le=2**60)
+    """Queues beyond their bounds under mqueue_overflow = "spill", all together: 13 bytes for each
+    message, which is in the log. Further ones are dropped and counted.
+    0 to 1152921504606846976 bytes; 0 is no limit."""
+
+    sessions_bytes_max: int = Field(default=4 * 1024**3, ge=0, le=2**60)
+    """Sessions with their subscriptions and wills, all together, without their queues. Above it
+    new sessions, subscriptions and wills are refused (0x97; before MQTT 5 CONNACK 3 and SUBACK
+    0x80). 0 to 1152921504606846976 bytes; 0 is no limit."""
+
+    retained_bytes_max: int = Field(default=1024**3, ge=0, le=2**60)
+    """Retained messages with their topics, all together. MQTT 5 clients get 0x97 for QoS 1 and 2
+    beyond it; of others the message is delivered, not kept, and counted.
+    0 to 1152921504606846976 bytes; 0 is no limit."""

@@ -3,10 +3,16 @@
 ::
 
       for each listener   max_connections x ( receive_maximum x max_packet_size_bytes    received
+                                            + what is read before it is understood       reading
                                             + in-flight window x max_packet_size_bytes   windows
                                             + message queue                              queues
                                             + max_awaiting_rel_bytes, and a packet       held
                                             + write_buffer_bytes_max )                   writing
+      for the broker      sessions_max x ( what waits for one, without the messages,
+                                            + its packet identifiers )                   away
+                          the bounds of [memory]     QoS 0, spilled, sessions, retained
+                          commit_bytes_max, and the log where it is in memory  log
+                          dead letters that wait                         dead letters
 
 That is what clients may make of what they were promised, all at the same time and with the
 largest packets; a broker at work needs a small part of it. It is not bounded where a queue is not.
@@ -17,11 +23,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.config.limits import Limits
 from penstock.config.settings import Settings
+from penstock.engine.connection import EARLY_BYTES_MAX
+from penstock.engine.dead_letters import PENDING_MAX
+from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, LEVEL_BYTES, PACKED_BYTES
 from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import PACKET_IDENTIFIERS, SPILL
+from penstock.engine.message import SMALLEST_MESSAGE_BYTES
 
 UNBOUNDED: Final = -1
+
+_READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
+_COMMITS: Final = 3  # one is written, the next fills, and twice while the store cannot write
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 
@@ -68,51 +82,96 @@ class Commitment:
 
 
 def commitment(settings: Settings) -> Commitment:
-    """What ``settings`` commit to, over all listeners."""
-    received = windows = queues = held = writing = 0
+    """What ``settings`` commit to: its listeners' connections, and what all sessions share."""
+    return Commitment((*_of_connections(settings), *_of_the_broker(settings)))
+
+
+def _of_connections(settings: Settings) -> tuple[Part, ...]:
+    received = reading = windows = queues = held = writing = 0
     for listener in settings.listener.open_ones():
         limits = settings.limits_of(listener)
         connections = listener.max_connections
         packet_bytes = limits.max_packet_size_bytes
         received += connections * limits.receive_maximum * packet_bytes
+        reading += connections * (max(EARLY_BYTES_MAX, packet_bytes) + _READ_BYTES)
         windows += connections * (limits.max_inflight or PACKET_IDENTIFIERS) * packet_bytes
         held += connections * (limits.max_awaiting_rel_bytes + packet_bytes)
         writing += connections * listener.write_buffer_bytes_max
-        length = limits.max_mqueue_len
-        if limits.mqueue_overflow == SPILL:  # what waits beyond the head lies in the log
-            length = max(length, HEAD_LEN_MAX)
+        length = _length(limits)
         shares = [length * packet_bytes] if length else []
         shares += [limits.max_mqueue_bytes] if limits.max_mqueue_bytes else []
         if not shares:
             queues = UNBOUNDED
         elif queues != UNBOUNDED:
             queues += connections * min(shares)
-    connections_too = "listener.max_connections"
-    return Commitment(
-        (
-            Part(
-                "received",
-                received,
-                f"limits.receive_maximum, limits.max_packet_size_bytes or {connections_too}",
-            ),
-            Part(
-                "windows",
-                windows,
-                f"limits.max_inflight, limits.max_packet_size_bytes or {connections_too}",
-            ),
-            Part(
-                "queues",
-                queues,
-                f"limits.max_mqueue_bytes, limits.max_mqueue_len or {connections_too}",
-            ),
-            Part(
-                "held",
-                held,
-                f"limits.max_awaiting_rel_bytes, limits.max_packet_size_bytes or {connections_too}",
-            ),
-            Part("writing", writing, f"listener.write_buffer_bytes_max or {connections_too}"),
-        )
+    packets = "limits.max_packet_size_bytes or listener.max_connections"
+    connections_too = "or listener.max_connections"
+    return (
+        Part("received", received, f"limits.receive_maximum, {packets}"),
+        Part("reading", reading, packets),
+        Part("windows", windows, f"limits.max_inflight, {packets}"),
+        Part("queues", queues, f"limits.max_mqueue_bytes, limits.max_mqueue_len {connections_too}"),
+        Part("held", held, f"limits.max_awaiting_rel_bytes, {packets}"),
+        Part("writing", writing, f"listener.write_buffer_bytes_max {connections_too}"),
     )
+
+
+def _of_the_broker(settings: Settings) -> tuple[Part, ...]:
+    memory = settings.memory
+    zones = [settings.limits_of(listener) for listener in settings.listener.open_ones()]
+    packet_bytes = max(limits.max_packet_size_bytes for limits in zones)
+    away = 0  # a session may have come through any listener
+    for limits in zones:
+        one = _waiting(limits)
+        away = UNBOUNDED if UNBOUNDED in (one, away) else max(away, one)
+    if away != UNBOUNDED:
+        away *= settings.limits.sessions_max
+    spills = any(limits.mqueue_overflow == SPILL for limits in zones)
+    spilled = _or_unbounded(memory.spilled_bytes_max) if spills else 0
+    retained = memory.retained_bytes_max
+    if retained == 0:
+        largest = packet_bytes + settings.limits.topic_levels_max * LEVEL_BYTES
+        retained = settings.limits.retained_messages_max * largest
+    log = _COMMITS * (settings.durability.commit_bytes_max + packet_bytes)
+    if settings.durability.persistence == "memory":
+        kept = settings.durability.retention_bytes_max
+        log = log + kept if kept else UNBOUNDED
+    letters = PENDING_MAX * packet_bytes if settings.dead_letters.topic else 0
+    lengths = "limits.max_mqueue_len, limits.max_awaiting_rel, limits.max_inflight"
+    return (
+        Part("away", away, f"{lengths} or limits.sessions_max"),
+        Part("spilled", spilled, "memory.spilled_bytes_max"),
+        Part("QoS 0", _or_unbounded(memory.qos0_bytes_max), "memory.qos0_bytes_max"),
+        Part("sessions", _or_unbounded(memory.sessions_bytes_max), "memory.sessions_bytes_max"),
+        Part("retained", retained, "memory.retained_bytes_max"),
+        Part("log", log, "durability.commit_bytes_max or durability.retention_bytes_max"),
+        Part("dead letters", letters, "limits.max_packet_size_bytes"),
+    )
+
+
+def _length(limits: Limits) -> int:
+    """Messages that may wait in one queue with their bodies; 0 = no limit."""
+    if limits.mqueue_overflow == SPILL:  # what waits beyond the head lies in the log
+        return max(limits.max_mqueue_len, HEAD_LEN_MAX)
+    return limits.max_mqueue_len
+
+
+def _waiting(limits: Limits) -> int:
+    """What waits for one client that is away, without the messages; or ``UNBOUNDED``."""
+    length = _length(limits)
+    if limits.max_mqueue_bytes:
+        fitting = limits.max_mqueue_bytes // SMALLEST_MESSAGE_BYTES + 1
+        length = min(length, fitting) if length else fitting
+    if length == 0:
+        return UNBOUNDED
+    entries = min(length, HEAD_LEN_MAX) + (limits.max_inflight or PACKET_IDENTIFIERS)
+    identifiers = limits.max_awaiting_rel or PACKET_IDENTIFIERS
+    packed = max(0, length - HEAD_LEN_MAX)
+    return entries * DELIVERY_BYTES + packed * PACKED_BYTES + identifiers * IDENTIFIER_BYTES
+
+
+def _or_unbounded(bound_bytes: int) -> int:
+    return bound_bytes or UNBOUNDED
 
 
 def excess(settings: Settings) -> str:

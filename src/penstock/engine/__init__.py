@@ -9,6 +9,7 @@ Words and bounds::
     topics             topic names and topic filters
     message            what was published; a delivery is one message on its way to one session
     limits             every bound of this layer, by name
+    kept               what all clients together make the broker keep
     options            settings that are no bounds
     access             the ports: who a client is, and what it may do
     counters           what went through, in plain integers

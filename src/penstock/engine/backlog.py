@@ -47,7 +47,7 @@ class Backlog(Stored):
         self.stored = stored
         self.link: Link | None = None  # None while it is away
         self.permissions: Permissions | None = None  # None = everything
-        self._queue = MessageQueue(limits, stored)
+        self._queue = MessageQueue(limits, stored, effects.kept)
         self._stored_queue = StoredQueue()
         self._priorities = limits.priorities
         self._effects = effects
@@ -116,6 +116,9 @@ class Backlog(Stored):
 
     def _join(self, delivery: Delivery, priority: int) -> None:
         """Queue ``delivery``, or drop it or another, as the overflow policy says."""
+        if delivery.qos == 0 and not self._effects.kept.has_room_for_qos0():
+            self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
+            return
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return

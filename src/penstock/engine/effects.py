@@ -18,6 +18,7 @@ from typing import Final, final
 
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
+from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
@@ -83,10 +84,12 @@ class Effects(Turn):
 
     Args:
         next_offset: the log offset the next appended message gets.
+        kept: what all clients together may make the broker keep; without, there is no bound.
     """
 
-    def __init__(self, next_offset: int) -> None:
+    def __init__(self, next_offset: int, kept: Kept | None = None) -> None:
         super().__init__()
+        self.kept = kept or Kept()
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses

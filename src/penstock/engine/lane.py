@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
+from penstock.engine.kept import Kept
 from penstock.engine.message import Delivery, Message
 from penstock.engine.runs import Run
 
@@ -31,9 +32,10 @@ class Lane:
     Args:
         priority: 0 for topics without one, else 1..255.
         rank: lanes with a greater rank are emptied first.
+        kept: what the queues of all sessions hold in memory.
     """
 
-    def __init__(self, priority: int, rank: int) -> None:
+    def __init__(self, priority: int, rank: int, kept: Kept) -> None:
         self.priority = priority
         self.rank = rank
         self.count = 0
@@ -42,6 +44,7 @@ class Lane:
         self._at = 0  # in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
         self._qos0: deque[Delivery] = deque()  # those in here, oldest first
+        self._kept = kept
         self._gone = 0  # marked and still in ``_head`` or ``_between``
 
     @property
@@ -54,14 +57,17 @@ class Lane:
         self.count += 1
         if delivery.qos == 0:
             self._qos0.append(delivery)
+            self._kept.add_qos0(delivery)
         if not self._runs and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
             self._head.append(delivery)
         elif delivery.sequence == 0:
             self._between.append((self._runs[-1].end, delivery))
-        elif not self._runs or not self._runs[-1].put(delivery):
-            run = Run(delivery.sequence)
-            run.put(delivery)
-            self._runs.append(run)
+        else:
+            self._kept.pack(1)
+            if not self._runs or not self._runs[-1].put(delivery):
+                run = Run(delivery.sequence)
+                run.put(delivery)
+                self._runs.append(run)
 
     def restore(self, run: Run, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
@@ -70,6 +76,7 @@ class Lane:
             self._at = position
         self._runs.append(run)
         self.count += len(run) - position
+        self._kept.pack(len(run) - position)
 
     def head(self) -> Delivery | None:
         """The next delivery, left in place."""
@@ -92,6 +99,7 @@ class Lane:
         self.count -= 1
         if delivery.qos == 0:
             self._qos0.popleft()
+            self._kept.remove_qos0(delivery)
         return delivery
 
     def drop_qos0(self) -> Delivery | None:
@@ -99,6 +107,7 @@ class Lane:
         if not self._qos0:
             return None
         delivery = self._qos0.popleft()
+        self._kept.remove_qos0(delivery)
         delivery.gone = True
         self.count -= 1
         self._gone += 1
@@ -138,6 +147,9 @@ class Lane:
         """Take out those of ``gone`` that are in here; they are returned."""
         all_of_them = self.unpacked()
         self._head = deque([item for item in all_of_them if item not in gone])
+        for item in self._qos0:
+            if item in gone:
+                self._kept.remove_qos0(item)
         self._qos0 = deque([item for item in self._qos0 if item not in gone])
         self._gone = 0
         self.count = len(self._head)
@@ -182,6 +194,15 @@ class Lane:
             found.extend([run.delivery(position) for position in range(at, stop)])
             at = 0
 
+    def ended(self) -> None:
+        """Nobody asks for what waits any more."""
+        for delivery in self._qos0:
+            self._kept.remove_qos0(delivery)
+        packed = -self._at
+        for run in self._runs:
+            packed += len(run)
+        self._kept.pack(-packed)
+
     def _unpack(self) -> None:
         """Move the next deliveries from the runs to the head."""
         head = self._head
@@ -191,6 +212,7 @@ class Lane:
             while self._between and self._between[0][0] <= run.first + position:
                 head.append(self._between.popleft()[1])
             head.append(run.delivery(position))
+        self._kept.pack(self._at - stop)
         self._at = stop
         if stop == len(run):
             self._runs.popleft()

@@ -49,6 +49,10 @@ class EngineLimits:
         slow_peer_timeout_s: a peer with a full buffer may read nothing for this long; 0 = ever.
         messages_per_s_max: messages a client may publish a second, 0 = no limit.
         bytes_per_s_max: bytes a client may send a second, 0 = no limit.
+        qos0_bytes_max: QoS 0 messages in the queues of all sessions, 0 = no limit.
+        spilled_bytes_max: packed deliveries of all queues that spill, 0 = no limit.
+        sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
+        retained_bytes_max: retained messages, 0 = no limit.
         zone: name of the listener whose clients they are for.
     """
 
@@ -81,6 +85,10 @@ class EngineLimits:
         messages_per_s_max: int = 0,
         bytes_per_s_max: int = 0,
         zone: str = "",
+        qos0_bytes_max: int = 0,
+        spilled_bytes_max: int = 0,
+        sessions_bytes_max: int = 0,
+        retained_bytes_max: int = 0,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -111,6 +119,10 @@ class EngineLimits:
         self.messages_per_s_max = messages_per_s_max
         self.bytes_per_s_max = bytes_per_s_max
         self.zone = zone
+        self.qos0_bytes_max = qos0_bytes_max
+        self.spilled_bytes_max = spilled_bytes_max
+        self.sessions_bytes_max = sessions_bytes_max
+        self.retained_bytes_max = retained_bytes_max
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

@@ -16,6 +16,7 @@ from typing import Final, final
 from penstock.engine.clock import MICROSECONDS
 
 NOT_IN_LOG: Final = -1
+SMALLEST_MESSAGE_BYTES: Final = 65  # by ``Message.size_bytes``
 
 _PAYLOAD_FORMAT: Final = 0x01
 _MESSAGE_EXPIRY: Final = 0x02
@@ -62,6 +63,7 @@ class Message:
         self.properties = properties
         self.offset = offset
         self.internal = internal
+        self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``kept``
         self._expiry_at = _expiry_position(properties) if properties else -1
         self.expires_at_us = 0  # 0 = never
         self.dated(received_at_us)

@@ -97,7 +97,7 @@ class OpeningConnection(Connection):
         self.version = connect.version
         self.link.version = connect.version
         server.registry.expire(now)
-        has_room = server.registry.has_room(connect.client_id)
+        has_room = self._has_room(connect, connect.client_id)
         code = refusal(connect, self.limits, has_room, server.options)
         if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
             self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
@@ -186,7 +186,7 @@ class OpeningConnection(Connection):
             why = server.effects.store_failure
             self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
             return
-        if not server.registry.has_room(self.client_id):  # others came meanwhile
+        if not self._has_room(connect, self.client_id):  # others came meanwhile
             self._refuse(refusal(connect, limits, False, server.options), now, connect)
             return
         earlier = server.connections.get(self.client_id)
@@ -294,6 +294,13 @@ class OpeningConnection(Connection):
             link.send_last(frame)  # at once: there is nothing to be stored
         else:
             link.hold(frame)
+
+    def _has_room(self, connect: Connect, client_id: str) -> bool:
+        """Whether there is room for its session, and for a will that it brings."""
+        server = self._server
+        if connect.will is not None and not server.effects.kept.has_room_for_sessions():
+            return False
+        return server.registry.has_room(client_id)
 
     def _exceeds(self, packet: Packet) -> bool:
         return not fits(packet, self.version, self.link.max_packet_size_bytes)

@@ -42,6 +42,7 @@ from penstock.protocol.properties import Properties, encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
 _HELD_BACK_OVERHEAD_BYTES: Final = 256  # of one message, beside its payload and topic
+_RETAINED_FULL: Final = "there is no room for more retained messages"
 _IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 leave 10 or 20 open
 
 
@@ -247,6 +248,9 @@ class Publishing:
                 why = effects.store_failure or "there is no room for it now"
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return 0
+            if packet.retain and self._link.version == V5 and not self._is_retainable(message):
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
+                return 0  # nobody got it, as above
             session.receive(packet, now)
             if held:  # v3.1 §3.3: not made available to interested parties yet
                 session.hold(packet.packet_id, message)
@@ -257,6 +261,13 @@ class Publishing:
             nobody = reached == 0 and message.offset < 0 and self._link.version == V5
             self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
         return reached
+
+    def _is_retainable(self, message: Message) -> bool:
+        """Whether a message with the RETAIN flag finds the room it needs; if not, it is counted."""
+        if not message.payload or self._router.retained.has_room(message):
+            return True
+        self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
+        return False
 
     def holds_back_much(self) -> bool:
         """Whether the client is read on only for what may make room."""

@@ -15,7 +15,8 @@ What happens to one that does not fit:
 ``drop_newest`` it is dropped
 ``reject``      the router refuses it before anyone gets it; QoS 0 is dropped
 ``spill``       it is queued, for the log holds it; QoS 0 is dropped. A session that is not
-                stored has nothing in the log: there the oldest goes, as above
+                stored has nothing in the log: there the oldest goes, as above. Without any
+                limit the queue is full at the length of a lane's head
 =============== ========================================================================
 
 A topic has one priority, so its messages keep their order. The caller counts what is dropped.
@@ -25,7 +26,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.lane import Lane
+from penstock.engine.kept import Kept
+from penstock.engine.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
@@ -41,12 +43,14 @@ class MessageQueue:
     Args:
         limits: bounds and policy.
         stored: whether the session is, so that the log holds its messages.
+        kept: what the queues of all sessions hold in memory.
     """
 
-    def __init__(self, limits: EngineLimits, stored: bool) -> None:
+    def __init__(self, limits: EngineLimits, stored: bool, kept: Kept | None = None) -> None:
         self.size_bytes = 0  # of the messages that wait
         self.overflowed = False  # a message did not fit, since somebody looked
-        self._first = Lane(0, 0)
+        self._kept = kept or Kept()
+        self._first = Lane(0, 0, self._kept)
         self._lanes = [self._first]  # highest rank first
         self._stored = stored
         self.bound(limits)
@@ -62,6 +66,8 @@ class MessageQueue:
         if limits.mqueue_overflow == SPILL:
             self.spills = self._stored
             self._drops_oldest = not self._stored
+            if self.max_len == 0 and self.max_bytes == 0:
+                self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
         if self._first.rank != self._default_rank:
             self._first.rank = self._default_rank
             self._lanes.sort(key=_emptied_first)
@@ -104,7 +110,7 @@ class MessageQueue:
         """
         self.overflowed = True
         if self.spills:
-            return qos > 0
+            return qos > 0 and self._kept.has_room_to_pack()
         if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
             return False
         while not self.has_room(size_bytes):
@@ -181,6 +187,11 @@ class MessageQueue:
             self._lane(run.first >> PRIORITY_SHIFT).restore(run, position)
             self.size_bytes += run.size_bytes(position)
 
+    def ended(self) -> None:
+        """The session is over, and nobody asks for what waits."""
+        for lane in self._lanes:
+            lane.ended()
+
     def waiting(self, limit: int) -> list[Delivery]:
         """The next deliveries, left in place; those that are packed as copies."""
         found: list[Delivery] = []
@@ -230,7 +241,7 @@ class MessageQueue:
         for lane in self._lanes:
             if lane.priority == priority:
                 return lane
-        lane = Lane(priority, priority)
+        lane = Lane(priority, priority, self._kept)
         self._lanes.append(lane)
         self._lanes.sort(key=_emptied_first)
         return lane

@@ -95,7 +95,11 @@ class Registry:
 
     def has_room(self, client_id: str) -> bool:
         """Whether a session for ``client_id`` exists or may be made."""
-        return client_id in self.sessions or len(self.sessions) < self._limits.sessions_max
+        if client_id in self.sessions:
+            return True
+        if len(self.sessions) >= self._limits.sessions_max:
+            return False
+        return self._effects.kept.has_room_for_sessions()
 
     def unused_client_id(self, epoch: str) -> str:
         """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
@@ -134,6 +138,7 @@ class Registry:
             )
             self._next_number += 1
             self.sessions[client_id] = session
+            self._effects.kept.count_session(client_id, 1)
         session.zone = limits.zone
         self._store(session, 0)
         return session
@@ -192,6 +197,7 @@ class Registry:
             session.zone = record.zone
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
+            self._effects.kept.count_session(record.client_id, 1)
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
@@ -244,6 +250,7 @@ class Registry:
             self._router.unsubscribe(session, topic_filter)
         self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
+        self._effects.kept.count_session(session.client_id, -1)
         self._scheduled.pop(session.number, None)
         session.end()
         self._drops.forget(session.client_id)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.kept import levels_bytes
 from penstock.engine.message import Message
 
 _EVERYTHING: Final = -1  # instead of a depth: below a "#"
@@ -61,10 +62,17 @@ class _Node:
 
 @final
 class RetainedMessages:
-    """At most ``limit`` retained messages, one for each topic."""
+    """At most ``limit`` retained messages, one for each topic.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: messages.
+        bytes_max: of all of them and what they stand in, about; 0 = no limit.
+    """
+
+    def __init__(self, limit: int, bytes_max: int = 0) -> None:
+        self.size_bytes = 0
         self._limit = limit
+        self._bytes_max = bytes_max
         self._root = _Node(False)
         self._count = 0
         self._serial = 0  # of the latest message
@@ -72,11 +80,26 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, message: Message) -> bool:
-        """Keep ``message`` for its topic; False when there is no room for a new topic."""
-        node = self._root
-        if self._count >= self._limit and self.get(message.topic) is None:
+    def has_room(self, message: Message) -> bool:
+        """Whether ``message``, which has a payload, would be kept."""
+        grows_bytes = _weight(message)
+        if self._count < self._limit and not self._is_beyond(grows_bytes):
+            return True
+        known = self.get(message.topic)
+        if known is None:
             return False
+        return not self._is_beyond(grows_bytes - _weight(known))
+
+    def put(self, message: Message) -> bool:
+        """Keep ``message`` for its topic; False when there is no room for it."""
+        if not self.has_room(message):
+            return False
+        self.restore(message)
+        return True
+
+    def restore(self, message: Message) -> None:
+        """Keep ``message`` whatever the limits: the store has it."""
+        node = self._root
         for level in message.topic.split("/"):
             child = node.children.get(level)
             if child is None:
@@ -85,10 +108,12 @@ class RetainedMessages:
             node = child
         if node.message is None:
             self._count += 1
+        else:
+            self.size_bytes -= _weight(node.message)
+        self.size_bytes += _weight(message)
         node.message = message
         self._serial += 1
         node.serial = self._serial
-        return True
 
     def remove(self, topic: str) -> bool:
         """Forget the message of ``topic``; whether there was one."""
@@ -102,6 +127,7 @@ class RetainedMessages:
             node = child
         if node.message is None:
             return False
+        self.size_bytes -= _weight(node.message)
         node.message = None
         self._count -= 1
         while path and _is_unused(node):
@@ -133,6 +159,9 @@ class RetainedMessages:
     def walk(self, topic_filter: str) -> RetainedWalk:
         """Begin to visit the retained messages whose topics ``topic_filter`` matches."""
         return RetainedWalk(self._root, self._serial, topic_filter)
+
+    def _is_beyond(self, grows_bytes: int) -> bool:
+        return 0 < self._bytes_max < self.size_bytes + grows_bytes
 
 
 @final
@@ -182,6 +211,11 @@ class RetainedWalk:
 
     def _message(self, node: _Node) -> Message | None:
         return node.message if node.serial <= self._serial else None
+
+
+def _weight(message: Message) -> int:
+    """What ``message`` and the nodes of its topic occupy, about; topics may share those."""
+    return message.size_bytes() + levels_bytes(message.topic)
 
 
 def _is_unused(node: _Node) -> bool:

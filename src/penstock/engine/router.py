@@ -58,7 +58,7 @@ class Router:
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
         self.shared_subscription_count = 0
-        self.retained = RetainedMessages(limits.retained_messages_max)
+        self.retained = RetainedMessages(limits.retained_messages_max, limits.retained_bytes_max)
         self._effects = effects
         self._drops = drops
         self._stream_filters = stream_filters
@@ -247,6 +247,7 @@ class Router:
 
     def _count_subscription(self, topic_filter: str, step: int) -> None:
         self.subscription_count += step
+        self._effects.kept.count_subscription(topic_filter, step)
         if is_shared(topic_filter):
             self.shared_subscription_count += step
 
@@ -257,6 +258,8 @@ class Router:
         elif self.retained.put(message):
             self._effects.put_retained(message.topic, message)
         else:
+            if self.retained.remove(message.topic):  # out of date: it is not the last value
+                self._effects.put_retained(message.topic, None)
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
     def _in_a_stream(self, topic: str) -> bool:

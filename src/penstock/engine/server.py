@@ -17,6 +17,7 @@ from penstock.engine.connection import Connection
 from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
 from penstock.engine.options import ServerOptions, SharingOptions
@@ -67,7 +68,8 @@ class Server:
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
-        self.effects = Effects(recovered.next_offset)
+        kept = Kept(limits.qos0_bytes_max, limits.spilled_bytes_max, limits.sessions_bytes_max)
+        self.effects = Effects(recovered.next_offset, kept)
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -153,7 +155,7 @@ class Server:
             if message.expired(now.wall_us):
                 self.effects.put_retained(message.topic, None)
             else:
-                self.router.retained.put(message)
+                self.router.retained.restore(message)
         self.registry.recover(recovered, now)
         for client_id, record in recovered.wills.items():
             session = self.registry.sessions.get(client_id)

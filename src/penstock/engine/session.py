@@ -128,6 +128,7 @@ class Session(Outbound):
         unfinished = self._window.undelivered() + len(self._queue)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
         self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", len(self._held))
+        self._queue.ended()
 
     # -- inbound -----------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from penstock.engine.answers import fits, reason_properties, refused_filters
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
-from penstock.engine.options import SharingOptions
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
@@ -37,7 +36,7 @@ def subscribe(
     added: list[Added] = []
     for subscription in packet.subscriptions:
         topic_filter = subscription.topic_filter
-        code = _judge(topic_filter, session, server.router.sharing.options, limits, link.version)
+        code = _judge(topic_filter, session, server, limits, link.version)
         if code == reasons.SUCCESS:
             code = subscription.qos
             entry = SessionSubscription(subscription, identifier)
@@ -88,22 +87,25 @@ def unsubscribe(
 def _judge(
     topic_filter: str,
     session: Session,
-    sharing: SharingOptions,
+    server: Server,
     limits: EngineLimits,
     version: int,
 ) -> int:
     """The reason code to refuse a subscription with, or ``SUCCESS``."""
     if is_shared(topic_filter):
+        sharing = server.router.sharing.options
         if not sharing.enabled or (version != V5 and not sharing.before_v5):
             return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
         if not is_share_name(share_name(topic_filter)):
             return reasons.TOPIC_FILTER_INVALID
     if not is_topic_filter(unshared(topic_filter), limits.topic_levels_max):
         return reasons.TOPIC_FILTER_INVALID
-    full = len(session.subscriptions) >= limits.subscriptions_per_session_max
-    if full and topic_filter not in session.subscriptions:
+    is_new = topic_filter not in session.subscriptions
+    if is_new and len(session.subscriptions) >= limits.subscriptions_per_session_max:
         return reasons.QUOTA_EXCEEDED
     permissions = session.permissions
     if permissions is not None and not permissions.may_subscribe(unshared(topic_filter)):
         return reasons.NOT_AUTHORIZED
+    if is_new and not server.effects.kept.has_room_for_sessions():
+        return reasons.QUOTA_EXCEEDED
     return reasons.SUCCESS

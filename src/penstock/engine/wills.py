@@ -56,12 +56,13 @@ class Wills:
     def arm(self, client_id: str, message: Message, delay_s: int, username: str | None) -> None:
         """The connection with this will was accepted, of an authenticated user or of None."""
         record = WillRecord(message, delay_s, 0, username)
-        self._wills[client_id] = record
+        self._forget(client_id)
+        self._keep(client_id, record)
         self._effects.put_will(client_id, record)
 
     def disarm(self, client_id: str) -> None:
         """The client left in order, or its session was taken up within the delay."""
-        if self._wills.pop(client_id, None) is not None:
+        if self._forget(client_id) is not None:
             self._effects.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
@@ -84,7 +85,7 @@ class Wills:
 
     def publish(self, client_id: str, now: Now) -> None:
         """Publish and forget the will of ``client_id``, if there is one."""
-        record = self._wills.pop(client_id, None)
+        record = self._forget(client_id)
         if record is None:
             return
         self._effects.put_will(client_id, None)
@@ -105,11 +106,21 @@ class Wills:
 
     def recover(self, client_id: str, record: WillRecord, session_expiry_s: int, now: Now) -> None:
         """A will found in the store at start: its client was lost with the broker."""
-        self._wills[client_id] = record
+        self._keep(client_id, record)
         if record.due_at_us == 0:
             self.lost(client_id, session_expiry_s, now)
         else:
             self._wait(client_id, record)
+
+    def _keep(self, client_id: str, record: WillRecord) -> None:
+        self._wills[client_id] = record
+        self._effects.kept.count_will(record.message.size_bytes(), 1)
+
+    def _forget(self, client_id: str) -> WillRecord | None:
+        record = self._wills.pop(client_id, None)
+        if record is not None:
+            self._effects.kept.count_will(record.message.size_bytes(), -1)
+        return record
 
     def _wait(self, client_id: str, record: WillRecord) -> None:
         heappush(self._due, (record.due_at_us, client_id))

@@ -4,7 +4,7 @@ from typing import Any
 
 from penstock.app.composing import engine_limits
 from penstock.config import Limits, Settings, load_settings
-from penstock.config.limits import BROKER_LIMITS
+from penstock.config.limits import BROKER_LIMITS, Memory
 
 OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",
@@ -35,3 +35,11 @@ def test_every_limit_of_a_zone_reaches_the_engine() -> None:
     assert (limits.connect_timeout_s, limits.write_buffer_bytes_max) == (3.0, 5000)
     for name in Limits.model_fields:
         assert getattr(engine_limits(settings, main), name) == getattr(Settings().limits, name)
+
+
+def test_every_bound_on_memory_reaches_the_engine() -> None:
+    bounds = {name for name in Memory.model_fields if name != "budget_bytes"}
+    overrides = {f"memory.{name}": number for number, name in enumerate(sorted(bounds), 1)}
+    settings = load_settings(None, overrides, {})
+    limits = engine_limits(settings, settings.listener)
+    assert {f"memory.{name}": getattr(limits, name) for name in bounds} == overrides

@@ -7,7 +7,7 @@ import pytest
 from penstock.broker.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from penstock.engine.at_limit import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.limits import EngineLimits
-from penstock.protocol.packets import Puback
+from penstock.protocol.packets import Connect, Puback
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import Pair
 
@@ -127,3 +127,18 @@ def test_zero_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     watched.reach(at_limit)
     assert watched.pass_s(0) + watched.pass_s(1000) == []
     assert not at_limit.watched, "nobody holds on to it"
+
+
+def test_sessions_that_were_refused_are_counted_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(EngineLimits(sessions_bytes_max=1))
+    watched = Watched(caplog, bench)
+    watched.pass_s(LINES_INTERVAL_S)
+    bench.join("first", durable=True)
+    for number in range(3):
+        assert bench.connect(Connect(f"c{number}", 5, True, 0))[1].reason_code == 0x97
+    (line,) = [line for line in watched.pass_s(LINES_INTERVAL_S) if "refused" in line]
+    assert line.startswith("WARNING 3 sessions, subscriptions or wills were refused")
+    assert "memory.sessions_bytes_max" in line
+    assert watched.pass_s(LINES_INTERVAL_S) == []

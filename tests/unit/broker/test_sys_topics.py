@@ -213,6 +213,8 @@ def test_subscriptions_and_retained_messages_are_counted(told: Told) -> None:
     bench.publish("r", b"kept", retain=True)
     assert told.values()["subscriptions/count"] == "2"
     assert told.values()["retained messages/count"] == "1"
+    assert int(told.values()["retained messages/bytes"]) > 384
+    assert int(told.values()["sessions/bytes"]) > 4096
     line.send(Unsubscribe(3, ["a", "never"]))
     assert told.values()["subscriptions/count"] == "1"
     bench.restart()

@@ -15,23 +15,44 @@ SMALL: dict[str, Any] = {
     "limits.max_inflight": 3,
     "limits.max_mqueue_len": 100,
     "limits.max_awaiting_rel_bytes": 2000,
+    "limits.max_awaiting_rel": 7,
+    "limits.sessions_max": 20,
+    "memory.qos0_bytes_max": 70_000,
+    "memory.spilled_bytes_max": 60_000,
+    "memory.sessions_bytes_max": 80_000,
+    "memory.retained_bytes_max": 90_000,
+    "durability.commit_bytes_max": 100_000,
 }
+
+MIB = 2**20
+AWAY_ONE = (100 + 3) * 256  # queue and window of one session, without bodies
 
 
 def sizes(**changes: Any) -> dict[str, int]:
     overrides = SMALL | {f"limits.{name}": value for name, value in changes.items()}
-    return {
-        part.name: part.size_bytes for part in commitment(load_settings(None, overrides, {})).parts
-    }
+    return parts_of(overrides)
+
+
+def parts_of(overrides: dict[str, Any]) -> dict[str, int]:
+    parts = commitment(load_settings(None, overrides, {})).parts
+    return {part.name: part.size_bytes for part in parts}
 
 
 def test_the_sum_of_what_clients_were_promised() -> None:
     assert sizes() == {
         "received": 10 * 5 * 1000,
+        "reading": 10 * (MIB + MIB // 4),
         "windows": 10 * 3 * 1000,
         "queues": 10 * 100 * 1000,
         "held": 10 * (2000 + 1000),
         "writing": 10 * 4096,
+        "away": 20 * (AWAY_ONE + 7 * 128),
+        "spilled": 0,
+        "QoS 0": 70_000,
+        "sessions": 80_000,
+        "retained": 90_000,
+        "log": 3 * (100_000 + 1000),
+        "dead letters": 0,
     }
     assert sizes(max_inflight=0)["windows"] == 10 * 65535 * 1000
 
@@ -41,6 +62,50 @@ def test_the_smaller_bound_of_a_queue_counts() -> None:
     assert sizes(max_mqueue_len=0)["queues"] == UNBOUNDED
     assert sizes(max_mqueue_len=0, max_mqueue_bytes=7000)["queues"] == 10 * 7000
     assert sizes(max_mqueue_len=0, mqueue_overflow="spill")["queues"] == 10 * 1024 * 1000
+
+
+def test_sessions_that_are_away_count_without_their_messages() -> None:
+    rest = 3 * 256 + 7 * 128
+    assert sizes(max_mqueue_len=5000)["away"] == 20 * (1024 * 256 + 3976 * 13 + rest)
+    assert sizes(max_mqueue_len=0)["away"] == UNBOUNDED
+    assert sizes(max_mqueue_len=0, max_mqueue_bytes=6500)["away"] == 20 * (101 * 256 + rest)
+    assert sizes(max_mqueue_bytes=10)["away"] == 20 * (256 + rest)
+    assert sizes(max_awaiting_rel=0)["away"] == 20 * (AWAY_ONE + 65535 * 128)
+    spilling = sizes(max_mqueue_len=0, mqueue_overflow="spill")
+    assert spilling["away"] == 20 * (1024 * 256 + rest)
+    assert spilling["spilled"] == 60_000
+
+
+def test_sessions_of_the_largest_zone_count() -> None:
+    other = {"name": "b", "bind": "127.0.0.1:1884", "limits": {"max_mqueue_len": 200}}
+    larger = parts_of(SMALL | {"listener.others": [other]})
+    assert larger["away"] == 20 * (AWAY_ONE + 100 * 256 + 7 * 128)
+    other["limits"] = {"max_mqueue_len": 0}
+    assert parts_of(SMALL | {"listener.others": [other]})["away"] == UNBOUNDED
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("qos0_bytes_max", "QoS 0"), ("sessions_bytes_max", "sessions")]
+)
+def test_a_bound_that_is_off_is_none(name: str, part: str) -> None:
+    assert parts_of(SMALL | {f"memory.{name}": 0})[part] == UNBOUNDED
+
+
+def test_without_a_bound_in_bytes_the_largest_retained_messages_count() -> None:
+    changes = {"memory.retained_bytes_max": 0, "limits.retained_messages_max": 6}
+    changes["limits.topic_levels_max"] = 2
+    assert parts_of(SMALL | changes)["retained"] == 6 * (1000 + 2 * 384)
+
+
+def test_a_log_in_memory_counts() -> None:
+    in_memory = SMALL | {"durability.persistence": "memory"}
+    log = parts_of(in_memory | {"durability.retention_bytes_max": 10_000_000})["log"]
+    assert log == 3 * 101_000 + 10_000_000
+    assert parts_of(in_memory | {"durability.retention_bytes_max": 0})["log"] == UNBOUNDED
+
+
+def test_dead_letters_count_where_there_are_any() -> None:
+    assert parts_of(SMALL | {"dead_letters.topic": "lost"})["dead letters"] == 10_000 * 1000
 
 
 def test_each_listener_counts_with_its_own_limits() -> None:
@@ -58,9 +123,13 @@ def test_each_listener_counts_with_its_own_limits() -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({}, "limits.max_mqueue_bytes, limits.max_mqueue_len"),
+        ({}, "listener.max_connections"),
+        ({"limits.max_mqueue_len": 20_000}, "limits.max_mqueue_bytes, limits.max_mqueue_len"),
         ({"limits.receive_maximum": 60_000}, "limits.receive_maximum"),
         ({"limits.max_mqueue_len": 0}, "without bound"),
+        ({"limits.sessions_max": 1_000_000}, "limits.sessions_max"),
+        ({"memory.retained_bytes_max": 2**40}, "memory.retained_bytes_max"),
+        ({"memory.sessions_bytes_max": 0}, "memory.sessions_bytes_max"),
     ],
 )
 def test_a_budget_that_is_exceeded_names_what_to_lower(changes: dict[str, Any], named: str) -> None:
@@ -69,7 +138,7 @@ def test_a_budget_that_is_exceeded_names_what_to_lower(changes: dict[str, Any], 
 
 
 def test_a_budget_that_is_kept_and_no_budget_refuse_nothing() -> None:
-    enough = 50_000 + 30_000 + 1_000_000 + 30_000 + 40_960
+    enough = sum(sizes().values())
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough}, {})) == ""
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough - 1}, {})) != ""
     assert excess(load_settings(None, {}, {})) == ""

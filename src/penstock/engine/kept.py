@@ -1,0 +1,113 @@
+"""What all clients together make the broker keep in memory, also while they are away.
+
+::
+
+      QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
+      queues packed in memory ─────── packed_bytes ─── full: "spill" takes no more, counted
+      sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
+
+What one connection may hold is bounded by its listener's limits, and there is an end of
+connections. Sessions stay when connections go, so a client could have a thousand of them: the
+bounds here are those of the broker. What each thing weighs is about what it occupies, for
+bounding memory, not for billing.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.message import Delivery
+
+DELIVERY_BYTES: Final = 256  # one that waits, without its message
+PACKED_BYTES: Final = 13  # one in a run, see ``runs``
+LEVEL_BYTES: Final = 384  # a node of a tree of topics
+IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
+
+_SESSION_BYTES: Final = 4096
+_SUBSCRIPTION_BYTES: Final = 512
+_CHARACTER_BYTES: Final = 4
+_WILL_BYTES: Final = 512
+
+
+def levels_bytes(topic: str) -> int:
+    """What the nodes of ``topic`` occupy in a tree, if none of them is there yet."""
+    return LEVEL_BYTES * (topic.count("/") + 1)
+
+
+@final
+class Kept:
+    """Of one broker.
+
+    Args:
+        qos0_bytes_max: QoS 0 messages in queues, 0 = no limit.
+        spilled_bytes_max: packed deliveries of queues, 0 = no limit; more of it is kept for those
+            whose own queue has a bound.
+        sessions_bytes_max: sessions, subscriptions and wills, 0 = no limit.
+    """
+
+    def __init__(
+        self, qos0_bytes_max: int = 0, spilled_bytes_max: int = 0, sessions_bytes_max: int = 0
+    ) -> None:
+        self.qos0_bytes = 0
+        self.packed_bytes = 0
+        self.sessions_bytes = 0
+        self.sessions_refused = 0  # sessions, subscriptions and wills, for want of room
+        self._qos0_bytes_max = qos0_bytes_max
+        self._spilled_bytes_max = spilled_bytes_max
+        self._sessions_bytes_max = sessions_bytes_max
+
+    # -- QoS 0 in queues -----------------------------------------------------------------
+
+    def has_room_for_qos0(self) -> bool:
+        """Whether one more QoS 0 message may wait in a queue."""
+        return not 0 < self._qos0_bytes_max <= self.qos0_bytes
+
+    def add_qos0(self, delivery: Delivery) -> None:
+        """A QoS 0 delivery joined a queue; its message counts once, in however many it waits."""
+        self.qos0_bytes += DELIVERY_BYTES
+        message = delivery.message
+        if delivery.offset < 0 and message is not None:  # else the log has it
+            if message.waiting == 0:
+                self.qos0_bytes += message.size_bytes()
+            message.waiting += 1
+
+    def remove_qos0(self, delivery: Delivery) -> None:
+        """It left its queue."""
+        self.qos0_bytes -= DELIVERY_BYTES
+        message = delivery.message
+        if delivery.offset < 0 and message is not None:
+            message.waiting -= 1
+            if message.waiting == 0:
+                self.qos0_bytes -= message.size_bytes()
+
+    # -- packed queues -------------------------------------------------------------------
+
+    def has_room_to_pack(self) -> bool:
+        """Whether a queue without a bound of its own may grow."""
+        return not 0 < self._spilled_bytes_max <= self.packed_bytes
+
+    def pack(self, deliveries: int) -> None:
+        """So many more are packed; fewer if negative."""
+        self.packed_bytes += deliveries * PACKED_BYTES
+
+    # -- sessions ------------------------------------------------------------------------
+
+    def has_room_for_sessions(self) -> bool:
+        """Whether there may be one more session, subscription or will; if not, it is counted."""
+        if 0 < self._sessions_bytes_max <= self.sessions_bytes:
+            self.sessions_refused += 1
+            return False
+        return True
+
+    def count_session(self, client_id: str, step: int) -> None:
+        """A session began (``step`` 1) or ended (-1)."""
+        self.sessions_bytes += step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
+
+    def count_subscription(self, topic_filter: str, step: int) -> None:
+        """A subscription was made (``step`` 1) or ended (-1)."""
+        weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
+        self.sessions_bytes += step * (weight + levels_bytes(topic_filter))
+
+    def count_will(self, size_bytes: int, step: int) -> None:
+        """A will of this size was armed (``step`` 1) or is gone (-1)."""
+        self.sessions_bytes += step * (_WILL_BYTES + size_bytes)
