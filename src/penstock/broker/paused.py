@@ -7,8 +7,8 @@ What a socket says of its end is read like everything else, so a paused one says
         ╰────── the peer finished, and its silence has lasted as long as it may ─▶ gone
 
 A peer that finished may have left much unread, and mostly what it waits for comes soon: it has
-its time. A connection that broke is gone at once. Who is asked costs a system call, so only
-those are that were paused for a while.
+its time. A connection that broke is gone at once. To ask costs a system call each, so only
+those are asked that were paused for a while, and a few hundred at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.broker.driver import Peer
 
 _ASKED_EVERY_S: Final = 1.0
+ASKED_AT_ONCE_MAX: Final = 500  # a few milliseconds
 _FINISHED_S_MAX: Final = 60.0  # for a peer without a keep alive
 
 
@@ -31,7 +32,8 @@ class PausedPeers:
 
     def __init__(self) -> None:
         self._since_s: dict[Peer, float] = {}
-        self._asked_s = 0.0
+        self._round: list[Peer] = []  # still to be asked
+        self._round_began_s = 0.0
 
     def add(self, peer: Peer, now_s: float) -> None:
         """Reading from ``peer`` paused, now or earlier."""
@@ -42,13 +44,20 @@ class PausedPeers:
         self._since_s.pop(peer, None)
 
     def take_gone(self, now_s: float) -> list[Peer]:
-        """Those that hung up; they are not asked again."""
-        if now_s - self._asked_s < _ASKED_EVERY_S:
-            return []
-        self._asked_s = now_s
-        gone = [peer for peer, since_s in self._since_s.items() if _is_gone(peer, now_s - since_s)]
-        for peer in gone:
-            del self._since_s[peer]
+        """Of the next few, those that hung up; they are not asked again."""
+        if not self._round:
+            if now_s - self._round_began_s < _ASKED_EVERY_S:
+                return []
+            self._round_began_s = now_s
+            self._round = list(self._since_s)
+        asked = self._round[-ASKED_AT_ONCE_MAX:]
+        del self._round[-ASKED_AT_ONCE_MAX:]
+        gone: list[Peer] = []
+        for peer in asked:
+            since_s = self._since_s.get(peer)
+            if since_s is not None and _is_gone(peer, now_s - since_s):
+                del self._since_s[peer]
+                gone.append(peer)
         return gone
 
 

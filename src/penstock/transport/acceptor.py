@@ -26,6 +26,8 @@ from typing import Final, final
 
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
+from penstock.transport.stream import StreamWire
+from penstock.transport.tls_opening import open_tls
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Acceptor:
         admission: Admission,
         bucket: TokenBucket,
         connect_timeout_s: float,
-        wire: Callable[[str, Place], asyncio.Protocol],
+        wire: Callable[[str, Place], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
         preface: Preface | None,
     ) -> None:
@@ -173,11 +175,11 @@ class Acceptor:
         if context is None:
             await self._stand(connection, peer, place)
         else:
-            await self._loop.connect_accepted_socket(
-                lambda: self._wire(peer, place),
+            await open_tls(
                 connection,
-                ssl=context,
-                ssl_handshake_timeout=max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
+                lambda: self._wire(peer, place),
+                context,
+                max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
             )
 
     async def _stand(self, connection: socket.socket, peer: str, place: Place) -> None:

@@ -15,6 +15,7 @@ from penstock.transport.admission import Admission, Descriptors, Place, TokenBuc
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
 from penstock.transport.socket_wire import SocketWire
+from penstock.transport.stream import StreamWire
 from penstock.transport.tcp import bind_tcp
 from penstock.transport.tls import Certificates
 from penstock.transport.unix import UnixSocket
@@ -108,7 +109,7 @@ class OpenListener:
     def _context(self) -> ssl.SSLContext | None:
         return None if self._certificates is None else self._certificates.context
 
-    def _wire(self, peer: str, place: Place) -> asyncio.Protocol:
+    def _wire(self, peer: str, place: Place) -> StreamWire:
         settings = self._settings
         if settings.kind in ("ws", "wss"):
             return WebSocketWire(peer, self.name, settings, self._accept, place)

@@ -7,15 +7,14 @@ from typing import Final, cast, final
 
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
-from penstock.transport.hang_up import hang_up
+from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
-from penstock.transport.unread import unread_bytes
 
 CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its farewell
 
 
 @final
-class SocketWire(asyncio.Protocol):
+class SocketWire(StreamWire):
     """One connection.
 
     Args:
@@ -34,15 +33,14 @@ class SocketWire(asyncio.Protocol):
         place: Place,
         write_buffer_bytes_max: int,
     ) -> None:
+        super().__init__()
         self.peer = peer
         self.listener = listener
         self.certificate: ClientCertificate | None = None
         self._accept = accept
         self._place = place
         self._write_buffer_bytes_max = write_buffer_bytes_max
-        self._transport: asyncio.Transport | None = None
         self._endpoint: Endpoint | None = None
-        self._reading = True
         self._abort: asyncio.TimerHandle | None = None
 
     # -- asyncio's side ----------------------------------------------------------------
@@ -86,30 +84,10 @@ class SocketWire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
-    def unwritten_bytes(self) -> int:
-        """What the peer has not taken yet."""
-        return unread_bytes(self._transport)
-
     def close(self) -> None:
         """Close once everything is sent, at the latest after five seconds."""
         transport = self._transport
         if transport is not None and self._abort is None:
-            transport.close()
+            self._end(transport)
             loop = asyncio.get_running_loop()
             self._abort = loop.call_later(CLOSE_GRACE_S, transport.abort)
-
-    def pause_reading(self) -> None:
-        """Stop reading."""
-        if self._transport is not None and self._reading:
-            self._reading = False
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read again."""
-        if self._transport is not None and not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
-
-    def hang_up(self) -> int:
-        """Whether the peer hung up while it was not read."""
-        return hang_up(self._transport)

@@ -36,10 +36,9 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 from penstock.config import Listener
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
-from penstock.transport.hang_up import hang_up
 from penstock.transport.socket_wire import CLOSE_GRACE_S
+from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
-from penstock.transport.unread import unread_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +46,7 @@ SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; the second is what
 
 
 @final
-class WebSocketWire(asyncio.Protocol):
+class WebSocketWire(StreamWire):
     """One connection.
 
     Args:
@@ -61,6 +60,7 @@ class WebSocketWire(asyncio.Protocol):
     def __init__(
         self, peer: str, listener: str, settings: Listener, accept: Accept, place: Place
     ) -> None:
+        super().__init__()
         self.peer = peer
         self.listener = listener
         self.certificate: ClientCertificate | None = None
@@ -68,11 +68,9 @@ class WebSocketWire(asyncio.Protocol):
         self._accept = accept
         self._place = place
         self._frames = WSConnection(ConnectionType.SERVER)
-        self._transport: asyncio.Transport | None = None
         self._endpoint: Endpoint | None = None
         self._closing = False
         self._congested = False
-        self._reading = True
         self._because = "connection closed by the peer"
         self._timer: asyncio.TimerHandle | None = None  # until the upgrade, and after close
 
@@ -208,29 +206,9 @@ class WebSocketWire(asyncio.Protocol):
         if self._transport is not None and not self._closing:
             self._transport.write(self._frames.send(BytesMessage(data=data)))
 
-    def unwritten_bytes(self) -> int:
-        """What the peer has not taken yet."""
-        return unread_bytes(self._transport)
-
     def close(self) -> None:
         """Say goodbye and close once everything is sent, at the latest after five seconds."""
         self._close(CloseReason.NORMAL_CLOSURE, "")
-
-    def pause_reading(self) -> None:
-        """Stop reading."""
-        if self._transport is not None and self._reading:
-            self._reading = False
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read again."""
-        if self._transport is not None and not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
-
-    def hang_up(self) -> int:
-        """Whether the peer hung up while it was not read."""
-        return hang_up(self._transport)
 
     def _close(self, code: CloseReason, reason: str) -> None:
         if not self._closing:
@@ -252,5 +230,5 @@ class WebSocketWire(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         transport = self._transport
-        transport.close()
+        self._end(transport)
         self._timer = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, transport.abort)

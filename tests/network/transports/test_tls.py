@@ -1,5 +1,6 @@
 """TLS: versions, names, client certificates, and certificates read again at SIGHUP."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -14,7 +15,7 @@ import pytest
 
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Connect, Pingreq, Pingresp
+from penstock.protocol.packets import Connect, Pingreq, Pingresp, Publish
 from tests.network.transports.conftest import Transports
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
@@ -200,3 +201,52 @@ def test_a_client_that_drops_in_the_handshake_disturbs_nobody(
         with socket.create_connection((host, int(port))) as stream:
             stream.sendall(bytes.fromhex("16 03 01 02 00 01 00"))
     wait_for("room", lambda: not is_refused(broker, authority.client_context()))
+
+
+def test_what_comes_with_the_end_of_the_handshake_is_not_lost(
+    start: Start, authority: Authority
+) -> None:
+    """The client's last flight, CONNECT and half a megabyte behind it, in one write."""
+    broker = start()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = authority.client_context()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    host, port = broker.urls[1].removeprefix("mqtts://").split(":")
+    with socket.create_connection((host, int(port)), 10) as plain:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(outgoing.read())
+                incoming.write(plain.recv(65_536))
+        tls.write(_CONNECT)
+        for number in range(1, 9):
+            tls.write(encode(Publish("t", bytes(65_000), 1, packet_id=number), V5))
+        tls.write(encode(Pingreq(), V5))
+        plain.sendall(outgoing.read())
+        received = b""
+        while encode(Pingresp(), V5) not in received:
+            incoming.write(plain.recv(65_536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                while True:
+                    received += tls.read(65_536)
+        assert received.startswith(b"\x20")
+
+
+def test_who_leaves_after_the_handshake_leaves_its_place(
+    start: Start, authority: Authority
+) -> None:
+    broker = start(max_connections=1)
+    context = authority.client_context()
+    for _ in range(10):
+        wait_for("its place", lambda: stands(broker, context))
+
+
+def stands(broker: Broker, context: ssl.SSLContext) -> bool:
+    """Whether a connection gets through its handshake; it is left at once."""
+    try:
+        dial(broker.urls[1], context).close()
+    except OSError:
+        return False
+    return True

@@ -1,5 +1,6 @@
 """The memory a configuration commits to in the worst case."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -142,6 +143,16 @@ def test_a_budget_that_is_kept_and_no_budget_refuse_nothing() -> None:
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough}, {})) == ""
     assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough - 1}, {})) != ""
     assert excess(load_settings(None, {}, {})) == ""
+
+
+def test_the_example_in_the_documentation_keeps_to_its_budget(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "flow.md").read_text()
+    example = tmp_path / "penstock.toml"
+    example.write_text(text.split("```toml\n")[1].split("```")[0])
+    settings = load_settings(example, {}, {})
+    assert settings.memory.budget_bytes == 8 * 2**30
+    assert excess(settings) == ""
+    assert commitment(settings).size_bytes > 6 * 2**30, "and needs most of it"
 
 
 def test_sizes_for_people() -> None:

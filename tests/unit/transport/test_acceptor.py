@@ -14,6 +14,7 @@ import uvloop
 from penstock.transport import acceptor
 from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from penstock.transport.stream import StreamWire
 from tests.support.deadline import DEADLINE_S
 
 
@@ -30,10 +31,11 @@ class Exhausted(socket.socket):
         return super().accept()
 
 
-class Greeting(asyncio.Protocol):
+class Greeting(StreamWire):
     """Says hello, and gives its place back."""
 
     def __init__(self, place: Place) -> None:
+        super().__init__()
         self._place = place
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -133,7 +135,7 @@ async def test_a_defect_in_the_first_steps_ends_one_connection_only(
             await writer.wait_closed()
 
 
-class Standing(asyncio.Protocol):
+class Standing(StreamWire):
     """Knows whether it stands."""
 
     transport: asyncio.Transport | None = None
@@ -155,7 +157,7 @@ def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends
     made: list[Standing] = []
     begun = asyncio.Event()
 
-    def wire(_peer: str, _place: Place) -> asyncio.Protocol:
+    def wire(_peer: str, _place: Place) -> StreamWire:
         made.append(Standing())
         begun.set()
         return made[-1]

@@ -1,0 +1,60 @@
+"""What the wires over a stream have in common: the socket below, and whether it is read.
+
+::
+
+      wire ─── transport ──────────── socket        plain: the transport reads the socket
+      wire ─── TLS ─── below ──────── socket        TLS: the one below it does
+
+To read nothing is to leave everything in the system's buffer, the end of the stream too. It is
+the transport *below* TLS that must pause: were TLS itself paused, the loop would go on reading
+the socket, and an end it finds makes TLS throw away what nobody has read yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.transport.hang_up import hang_up
+from penstock.transport.unread import unread_bytes
+
+
+class StreamWire(asyncio.Protocol):
+    """The socket of one connection, as far as reading it goes.
+
+    Attributes:
+        below: what reads the socket, where that is not the transport itself; set before
+            ``connection_made``.
+    """
+
+    def __init__(self) -> None:
+        self.below: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reading = True
+
+    def pause_reading(self) -> None:
+        """Stop reading."""
+        if self._transport is not None and self._reading:
+            self._reading = False
+            (self.below or self._transport).pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._reading:
+            self._reading = True
+            (self.below or self._transport).resume_reading()
+
+    def hang_up(self) -> int:
+        """Whether the peer hung up while it was not read."""
+        return hang_up(self._transport)
+
+    def unwritten_bytes(self) -> int:
+        """What the peer has not taken yet."""
+        return unread_bytes(self._transport)
+
+    def _end(self, transport: asyncio.Transport) -> None:
+        """Close ``transport``, which is read again for the peer's half of TLS's goodbye."""
+        transport.close()
+        below = self.below
+        if below is not None and not self._reading and not below.is_closing():
+            self._reading = True
+            below.resume_reading()

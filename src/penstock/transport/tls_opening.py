@@ -1,0 +1,91 @@
+"""From an accepted socket to a wire over TLS.
+
+::
+
+      socket ─▶ transport below, not read ─▶ handshake ─▶ wire.below, wire.connection_made
+                                                 ╰─ what came with its last bytes ─▶ the wire
+
+The event loop could do it in one call, but keeps the transport below to itself then, and a wire
+needs it: see ``stream``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import cast, final
+
+from penstock.transport.stream import StreamWire
+
+
+@final
+class _Below(asyncio.Protocol):
+    """Until TLS takes over."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
+
+    def pause(self) -> None:
+        """What is read now would be lost: nobody is there yet."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def abort(self) -> None:
+        """Opening it has failed."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+@final
+class _Early(asyncio.Protocol):
+    """What comes between the end of the handshake and the wire."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.lost = True
+
+
+async def open_tls(
+    connection: socket.socket,
+    make_wire: Callable[[], StreamWire],
+    context: ssl.SSLContext,
+    timeout_s: float,
+) -> None:
+    """Shake hands on ``connection``; its wire stands when this returns.
+
+    Raises:
+        OSError: the handshake failed, or the peer was gone.
+    """
+    loop = asyncio.get_running_loop()
+    below, early = _Below(), _Early()
+    opening = loop.create_task(loop.connect_accepted_socket(lambda: below, connection))
+    # The loop starts to read after ``connection_made``; the pause comes right behind that, and
+    # before the loop looks at its sockets: what is called soon is called in order.
+    loop.call_soon(loop.call_soon, below.pause)
+    try:
+        transport, _ = await opening
+        encrypted = await loop.start_tls(
+            transport, early, context, server_side=True, ssl_handshake_timeout=timeout_s
+        )
+        if encrypted is None or early.lost:
+            raise ConnectionResetError("gone after the TLS handshake")
+    except BaseException:
+        below.abort()
+        raise
+    wire = make_wire()
+    wire.below = transport
+    encrypted.set_protocol(wire)
+    wire.connection_made(encrypted)
+    if early.data:
+        wire.data_received(early.data)
