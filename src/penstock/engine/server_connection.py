@@ -264,8 +264,8 @@ class ServerConnection(OpeningConnection):
         if self.inbound_limit is not None:
             self.inbound_limit.left(now.monotonic_s)
         self._publishing.ended(self.client_id)
+        server.registry.close(session, now)  # first: its own will finds the session away
         if not with_will:
             server.wills.disarm(self.client_id)
         elif not server.shutting_down:
             server.wills.lost(self.client_id, session.expiry_interval_s, now)
-        server.registry.close(session, now)

@@ -47,6 +47,21 @@ def test_a_lost_connection_publishes(version: int) -> None:
     assert watched.stored() == []
 
 
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_client_gets_its_own_will_when_it_is_back(qos: int) -> None:
+    """It waits in the session as whatever is published while the client is away."""
+    bench = Bench()
+    line = bench.join("c", durable=True, will=Will("state", b"gone", qos))
+    line.send(Subscribe(1, [Subscription("state", 1)]))
+    bench.commit()
+    line.cut()
+    bench.commit()
+    line = bench.join("c", durable=True)
+    bench.commit()
+    assert [message.payload for message in publishes(line.read())] == [b"gone"]
+    assert sum(bench.server.drops.counts) == 0
+
+
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_a_farewell_disarms(version: int) -> None:
     """[MQTT-3.1.2-10] [MQTT-3.14.4-3]"""
@@ -186,10 +201,11 @@ def test_a_will_may_be_retained_and_carries_its_properties() -> None:
     assert message.properties == Properties(content_type="text", message_expiry_interval=40)
 
 
-def test_a_will_no_client_may_publish_is_refused() -> None:
+@pytest.mark.parametrize("topic", ["$SYS/broker", "$SYS"])
+def test_a_will_no_client_may_publish_is_refused(topic: str) -> None:
     bench = Bench()
     line = bench.line(5)
-    line.send(Connect("c", 5, True, 0, Will("$SYS/broker", b"")))
+    line.send(Connect("c", 5, True, 0, Will(topic, b"")))
     assert line.connection.link.closed
     assert bench.server.registry.sessions == {}
 
