@@ -72,7 +72,11 @@ def is_share_name(name: str) -> bool:
 
 def is_system_topic(topic: str) -> bool:
     """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
-    return topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX))
+    if not topic.startswith("$"):
+        return False
+    if topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX)):
+        return True
+    return topic in ("$SYS", "$penstock")  # "$SYS/#" matches its parent too
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:

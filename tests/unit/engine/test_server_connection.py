@@ -240,12 +240,14 @@ def test_nobody_to_deliver_to(qos: int) -> None:
         assert answer.reason_code == code
 
 
+@pytest.mark.parametrize("topic", ["$SYS/x", "$SYS", "$penstock/x", "$penstock"])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_system_topics_are_the_brokers(version: int) -> None:
-    bench = Bench(streams=("$SYS/#",))
+def test_system_topics_are_the_brokers(version: int, topic: str) -> None:
+    """Also the parent, which "$SYS/#" matches too (MQTT 5 §4.7.1.2)."""
+    bench = Bench(streams=("$SYS/#", "$penstock/#"))
     line = bench.join("p", version)
-    line.send(Publish("$SYS/x", b""), Publish("$SYS/x", b"", 1, packet_id=1))
-    line.send(Publish("$SYS/x", b"", 2, packet_id=2))
+    line.send(Publish(topic, b""), Publish(topic, b"", 1, packet_id=1))
+    line.send(Publish(topic, b"", 2, packet_id=2))
     bench.commit()
     code = reasons.NOT_AUTHORIZED if version == 5 else 0
     assert line.read() == [Puback(1, code), Pubrec(2, code)]
