@@ -102,6 +102,19 @@ class Lane:
             self._kept.remove_qos0(delivery)
         return delivery
 
+    def first_qos0(self) -> Delivery | None:
+        """The oldest QoS 0 delivery, left in place."""
+        return self._qos0[0] if self._qos0 else None
+
+    def qos0_without_body(self, limit: int) -> list[int]:
+        """Log offsets of the first QoS 0 deliveries whose body is not in memory."""
+        offsets: list[int] = []
+        for delivery in self._qos0:
+            if len(offsets) >= limit or delivery.message is not None:
+                break
+            offsets.append(delivery.offset)
+        return offsets
+
     def drop_qos0(self) -> Delivery | None:
         """Take the oldest QoS 0 delivery out, wherever it stands."""
         if not self._qos0:
@@ -121,7 +134,7 @@ class Lane:
         """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head:
-            offset = delivery.offset
+            offset = -1 if delivery.gone else delivery.offset
             if offset >= 0 and (delivery.sequence > 0 or delivery.message is None):
                 if lowest < 0 or offset < lowest:
                     lowest = offset
@@ -159,19 +172,27 @@ class Lane:
         """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
         offsets: list[int] = []
         for delivery in self._head:
+            if delivery.gone:
+                continue
             if len(offsets) >= limit or delivery.message is not None:
                 break
             offsets.append(delivery.offset)
         return offsets
 
     def supply(self, bodies: dict[int, Message]) -> None:
-        """Give the first deliveries their bodies, by log offset, as far as they are known."""
+        """Give the first deliveries, and the first of QoS 0, their bodies, by log offset, as far
+        as they are known."""
         for delivery in self._head:
-            if delivery.message is None:
+            if delivery.message is None and not delivery.gone:
                 body = bodies.get(delivery.offset)
                 if body is None:
                     break
                 delivery.message = body
+        for delivery in self._qos0:
+            body = bodies.get(delivery.offset) if delivery.message is None else None
+            if body is None:
+                break
+            delivery.message = body
 
     def rest_in_log(self) -> None:
         """Let go of the bodies the log has."""

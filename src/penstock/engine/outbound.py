@@ -10,7 +10,8 @@ Invariants:
 
 1. A QoS 1 or 2 message leaves only after the commit that holds its packet identifier;
    so does PUBREL (``Link.hold``).
-2. First in, first out: nothing overtakes the queue but QoS 0 while online.
+2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 passes what waits for the
+   window, and nothing else overtakes the queue.
 3. A body that lies in the log may be absent from memory; it is asked for
    (``wanted``) before it is needed and supplied later, and order waits for it.
 
@@ -188,6 +189,8 @@ class Outbound(Transmission):
             head = self._queue.head()
             assert head is not None
             if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
+                if self._queue.qos0_count > 0 and not self._let_qos0_past(link, now):
+                    return
                 break
             if not link.has_room():
                 link.resume_when_room()
@@ -210,6 +213,33 @@ class Outbound(Transmission):
         self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained:
             self._go_on_with_retained(link, now)
+
+    def _let_qos0_past(self, link: Link, now: Now) -> bool:
+        """Send the QoS 0 messages that wait behind a full window; whether none is left.
+
+        It is QoS 1 and 2 that the window bounds (seed 000), and the order of messages is owed
+        to each QoS by itself [MQTT-4.6.0-5].
+        """
+        queue = self._queue
+        delivery = queue.first_qos0()
+        while delivery is not None:
+            if not link.has_room():
+                link.resume_when_room()
+                return False
+            message = delivery.message
+            if message is None:
+                self._want(queue.qos0_without_body(self._bodies_at_once()))
+                return False
+            queue.take_qos0()
+            if self._effects.held_back:
+                self._effects.wake_held_back()
+            if message.expired(now.wall_us):
+                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
+            else:
+                ids = delivery.subscription_ids
+                self._send_qos0(link, message, delivery.retain, ids, False, now)
+            delivery = queue.first_qos0()
+        return True
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver what a subscription finds retained, as there is room for it."""

@@ -150,6 +150,29 @@ class MessageQueue:
                 return self._taken(lane.pop())
         raise IndexError("the message queue is empty")
 
+    def first_qos0(self) -> Delivery | None:
+        """The next QoS 0 delivery, wherever it stands, left in place."""
+        for lane in self._lanes:
+            found = lane.first_qos0()
+            if found is not None:
+                return found
+        return None
+
+    def take_qos0(self) -> None:
+        """Take ``first_qos0`` out."""
+        for lane in self._lanes:
+            taken = lane.drop_qos0()
+            if taken is not None:
+                self._taken(taken)
+                return
+
+    def qos0_without_body(self, limit: int) -> list[int]:
+        """Log offsets of ``first_qos0`` and what follows it, whose body is not in memory."""
+        for lane in self._lanes:
+            if lane.qos0_count > 0:
+                return lane.qos0_without_body(limit)
+        return []
+
     def lowest_offset(self, mixed: bool) -> int:
         """The lowest log offset in the queue, or -1 when it needs nothing from the log.
 

@@ -264,6 +264,11 @@ class Transmission(Backlog):
             self._queue.pop()
             self._passed(head)
             self._gone(1)
+        waiting = self._queue.first_qos0()
+        while waiting is not None and waiting.message is None and waiting.offset in missing:
+            self._queue.take_qos0()
+            self._gone(1)
+            waiting = self._queue.first_qos0()
         self.refill(now)
 
     def _want(self, offsets: list[int]) -> None:
@@ -281,3 +286,4 @@ class Transmission(Backlog):
         if messages > 0:
             self._touch()
             self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", messages)
+            self._effects.wake_held_back()

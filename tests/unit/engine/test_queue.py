@@ -226,3 +226,34 @@ def test_the_lowest_offset_passes_over_what_is_not_stored() -> None:
     queue.push(delivery("stored", 1, offset=7, sequence=1))
     queue.push(delivery("stored", 1, offset=8, sequence=2))
     assert queue.lowest_offset(False) == 7
+
+
+def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
+    queue = resting([3, 4])
+    for offset in (5, 6):
+        queue.push(Delivery(None, offset, 0))
+    queue.push(Delivery(None, 7, 1, sequence=3))
+    first = queue.first_qos0()
+    assert first is not None
+    assert first.offset == 5
+    assert queue.qos0_without_body(10) == [5, 6]
+    queue.take_qos0()
+    assert queue.without_body(10) == [3, 4, 6, 7]
+    queue.supply({offset: Message("t", b"") for offset in (3, 4, 6, 7)})
+    assert all(item.message is not None for item in queue.waiting(10))
+    for _ in range(2):
+        queue.pop()
+    queue.rest_in_log()
+    assert queue.lowest_offset(True) == 6
+    assert (len(queue), queue.qos0_count) == (2, 1)
+
+
+def test_what_others_took_over_is_no_qos_0_that_waits() -> None:
+    queue = filled(3, "010")
+    first, _, last = queue.unpacked()
+    queue.remove({first})
+    assert (len(queue), queue.qos0_count) == (2, 1)
+    assert queue.first_qos0() is last
+    assert add(queue, delivery("new", 1)) == []
+    assert add(queue, delivery("newer", 1)) == ["c"]
+    assert names(queue) == ["b", "new", "newer"]

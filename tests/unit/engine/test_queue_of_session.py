@@ -177,6 +177,90 @@ def test_after_a_restart_a_zone_that_rejects_still_does() -> None:
     assert publisher.read() == [Puback(1, reasons.QUOTA_EXCEEDED)]
 
 
+@pytest.mark.parametrize("streams", [(), ("#",)])
+def test_qos_0_does_not_wait_for_the_window(streams: tuple[str, ...]) -> None:
+    """Seed 000: QoS 0 bypasses the window, also what came while the client was away, whether its
+    body is in memory or in the log. Each QoS keeps its order [MQTT-4.6.0-6]."""
+    bench = Bench(EngineLimits(max_inflight=1), streams)
+    bench.subscriber("s", "t", 1).cut()
+    for body in numbered(3):
+        bench.publish("t", body)
+    bench.publish("t", b"away 0", 0)
+    bench.publish("t", b"away 1", 0)
+    line = bench.join("s", durable=True)
+    bench.commit()
+    assert payloads(line) == [b"0", b"away 0", b"away 1"]
+    bench.publish("t", b"now", 0)
+    assert payloads(line) == [b"now"]
+    line.send(Puback(1))
+    bench.commit()
+    assert drain(bench, line) == [b"1", b"2"]
+    assert line.session.queue_length == 0
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_retained_qos_0_does_not_wait_for_the_window() -> None:
+    bench = Bench(EngineLimits(max_inflight=1))
+    bench.publish("r", b"retained", 0, retain=True)
+    bench.subscriber("s", "t", 1).cut()
+    for body in numbered(3):
+        bench.publish("t", body)
+    bench.publish("t", b"away", 0)
+    line = bench.join("s", durable=True)
+    line.send(Subscribe(2, [Subscription("r", 0)]))
+    bench.commit()
+    assert payloads(line) == [b"0", b"away", b"retained"]
+
+
+def test_qos_0_past_retention_is_counted_and_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(EngineLimits(max_inflight=1))
+    bench.subscriber("s", "t", 1).cut()
+    bench.publish("t", b"0")
+    bench.publish("t", b"1")
+    bench.publish("t", b"away", 0)
+    end = bench.store.log_extent().end
+    bodies = bench.store.read(range(end))
+    del bodies[end - 1]
+    monkeypatch.setattr(
+        bench.store,
+        "read",
+        lambda offsets: {offset: bodies[offset] for offset in offsets if offset in bodies},
+    )
+    line = bench.join("s", durable=True)
+    bench.commit()
+    assert payloads(line) == [b"0"]
+    assert bench.server.drops.counts[drops.RETENTION] == 1
+    line.send(Puback(1))
+    bench.commit()
+    assert payloads(line) == [b"1"]
+    assert bench.server.drops.counts[drops.RETENTION] == 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_place_that_qos_0_gives_up_is_taken_by_who_waits_for_it(
+    kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its body came from the log, or is past retention."""
+    bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=2, mqueue_overflow=REJECT))
+    bench.subscriber("s", "t", 1).cut()
+    bench.publish("t", b"0")
+    bench.join("s", durable=True).cut()
+    bench.publish("t", b"1")
+    bench.publish("t", b"away", 0)
+    publisher = bench.join("p", 4)
+    publisher.send(Publish("t", b"2", 1, packet_id=2))
+    bench.commit()
+    assert publisher.read() == []
+    if not kept:
+        bodies = bench.store.read([0])
+        monkeypatch.setattr(bench.store, "read", lambda _: bodies)
+    bench.join("s", durable=True)
+    bench.commit()
+    assert publisher.read() == [Puback(2)]
+
+
 def test_spilled_qos_0_is_bounded() -> None:
     pair = Pair(EngineLimits(max_mqueue_len=10, mqueue_overflow=SPILL))
     pair.line.cut()
