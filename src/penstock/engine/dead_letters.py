@@ -69,6 +69,12 @@ class _Inbox(Heir):
             return
         self.letters.append(_Letter(reason, client_id, message, delivery.offset))
 
+    def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
+        """So many more were dropped than can wait."""
+        if not self.closed:
+            lost = acknowledged + (qos0 if self._with_qos0 else 0)
+            self._drops.count(DEAD_LETTER_LOST, client_id, "", lost)
+
 
 @final
 class DeadLetters(Stored):

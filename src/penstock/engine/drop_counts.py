@@ -60,6 +60,9 @@ class Heir:
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """``delivery``, on its way to ``client_id``, was dropped."""
 
+    def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
+        """So many more were dropped, of QoS 1 and 2 and of QoS 0, that nobody can take."""
+
 
 @final
 class Drops:

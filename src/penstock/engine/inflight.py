@@ -82,9 +82,10 @@ class InFlightWindow:
         """All entries, oldest first."""
         return list(self._entries.values())
 
-    def undelivered(self) -> int:
-        """How many messages the receiver has not taken over yet."""
-        return sum([entry.state != AWAIT_PUBCOMP for entry in self._entries.values()])
+    def undelivered(self) -> list[Delivery]:
+        """What the receiver has not taken over yet, oldest first."""
+        entries = self._entries.values()
+        return [entry.delivery for entry in entries if entry.state != AWAIT_PUBCOMP]
 
     @property
     def free(self) -> int:

@@ -21,7 +21,7 @@ from typing import Final, final
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
 from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.drop_counts import Drops
+from penstock.engine.drop_counts import Drops, Heir
 from penstock.engine.effects import Effects
 from penstock.engine.held import Held
 from penstock.engine.held_up import NOTHING
@@ -122,13 +122,26 @@ class Session(Outbound):
         self.link = None
         self.wanted = []
         self._effects.wake_held_back()
+        in_flight = self._window.undelivered()
+        unfinished = len(in_flight) + len(self._queue)
         if self._drops.heir is not None:
-            for delivery in self._queue.waiting(_DEAD_LETTERS_MAX):
-                self._drops.heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
-        unfinished = self._window.undelivered() + len(self._queue)
+            self._bequeath(in_flight, self._drops.heir)
         self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
         self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", len(self._held))
         self._queue.ended()
+
+    def _bequeath(self, in_flight: list[Delivery], heir: Heir) -> None:
+        """Leave to the heir what is dropped: first what was on its way, then what waited."""
+        queue = self._queue
+        qos0_left = queue.qos0_count
+        waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
+        for delivery in in_flight:
+            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+        for delivery in waited:
+            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            if delivery.qos == 0:
+                qos0_left -= 1
+        heir.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
 
     # -- inbound -----------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Sharing:
                 self._adopt(member, delivery, shared)
                 adopted[member.session] = None
             elif message.expired(now.wall_us):
-                self._drops.count(reasons_to_drop.EXPIRED, holder.client_id, message.topic)
+                self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
             else:
                 self._deliver(member, message, shared, False, now)
         if taken:

@@ -2,9 +2,10 @@
 
 import pytest
 
+from penstock.engine import dead_letters
 from penstock.engine import drop_counts as drops
 from penstock.engine.limits import DROP_NEWEST, EngineLimits
-from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription
+from penstock.protocol.packets import Puback, Publish, Pubrec, Subscribe, Subscription
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -103,6 +104,70 @@ def test_what_a_session_leaves_behind_is_one_each() -> None:
     bench.publish("t", b"2")
     bench.join("s", clean=True)
     assert [payload for payload, _ in letters(bench, watcher)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_in_flight_when_a_session_ends_is_one_each(qos: int, durable: bool) -> None:
+    """Not what its client took over already: PUBREC."""
+    bench, watcher = watched(EngineLimits(max_inflight=3))
+    line = bench.join("s", durable=durable)
+    line.send(Subscribe(1, [Subscription("t", qos)]))
+    bench.commit()
+    for number in range(5):
+        bench.publish("t", b"%d" % number, qos)
+    _, *messages = line.read()
+    taken = messages[0]
+    assert isinstance(taken, Publish)
+    line.send(Puback(taken.packet_id) if qos == 1 else Pubrec(taken.packet_id))
+    bench.commit()
+    line.cut()
+    if durable:
+        bench.join("s", clean=True)
+    assert [payload for payload, _ in letters(bench, watcher)] == [b"1", b"2", b"3", b"4"]
+    assert bench.server.drops.counts[drops.SESSION_ENDED] == 4
+
+
+@pytest.mark.parametrize("with_qos0", [True, False])
+def test_a_session_leaves_no_more_than_can_wait_and_the_others_are_counted(
+    with_qos0: bool,
+) -> None:
+    count = dead_letters.PENDING_MAX
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), dead_letters=TOPIC)
+    bench.server.drops.heir = None
+    letter_box = dead_letters.DeadLetters(
+        TOPIC, with_qos0, bench.server.router, bench.server.effects, bench.server.drops
+    )
+    line = bench.join("s", durable=True)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.cut()
+    publisher = bench.join("p", 4)
+    publisher.send(*[Publish("t", b"x", 1, packet_id=1) for _ in range(count)])
+    publisher.send(Publish("t", b"x", 0), Publish("t", b"x", 1, packet_id=1))
+    bench.commit()
+    session = bench.server.registry.sessions["s"]
+    bench.server.registry.end(session, bench.now)
+    assert bench.server.drops.counts[drops.SESSION_ENDED] == count + 2
+    assert bench.server.drops.counts[drops.DEAD_LETTER_LOST] == (2 if with_qos0 else 1)
+    letter_box.tick(bench.now)
+
+
+def test_what_expires_while_it_is_handed_on_is_one() -> None:
+    bench, watcher = watched()
+    first = bench.join("a")
+    first.send(Subscribe(1, [Subscription("$share/g/t", 1)]))
+    bench.commit()
+    publisher = bench.join("p")
+    properties = Properties(message_expiry_interval=5)
+    publisher.send(Publish("t", b"late", 1, packet_id=1, properties=properties))
+    bench.commit()
+    bench.subscriber("b", "$share/g/t", 1)
+    bench.pass_s(6)
+    first.cut()
+    ((payload, said),) = letters(bench, watcher)
+    assert (payload, said["penstock-dropped-because"]) == (b"late", "expired")
+    assert said["penstock-dropped-for"] == "a"
 
 
 @pytest.mark.parametrize("policy", ["drop_oldest", DROP_NEWEST])

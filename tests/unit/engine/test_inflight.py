@@ -79,7 +79,7 @@ def test_pubcomp_frees_whatever_its_reason_code() -> None:
 def test_the_body_goes_when_the_receiver_has_it() -> None:
     window, _ = in_state(AWAIT_PUBCOMP)
     assert window.entries()[0].delivery.message is None
-    assert window.undelivered() == 0
+    assert window.undelivered() == []
 
 
 def test_the_window_is_full_at_its_capacity() -> None:
