@@ -196,14 +196,19 @@ class Transmission(Backlog):
                 if message is None:
                     self._want(self._window.unsent_without_body(self._bodies_at_once()))
                     return False
-                if self._send(link, entry, message, True, now):
+                if self._send_again(link, entry, message, now):
                     self._window.mark_sent(entry)
                     self._sent(link, entry, now)
-                else:
-                    self._window.give_up(entry)
-                    self._touch()
             entry = self._window.next_unsent()
         return True
+
+    def _send_again(self, link: Link, entry: InFlight, message: Message, now: Now) -> bool:
+        """Send the PUBLISH of ``entry`` once more; whether it left. If not, it is given up."""
+        if self._send(link, entry, message, True, now):
+            return True
+        self._window.give_up(entry)
+        self._touch()
+        return False
 
     def retry(self, now: Now) -> None:
         """Send again, with DUP, what was not acknowledged for ``retry_interval_s``.
@@ -216,21 +221,26 @@ class Transmission(Backlog):
         if link is None or link.version != V31 or interval_us <= 0:
             return
         next_us = 0
+        freed = False
         for entry in self._window.entries():
             if not entry.sent:
                 continue
             if entry.sent_us + interval_us <= now.wall_us and link.has_room():
+                message = entry.delivery.message
+                left = message is None or self._send_again(link, entry, message, now)
+                if not left and entry.state != AWAIT_PUBCOMP:
+                    freed = True
+                    continue
                 if entry.state == AWAIT_PUBCOMP:
                     link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
-                    entry.sent_us = now.wall_us
-                elif entry.delivery.message is not None:
-                    self._send(link, entry, entry.delivery.message, True, now)
-                    entry.sent_us = now.wall_us
+                entry.sent_us = now.wall_us
             due_us = max(now.wall_us + 1, entry.sent_us + interval_us)
             if next_us == 0 or due_us < next_us:
                 next_us = due_us
         if next_us > 0:
             self._effects.timers.wake_at(self, next_us)
+        if freed:
+            self.refill(now)
 
     def _sent(self, link: Link, entry: InFlight, now: Now) -> None:
         """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""

@@ -82,6 +82,20 @@ def test_the_body_goes_when_the_receiver_has_it() -> None:
     assert window.undelivered() == []
 
 
+def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
+    """Another copy of the same message, in the window too, is what was asked for."""
+    window, _ = in_state(AWAIT_PUBCOMP)
+    entry = window.entries()[0]
+    entry.delivery.offset = 7
+    waiting = window.add(Delivery(None, 7, 1))
+    body = Message("t", b"x")
+    assert window.supply({7: body}, set()) == 0
+    assert (entry.delivery.message, waiting.delivery.message) == (None, body)
+    waiting.delivery.message = None
+    assert window.supply({}, {7}) == 1
+    assert [left.state for left in window.entries()] == [AWAIT_PUBCOMP]
+
+
 def test_the_window_is_full_at_its_capacity() -> None:
     window = InFlightWindow(2)
     first = window.add(delivery(2))

@@ -121,6 +121,18 @@ def test_a_later_connection_may_shorten_it() -> None:
     assert bench.server.registry.sessions == {}
 
 
+@pytest.mark.parametrize("later_s", [10_000, NEVER_EXPIRES_S])
+def test_a_later_connection_may_lengthen_it(later_s: int) -> None:
+    """What was due first does not count any more."""
+    bench = Bench()
+    bench.join("c", durable=True, expiry_s=5).cut()
+    bench.join("c", durable=True, expiry_s=later_s).cut()
+    bench.pass_s(9_999)
+    assert "c" in bench.server.registry.sessions
+    bench.pass_s(1)
+    assert ("c" in bench.server.registry.sessions) is (later_s == NEVER_EXPIRES_S)
+
+
 def test_a_session_of_an_older_client_never_expires() -> None:
     bench = Bench()
     bench.join("c", 4, durable=True).cut()
