@@ -88,6 +88,7 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         slow_peer_timeout_s=listener.slow_peer_timeout_s,
         messages_per_s_max=limits.messages_per_s_max,
         bytes_per_s_max=limits.bytes_per_s_max,
+        v31_client_id_len_max=limits.v31_client_id_len_max,
         zone=listener.name,
         qos0_bytes_max=settings.memory.qos0_bytes_max,
         spilled_bytes_max=settings.memory.spilled_bytes_max,

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import TOPIC_LEVELS_MAX, TopicFilter
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.limits import NEVER_EXPIRES_S, V31_CLIENT_ID_LEN
 
 BROKER_LIMITS: Final = frozenset({"retained_messages_max", "sessions_max", "topic_levels_max"})
 """Those of `Limits` that hold for the whole broker and cannot differ by listener."""
@@ -109,6 +109,10 @@ class Limits(Group):
     bytes_per_s_max: int = Field(default=0, ge=0, le=2**40)
     """Bytes a client may send a second, after as many at once; reading from one that sends more
     pauses, nothing is dropped. 0 to 1099511627776; 0 is no limit."""
+
+    v31_client_id_len_max: int = Field(default=V31_CLIENT_ID_LEN, ge=V31_CLIENT_ID_LEN, le=65535)
+    """Characters of an MQTT 3.1 client identifier. That version allows 23; more may be taken from
+    clients that do not keep to it. 23 to 65535."""
 
     topic_levels_max: int = Field(default=128, ge=1, le=TOPIC_LEVELS_MAX)
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""

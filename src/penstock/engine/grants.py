@@ -17,15 +17,14 @@ from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
-V31_CLIENT_ID_LENGTH_MAX: Final = 23  # v3.1 §3.1 Client Identifier
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
 
 
 def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
     """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
     client_id = connect.client_id
-    if connect.version == V31 and not 1 <= len(client_id) <= V31_CLIENT_ID_LENGTH_MAX:
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1: 1 to 23 characters
+    if connect.version == V31 and not 1 <= len(client_id) <= limits.v31_client_id_len_max:
+        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1
     if connect.version == V311 and not client_id and not connect.clean_start:
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
     will = connect.will
@@ -44,18 +43,20 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: Ser
     return reasons.SUCCESS
 
 
-def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
-    """How long the session outlives its connection, seconds.
+def wanted_session_expiry_s(connect: Connect) -> int:
+    """How long the client wants the session to outlive its connection, seconds.
 
-    Before MQTT 5 a session that is not clean never expires, but for the configured limit.
+    Before MQTT 5 a session that is not clean never expires.
     """
-    if connect.version == V5:
-        wanted_s = 0
-        if connect.properties is not None:
-            wanted_s = connect.properties.session_expiry_interval or 0
-    else:
-        wanted_s = 0 if connect.clean_start else NEVER_EXPIRES_S
-    return min(wanted_s, limits.session_expiry_s_max)
+    if connect.version != V5:
+        return 0 if connect.clean_start else NEVER_EXPIRES_S
+    properties = connect.properties
+    return 0 if properties is None else properties.session_expiry_interval or 0
+
+
+def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
+    """How long the session outlives its connection, seconds: see ``wanted_session_expiry_s``."""
+    return min(wanted_session_expiry_s(connect), limits.session_expiry_s_max)
 
 
 def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
@@ -86,8 +87,7 @@ def accepted_properties(
         properties.shared_subscription_available = 0
     properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
     wanted = connect.properties
-    wanted_expiry_s = 0 if wanted is None else wanted.session_expiry_interval or 0
-    if expiry_s != wanted_expiry_s:
+    if expiry_s != wanted_session_expiry_s(connect):
         properties.session_expiry_interval = expiry_s
     if keep_alive_s != connect.keep_alive_s:
         properties.server_keep_alive = keep_alive_s

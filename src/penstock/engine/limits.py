@@ -8,6 +8,7 @@ from penstock.engine.priorities import TopicPriorities
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 PACKET_IDENTIFIERS: Final = 65535
+V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most
 OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
 
 # What a full message queue does: see ``queue``.
@@ -43,6 +44,7 @@ class EngineLimits:
         max_awaiting_rel: QoS 2 messages of a session not released by their publisher; 0 = no limit.
         max_awaiting_rel_bytes: MQTT 3.1: bytes of such messages in memory; the log has the others.
         await_rel_timeout_s: connected time after which such a message is forgotten; 0 = never.
+        v31_client_id_len_max: characters of a client identifier in MQTT 3.1.
         connect_timeout_s: time a new connection has to send CONNECT.
         write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
             before its messages stay in the queue and its own packets are not read.
@@ -84,6 +86,7 @@ class EngineLimits:
         slow_peer_timeout_s: float = 60.0,
         messages_per_s_max: int = 0,
         bytes_per_s_max: int = 0,
+        v31_client_id_len_max: int = V31_CLIENT_ID_LEN,
         zone: str = "",
         qos0_bytes_max: int = 0,
         spilled_bytes_max: int = 0,
@@ -118,6 +121,7 @@ class EngineLimits:
         self.slow_peer_timeout_s = slow_peer_timeout_s
         self.messages_per_s_max = messages_per_s_max
         self.bytes_per_s_max = bytes_per_s_max
+        self.v31_client_id_len_max = v31_client_id_len_max
         self.zone = zone
         self.qos0_bytes_max = qos0_bytes_max
         self.spilled_bytes_max = spilled_bytes_max

@@ -31,6 +31,7 @@ from penstock.engine.grants import (
     granted_keep_alive_s,
     granted_session_expiry_s,
     refusal,
+    wanted_session_expiry_s,
     will_message,
 )
 from penstock.engine.handshake import Handshake
@@ -74,6 +75,7 @@ class OpeningConnection(Connection):
         self._sharing = server.router.sharing
         self._session: Session | None = None  # from CONNACK on
         self._connect: Connect | None = None  # until then
+        self._wants_to_last = False  # CONNECT asked for a session that outlives its connection
         self._handshake: Handshake | None = None
 
     # -- CONNECT -----------------------------------------------------------------------
@@ -232,6 +234,7 @@ class OpeningConnection(Connection):
         session = server.registry.open(
             self.client_id, connect.clean_start, expiry_s, now, self.limits
         )
+        self._wants_to_last = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)

@@ -245,7 +245,7 @@ class ServerConnection(OpeningConnection):
         properties = packet.properties
         if properties is not None and properties.session_expiry_interval is not None:
             wanted_s = properties.session_expiry_interval
-            if wanted_s > 0 and session.expiry_interval_s == 0:
+            if wanted_s > 0 and not self._wants_to_last:
                 raise RemoteProtocolError(  # MQTT 5 §3.14.2.2.2
                     reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
                 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.protocol.kinds import V311
+from penstock.protocol.kinds import V31, V311
 from penstock.protocol.packets import Publish
 from tests.support.broker import Broker, address_of
 from tests.support.fixtures import Clients, running_broker
@@ -54,6 +54,17 @@ def test_a_session_takes_the_zone_it_comes_back_through(tmp_path: Path, clients:
             arrived = [again.expect(Publish).payload for _ in range(5)]
             assert arrived == [b"%d" % number for number in range(5)]
             assert not any(isinstance(packet, Publish) for packet in again.settle())
+
+
+def test_longer_client_identifiers_of_mqtt_31_are_taken_where_allowed(
+    tmp_path: Path, clients: Clients
+) -> None:
+    """Return code 2 elsewhere (v3.1 §3.1)."""
+    name = "x" * 64
+    with running_broker(tmp_path, others(limits={"v31_client_id_len_max": 64})) as broker:
+        with second(broker, V31) as inside:
+            assert inside.connect(name).reason_code == 0
+        assert clients.open(broker, V31).connect(name).reason_code == 0x85
 
 
 @pytest.mark.parametrize("bytes_max", [500])

@@ -193,6 +193,20 @@ def test_disconnect_may_not_make_a_session_last() -> None:
     assert packet.reason_code == reasons.PROTOCOL_ERROR
 
 
+@pytest.mark.parametrize("longest_s", [0, 30])
+def test_disconnect_may_ask_for_more_than_is_granted(longest_s: int) -> None:
+    """What counts is what CONNECT asked for (MQTT 5 §3.14.2.2.2), not what it was granted."""
+    bench = Bench(EngineLimits(session_expiry_s_max=longest_s))
+    line, _ = bench.connect(durable("c"))
+    line.send(Disconnect(0, Properties(session_expiry_interval=100)))
+    bench.commit()
+    assert line.read() == []
+    assert line.connection.closed_because == "client disconnected"
+    assert len(bench.server.registry.sessions) == (1 if longest_s > 0 else 0)
+    bench.pass_s(longest_s)
+    assert bench.server.registry.sessions == {}
+
+
 def test_a_session_that_was_to_end_with_its_connection_ends_with_the_broker_too() -> None:
     """Stored before, reconnected with an expiry interval of 0, then a crash."""
     bench = Bench()

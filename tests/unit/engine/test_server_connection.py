@@ -122,6 +122,20 @@ def test_connect_is_judged(connect: Connect, code: int) -> None:
     assert len(bench.server.registry.sessions) == (code == reasons.SUCCESS)
 
 
+@pytest.mark.parametrize(
+    ("zone", "characters", "taken"),
+    [("old", 0, False), ("old", 24, True), ("old", 64, True), ("old", 65, False), ("", 24, False)],
+)
+def test_longer_client_identifiers_of_mqtt_31_where_allowed(
+    zone: str, characters: int, taken: bool
+) -> None:
+    """23 characters (v3.1 §3.1) unless a setting of its listener relaxes it."""
+    bench = Bench(zones={"old": EngineLimits(v31_client_id_len_max=64, zone="old")})
+    _, connack = bench.connect(Connect("ü" * characters, 3, True, 0), zone)
+    code = reasons.SUCCESS if taken else reasons.CLIENT_IDENTIFIER_NOT_VALID
+    assert connack.reason_code == code
+
+
 def test_a_client_without_identifier_is_told_its_own() -> None:
     """[MQTT-3.1.3-7] [MQTT-3.2.2-16]"""
     bench = Bench()
