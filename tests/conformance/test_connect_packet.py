@@ -90,6 +90,30 @@ def test_a_connect_of_the_wrong_form_ends_the_connection(
     expect_refusal(client)
 
 
+@pytest.mark.parametrize("version", STRICT)
+@pytest.mark.parametrize(
+    ("flags", "payload"),
+    [
+        pytest.param(0x02, ID, id="no flag"),
+        *(
+            pytest.param(flags, "will", id=f"will {flags:#04x}")
+            for flags in (0x06, 0x0E, 0x16, 0x36)
+        ),
+        pytest.param(0x82, ID + text(b"u"), id="user name"),
+        pytest.param(0xC2, ID + text(b"u") + text(b"p"), id="password"),
+    ],
+)
+def test_the_same_without_the_mistake_is_taken(
+    shared_broker: Broker, clients: Clients, version: int, flags: int, payload: bytes | str
+) -> None:
+    """So that it is the flags above that are refused: [MQTT-3.1.2-11], [MQTT-3.1.2-12]."""
+    if isinstance(payload, str):
+        payload = ID + will(version)
+    client = clients.open(shared_broker, version)
+    client.send_bytes(connect(version, flags, payload))
+    assert client.expect(Connack).reason_code == 0
+
+
 def test_a_password_alone_is_for_mqtt5(shared_broker: Broker, clients: Clients) -> None:
     """[MQTT3-3.1.2-22]."""
     older = clients.open(shared_broker, V311)

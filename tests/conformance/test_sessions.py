@@ -6,6 +6,7 @@ import pytest
 
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import (
+    Connect,
     Disconnect,
     Packet,
     Pingreq,
@@ -32,22 +33,25 @@ def test_a_will_is_published_as_its_flags_say(
 
     [MQTT3-3.1.2-8], [MQTT3-3.1.2-12], [MQTT-3.1.2-12]; [V31-2.2-WILL-RETAIN].
     """
-    for qos in (0, 1, 2):
-        for retain in (False, True):
-            topic = f"{name}/{qos}{retain}"
-            will = Will(topic, b"gone", qos, retain)
-            clients.join(shared_broker, f"{name}c", version, will=will).drop()
-    clients.join(shared_broker, f"{name}none", version).drop()
     watcher = clients.join(shared_broker, f"{name}w", version)
+    watcher.subscribe(f"{name}/#")
+    sent = [(f"{name}/{qos}{retain}", qos, retain) for qos in (0, 1, 2) for retain in (False, True)]
+    for topic, qos, retain in sent:
+        will = Will(topic, b"gone", qos, retain)
+        clients.join(shared_broker, f"{name}c", version, will=will).drop()
+        message = watcher.take()
+        assert (message.topic, message.payload, message.qos) == (topic, b"gone", qos)
+        assert not message.retain
+    clients.join(shared_broker, f"{name}c", version).drop()
     last = Will(f"{name}/last", b"gone")
-    watcher.subscribe(f"{name}/last")
     clients.join(shared_broker, f"{name}l", version, will=last).drop()
-    assert watcher.take().topic == f"{name}/last"  # by now the others are out
+    assert watcher.take().topic == f"{name}/last", "without its flag there is no will"
     late = clients.join(shared_broker, f"{name}late", version)
     late.subscribe(f"{name}/#")
-    kept = {message.topic: message for message in (late.take() for _ in range(3))}
-    assert set(kept) == {f"{name}/{qos}True" for qos in (0, 1, 2)}
-    assert all(message.retain for message in kept.values())
+    kept = sorted(
+        (message.topic, message.qos, message.retain) for message in (late.take() for _ in range(3))
+    )
+    assert kept == [will for will in sent if will[2]]
     assert late.settle() == []
 
 
@@ -108,6 +112,28 @@ def test_a_second_client_ends_the_first(
     for other in others:
         other.send(Pingreq())
         assert other.expect(Pingresp) == Pingresp()
+
+
+def test_a_reason_of_0x80_or_above_ends_the_connection(
+    shared_broker: Broker, clients: Clients, name: str
+) -> None:
+    """[MQTT-4.13.2-1]: in CONNACK, in DISCONNECT of either side, or meant and not sent."""
+    forbidden = Will("$SYS/broker/uptime", b"")
+    refused = clients.open(shared_broker)
+    assert refused.connect(name, will=forbidden).reason_code == 0x87
+    refused.expect_end()
+    speechless = clients.open(shared_broker)
+    size = Properties(maximum_packet_size=4)  # a CONNACK has five bytes
+    speechless.send(Connect(name, V5, will=forbidden, properties=size))
+    speechless.expect_end()
+    client = clients.join(shared_broker, name)
+    client.send(Connect(name, V5))
+    client.expect_disconnect(0x82)
+    watcher = clients.join(shared_broker, f"{name}w")
+    watcher.subscribe(f"{name}/#")
+    leaving = clients.join(shared_broker, name, will=Will(f"{name}/will", b"gone"))
+    leaving.disconnect(0x80)
+    assert watcher.take().topic == f"{name}/will"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

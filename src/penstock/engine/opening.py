@@ -98,6 +98,13 @@ class OpeningConnection(Connection):
         server = self._server
         self.version = connect.version
         self.link.version = connect.version
+        method: str | None = None
+        properties = connect.properties
+        if properties is not None:
+            method = properties.authentication_method
+            if properties.maximum_packet_size is not None:
+                self.link.max_packet_size_bytes = properties.maximum_packet_size
+            self.link.problem_information = properties.request_problem_information != 0
         server.registry.expire(now)
         has_room = self._has_room(connect, connect.client_id)
         code = refusal(connect, self.limits, has_room, server.options)
@@ -108,13 +115,6 @@ class OpeningConnection(Connection):
             self._refuse(code, now, connect)
             return
         self._connect = connect
-        method: str | None = None
-        properties = connect.properties
-        if properties is not None:
-            method = properties.authentication_method
-            if properties.maximum_packet_size is not None:
-                self.link.max_packet_size_bytes = properties.maximum_packet_size
-            self.link.problem_information = properties.request_problem_information != 0
         if method is not None:
             self._begin_exchange(connect, method, now)
             return
@@ -143,7 +143,8 @@ class OpeningConnection(Connection):
         why = why or reasons.name_of(code)
         reference = self._server.options.server_reference
         answer = refusing_connack(connect or self._connect, code, why, reference)
-        self.link.send_last(encode(answer, self.version))
+        if not self._exceeds(answer):  # [MQTT-3.1.2-24]
+            self.link.send_last(encode(answer, self.version))
         self._end(False, f"CONNECT refused: {why}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
