@@ -97,7 +97,7 @@ class Server:
         self.effects.timers.wake_due(now)
         if self._dead_letters is not None:
             self._dead_letters.tick(now)
-        if self.effects.held_back:
+        if self.effects.held_back:  # a timer may have made room, or a session ended
             self.effects.wake_held_back()
 
     def resume(self, now: Now) -> list[Resumable]:

@@ -246,7 +246,6 @@ class Session(Outbound):
             if forgotten:
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
-                self._effects.wake_held_back()
             self._watch_releases()
         self.retry(now)
 

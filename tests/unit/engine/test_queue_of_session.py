@@ -8,6 +8,7 @@ from penstock.engine import drop_counts as drops
 from penstock.engine.limits import DROP_NEWEST, REJECT, SPILL, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
+from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 from tests.unit.engine.pair import Pair, numbered, payloads
 
@@ -79,6 +80,19 @@ def test_priorities_are_sent_first_and_survive_a_crash(crash: bool) -> None:
     bench.restart()
     line = bench.join("s", durable=True)
     assert drain(bench, line) == [b"on", b"off"]
+
+
+def test_priorities_are_those_of_the_zone_the_session_comes_back_through() -> None:
+    """For what arrives from then on, also while it is away again."""
+    ranked = EngineLimits(mqueue_priorities=PRIORITIES, max_inflight=1, zone="ranked")
+    bench = Bench(EngineLimits(max_inflight=1), zones={"ranked": ranked})
+    bench.subscriber("s", "#", 1).cut()
+    again = Connect("s", 5, False, 0, properties=Properties(session_expiry_interval=3600))
+    bench.connect(again, "ranked")[0].cut()
+    for number, topic in enumerate(("t", "plant/1", "alarm/a")):
+        bench.publish(topic, b"%d" % number)
+    line, _ = bench.connect(again, "ranked")
+    assert drain(bench, line) == [b"2", b"1", b"0"]
 
 
 def test_what_left_a_lane_does_not_come_back_after_a_crash() -> None:

@@ -105,6 +105,19 @@ def test_before_mqtt_5_a_publisher_waits_until_there_is_room(qos: int) -> None:
     assert sum(bench.server.drops.counts) == 0
 
 
+def test_a_publisher_goes_on_when_the_session_it_waits_for_ends() -> None:
+    bench = Bench(FULL)
+    line = bench.join("s")
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    publisher = bench.join("p", 4)
+    publisher.send(*[message(number) for number in range(1, 5)])
+    bench.commit()
+    assert publisher.read() == [Puback(number) for number in range(1, 4)]
+    line.cut()
+    bench.commit()
+    assert publisher.read() == [Puback(4)]
+
+
 def test_a_publisher_that_waits_is_still_heard() -> None:
     """Its own acknowledgements make room: two clients that fill each other do not deadlock."""
     bench = Bench(FULL)
@@ -375,6 +388,18 @@ def test_before_mqtt_5_the_next_waits_for_a_pubrel() -> None:
     line.send(Pubrel(1))
     bench.commit()
     assert line.read() == [Pubcomp(1), Pubrec(3)]
+
+
+def test_the_next_goes_on_when_one_is_not_released_in_time() -> None:
+    limits = EngineLimits(max_awaiting_rel=1, await_rel_timeout_s=300)
+    bench = Bench(limits)
+    line = bench.join("p", 4, durable=True)
+    line.send(message(1, 2), message(2, 2))
+    bench.commit()
+    assert line.read() == [Pubrec(1)]
+    bench.pass_s(300)
+    bench.commit()
+    assert line.read() == [Pubrec(2)]
 
 
 def test_what_is_not_released_in_time_is_forgotten() -> None:
