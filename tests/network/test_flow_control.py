@@ -196,13 +196,12 @@ def test_qos0_messages_of_one_topic_stay_in_order(
     publisher.publish(topic, b"first", 0)
     publisher.settle()
     again = join_kept(clients, tight, name, present=True)
+    identifiers = [again.expect(Publish).packet_id for _ in range(WINDOW)]
     publisher.publish(topic, b"second", 0)
     publisher.settle()
     publisher.publish(topic, b"third", 0)
-    arrived = [again.expect(Publish) for _ in range(WINDOW + 3)]
-    at_once = [message.payload for message in arrived if message.qos == 0]
-    assert at_once == [b"first", b"second", b"third"]
-    again.send(*(Puback(message.packet_id) for message in arrived if message.qos == 1))
+    assert again.take_payloads(3) == [b"first", b"second", b"third"]
+    again.send(*(Puback(packet_id) for packet_id in identifiers))
     assert again.take().payload == b"QoS 1 %d" % WINDOW
 
 
