@@ -10,6 +10,7 @@ OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",
     "mqueue_priorities": {"alarm/#": 7},
     "mqueue_store_qos0": False,
+    "v31_client_id_len_max": 64,
 }
 
 
