@@ -167,7 +167,13 @@ def read_access_list(path: Path) -> AccessList:
 def _rule(place: str, text: str) -> Rule:
     first, _, rest = text.partition(" ")
     access, topic_filter = READWRITE, text
-    if first in ACCESS_WORDS and rest.strip():
+    if rest.strip():
+        # Not taken for a filter with a space in it: a `deny` with a typing error must not vanish.
+        if first not in ACCESS_WORDS:
+            raise ConfigError(
+                f"{place}: {first!r} is not {', '.join(ACCESS_WORDS[:-1])} or {ACCESS_WORDS[-1]};"
+                " a filter with a space in it needs one of them in front."
+            )
         access, topic_filter = first, rest.strip()
     plain = topic_filter.replace("%c", "c").replace("%u", "u")
     if not is_topic_filter(plain, _LEVELS_MAX):

@@ -18,7 +18,8 @@ user alice
 topic read plant/#
 topic write plant/line 1/+
 topic deny plant/secret/#
-topic both ways
+topic readwrite both ways
+topic one-word
 
 client gateway
 topic write gateway/#
@@ -53,6 +54,7 @@ def test_read_and_write_are_different_grants(access_list: AccessList) -> None:
     assert not permissions.may_publish("plant/x")
     assert permissions.may_publish("plant/line 1/t"), "a filter may have spaces"
     assert permissions.may_publish("both ways")
+    assert permissions.may_publish("one-word")
     assert permissions.may_receive("both ways")
 
 
@@ -155,6 +157,9 @@ def test_answers_are_remembered_within_a_bound() -> None:
         ("topic read a/#/b", "'a/#/b' is not an MQTT topic filter"),
         ("topic write devices/%c/x", "write pattern instead of topic"),
         ("pattern a+", "'a+' is not an MQTT topic filter"),
+        ("topic dney plant/secret/#", "'dney' is not read, write, readwrite or deny;"),
+        ("pattern wirte devices/%c/#", "'wirte' is not read, write, readwrite or deny;"),
+        ("topic line 1/x", "a filter with a space in it needs one of them in front"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_line(tmp_path: Path, line: str, sentence: str) -> None:
