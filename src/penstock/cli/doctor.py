@@ -220,8 +220,11 @@ def listening(listener: MainListener | OtherListener) -> Finding:
         return port(subject, setting_of(listener), listener.bind)
     folder = Path(listener.bind.path).parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        remedy = f"make the directory {folder}, or change {setting_of(listener)}."
-        return Finding(subject, Verdict.MISSING, f"{folder} is not writable", remedy)
+        there = folder.is_dir()
+        detail = f"{folder} is not writable" if there else f"there is no directory {folder}"
+        first = "make it writable for this user" if there else "make the directory"
+        remedy = f"{first}, or change {setting_of(listener)}."
+        return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{listener.bind}")
 
 

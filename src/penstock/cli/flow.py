@@ -79,7 +79,10 @@ def show_flow(
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait.")
     ] = 30.0,
 ) -> None:
-    """Show window, queue, drops and limits of every client of a running broker."""
+    """Show what holds up the clients of a broker.
+
+    Window, queue, drops and limits of each, those held up first.
+    """
     login = Login(username, _password(password_file))
     flows = read_flows(_address(broker), login, timeout_s)
     if as_json:
@@ -209,8 +212,8 @@ def _welcomed(answer: Connack) -> str:
     """Our client identifier, which the broker chose."""
     if answer.reason_code != reasons.SUCCESS:
         raise FlowUnavailable(
-            f"the broker lets us not in: {reasons.name_of(answer.reason_code)}; see --username"
-            " and --password-file"
+            f"the broker does not let us in: {reasons.name_of(answer.reason_code)}; see"
+            " --username and --password-file"
         )
     properties = answer.properties
     return "" if properties is None else properties.assigned_client_identifier or ""

@@ -17,9 +17,10 @@ PASSWORD_BYTES_MAX = 65_535  # what a CONNECT can carry
 def passwd(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The password file.")],
     user: Annotated[str, typer.Argument(metavar="USER", help="User name.")],
-    delete: Annotated[bool, typer.Option("--delete", help="Remove the user.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", "-D", help="Remove the user.")] = False,
     create: Annotated[
-        bool, typer.Option("--create", help="Start a new file; one that exists is an error.")
+        bool,
+        typer.Option("--create", "-c", help="Start a new file; one that exists is an error."),
     ] = False,
     scram: Annotated[
         bool,
@@ -49,6 +50,8 @@ def passwd(
         raise ConfigError("--delete takes no other option.")
     if create and file.exists():
         raise ConfigError(f"{file} exists; leave out --create to change it.")
+    if not create and not file.exists():
+        raise ConfigError(f"There is no password file {file}; start one with --create.")
     lines = {} if create else read_passwords(file)
     if delete:
         if lines.pop(user, None) is None:

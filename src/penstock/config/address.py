@@ -93,7 +93,14 @@ def parse_place(text: str) -> Address | SocketFile:
         ValueError: it is neither; the message says what is expected.
     """
     text = text.strip()
-    return SocketFile.parse(text) if "/" in text else Address.parse(text)
+    if "/" in text:
+        return SocketFile.parse(text)
+    try:
+        return Address.parse(text)
+    except ValueError:
+        if ":" in text or text.isdigit():
+            raise
+        raise ValueError(f"{FORM}, or a Unix socket's path with a slash in it: ./{text}") from None
 
 
 def _is_port(text: str) -> bool:

@@ -22,6 +22,27 @@ Origins = dict[tuple[str, str], str]
 
 _SHOWN_CHARACTERS_MAX: Final = 60
 
+_ELSEWHERE: Final = {
+    "port": "listener.bind",
+    "host": "listener.bind",
+    "address": "listener.bind",
+    "certfile": "listener.certificate",
+    "keyfile": "listener.key",
+    "cafile": "listener.client_ca",
+    "require_certificate": "listener.require_client_certificate",
+    "max_connections": "listener.max_connections",
+    "max_inflight_messages": "limits.max_inflight",
+    "max_queued_messages": "limits.max_mqueue_len",
+    "max_queued_bytes": "limits.max_mqueue_bytes",
+    "queue_qos0_messages": "limits.mqueue_store_qos0",
+    "max_keepalive": "limits.keep_alive_s_max",
+    "persistent_client_expiration": "limits.session_expiry_s_max",
+    "persistence_location": "durability.data_dir",
+    "sys_interval": "status.sys_interval_s",
+    "log_type": "log.level",
+}
+"""What Mosquitto's users call a setting, to what it is called here."""
+
 
 def settings_of(group: str) -> Mapping[str, FieldInfo]:
     """The fields of a group by name; empty for an unknown group."""
@@ -66,9 +87,10 @@ def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
     written = dotted(path)
     place = f" (from {origin})" if origin else ""
     same_name = [name for name in every if name.rpartition(".")[2] == str(path[-1])]
+    elsewhere = _ELSEWHERE.get(str(path[-1]))
     close = (
-        difflib.get_close_matches(written, own_group, n=1, cutoff=0.7)
-        or same_name[:1]
+        ([elsewhere] if elsewhere else same_name[:1])
+        or difflib.get_close_matches(written, own_group, n=1, cutoff=0.7)
         or difflib.get_close_matches(written, every, n=1, cutoff=0.7)
         or difflib.get_close_matches(written, list(Settings.model_fields), n=1, cutoff=0.7)
     )
@@ -84,7 +106,12 @@ def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
     table = _model_in(field.annotation) if field is not None else None
     known = list(table.model_fields) if table is not None else []
     place = f" (from {origin})" if origin else ""
-    close = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
+    elsewhere = _ELSEWHERE.get(str(path[-1]), "").rpartition(".")[2]
+    close = (
+        [elsewhere]
+        if elsewhere in known
+        else difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
+    )
     if close:
         return f"{dotted(path)}{place} is not a setting; did you mean {close[0]}?"
     here = dotted(path[:-1])

@@ -131,7 +131,8 @@ def open_database(data_dir: Path) -> Database:
         database = _open(path, AccessType.read_write())
     except OSError as error:
         raise StoreError(
-            f"the data directory {data_dir} cannot be used: {error.strerror}"
+            f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
+            " the broker may write, or that it may make: choose another with --data-dir"
         ) from error
     return Database(database, data_dir)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from typing import Final
 
@@ -50,11 +51,21 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
         for listening in sockets:
             listening.close()
         raise ConfigError(
-            f"cannot listen on {address} (listener {name}): {error.strerror or error}; is another"
-            " broker running there? Stop it, or choose another address with --bind, or bind in"
-            " the listener's settings"
+            f"cannot listen on {address} (listener {name}): {error.strerror or error};"
+            f" {remedy(error)} with --bind, or bind in the listener's settings"
         ) from error
     return sockets
+
+
+def remedy(error: OSError) -> str:
+    """What to do about an address that cannot be listened on; how to choose another follows."""
+    if isinstance(error, socket.gaierror):
+        return "the name stands for no address here: mend it, or choose another address"
+    if error.errno == errno.EACCES:
+        return "ports below 1024 are the superuser's (CAP_NET_BIND_SERVICE): choose a higher port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine does not have that address: choose one it has, or 0.0.0.0 for all,"
+    return "is another broker running there? Stop it, or choose another address"
 
 
 def _find_the_dead(listening: socket.socket, user_timeout_s: float) -> None:

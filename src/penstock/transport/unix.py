@@ -60,6 +60,12 @@ class UnixSocket:
                 self._path.unlink()
 
 
+def _asked(code: int) -> str:
+    if code == 0:
+        return "another process listens there"
+    return f"whether another process listens there cannot be told ({os.strerror(code)})"
+
+
 def _identity(path: Path) -> tuple[int, int]:
     found = path.lstat()
     return found.st_dev, found.st_ino
@@ -81,8 +87,7 @@ def _clear(path: Path, name: str) -> None:
         code = probe.connect_ex(os.fspath(path))
     if code != errno.ECONNREFUSED:
         raise ConfigError(
-            f"cannot listen on {path} (listener {name}): another process listens there, or it"
-            f" cannot be asked ({os.strerror(code) if code else 'it answered'}); stop it, or"
-            " choose another path"
+            f"cannot listen on {path} (listener {name}):"
+            f" {_asked(code)}; stop that process, or choose another path"
         )
     path.unlink()

@@ -130,7 +130,17 @@ def test_a_listener_whose_certificate_cannot_be_read_blocks() -> None:
 def test_a_socket_file_needs_its_directory(tmp_path: Path) -> None:
     finding = doctor.listening(others(kind="unix", bind=str(tmp_path / "absent" / "mqtt.sock")))
     assert finding.is_blocking
-    assert "absent" in finding.remedy
+    assert finding.detail == f"there is no directory {tmp_path / 'absent'}"
+    assert finding.remedy.startswith("make the directory, or change")
+
+
+def test_a_socket_file_needs_a_directory_it_may_be_made_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    finding = doctor.listening(others(kind="unix", bind=str(tmp_path / "mqtt.sock")))
+    assert finding.is_blocking
+    assert finding.remedy.startswith("make it writable for this user, or change")
 
 
 def test_users_are_counted_and_without_any_it_says_how_to_have_some(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_from_the_first_user_to_the_last(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("alice", "-b", "x"), "cannot be read"),
-        (("alice", "--delete"), "cannot be read"),
+        (("alice", "-b", "x"), "start one with --create"),
+        (("alice", "--delete"), "start one with --create"),
         (("a:b", "--create", "-b", "x"), "has a colon"),
         (("", "--create", "-b", "x"), "is empty"),
         (("alice", "--create", "-b", ""), "The password is empty"),

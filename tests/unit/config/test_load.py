@@ -134,6 +134,9 @@ def test_further_mistakes_are_counted() -> None:
         ("LIMIT__MAX_INFLIGHT", "limits.max_inflight"),
         ("LISTENER__MAX_INFLIGHT", "limits.max_inflight"),
         ("DURABILITY__DATADIR", "durability.data_dir"),
+        ("LISTENER__PORT", "listener.bind"),  # as Mosquitto's users call it
+        ("LIMITS__MAX_QUEUED_MESSAGES", "limits.max_mqueue_len"),
+        ("ACCESS__ALLOW_ANONYMOUS", "listener.allow_anonymous"),
     ],
 )
 def test_an_unknown_setting_is_answered_with_the_one_meant(variable: str, meant: str) -> None:
