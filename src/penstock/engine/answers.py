@@ -17,6 +17,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Puback, Pubcomp,
 from penstock.protocol.properties import Properties
 
 REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
+NAME_CHARACTERS_MAX: Final = 40  # of a name a refused client gives itself
 
 
 def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
@@ -46,6 +47,16 @@ def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link:
             if fits(packet, V5, link.max_packet_size_bytes):
                 return encode(packet, V5)
     return encode_ack(packet_type, packet_id, code, link.version)
+
+
+def claimed_names(connect: Connect | None) -> str:
+    """Who a refused client says it is, in parentheses: its operator looks for that in the log."""
+    if connect is None:
+        return ""
+    names = f"client {connect.client_id[:NAME_CHARACTERS_MAX]!r}"
+    if connect.username is not None:
+        names += f", user {connect.username[:NAME_CHARACTERS_MAX]!r}"
+    return f" ({names})"
 
 
 def refused_filters(filters: list[str], codes: list[int]) -> str:

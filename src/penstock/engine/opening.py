@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
 from penstock.engine.aliases import OutboundAliases
-from penstock.engine.answers import fits, refusing_connack
+from penstock.engine.answers import claimed_names, fits, refusing_connack
 from penstock.engine.clock import Now
 from penstock.engine.connection import (
     AWAIT_AUTH,
@@ -142,10 +142,11 @@ class OpeningConnection(Connection):
     def _refuse(self, code: int, now: Now, connect: Connect | None = None, why: str = "") -> None:
         why = why or reasons.name_of(code)
         reference = self._server.options.server_reference
-        answer = refusing_connack(connect or self._connect, code, why, reference)
+        connect = connect or self._connect
+        answer = refusing_connack(connect, code, why, reference)
         if not self._exceeds(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
-        self._end(False, f"CONNECT refused: {why}", now)
+        self._end(False, f"CONNECT refused: {why}{claimed_names(connect)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Refuse an unknown version in the form the client may understand; else close.

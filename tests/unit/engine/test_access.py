@@ -94,6 +94,18 @@ def test_nothing_is_answered_before_the_verdict(version: int) -> None:
     assert line.session.username == "alice"
 
 
+def test_the_log_is_told_who_a_refused_client_says_it_is() -> None:
+    bench, _, line = pending()
+    line.connection.decided(REFUSED, bench.now)
+    said = line.connection.closed_because
+    assert said == "CONNECT refused: bad user name or password (client 'c', user 'alice')"
+    hostile = Bench(authenticate=Later()).line(5)
+    hostile.send(connect(client_id=500 * "x", username=500 * "y"))
+    hostile.connection.decided(REFUSED, bench.now)
+    assert len(hostile.connection.closed_because) < 200
+    assert "secret" not in said
+
+
 @pytest.mark.parametrize(
     ("code", "version", "told"),
     [
