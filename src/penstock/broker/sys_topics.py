@@ -184,12 +184,13 @@ class SysTopics:
 def _memory() -> list[tuple[str, object]]:
     """The memory of this process: resident now, and the most it ever was."""
     found: list[tuple[str, object]] = []
+    maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
     try:
         resident = int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         pass  # not Linux
     else:
         found.append(("heap/current", resident))
-    maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
+        maximum = max(maximum, resident)  # the system counts its maximum a little late
     found.append(("heap/maximum", maximum))
     return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.sys_topics import PREFIX, Load, SysTopics
+from penstock.broker.sys_topics import PREFIX, Load, SysTopics, _memory
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.message import Message
 from penstock.protocol import reasons
@@ -21,6 +21,17 @@ from penstock.protocol.packets import (
 from tests.unit.engine.bench import Bench, Line, publishes
 
 INTERVAL_S = 10.0
+
+
+def test_what_is_resident_now_is_never_more_than_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system updates the two at different moments."""
+
+    class Late:
+        ru_maxrss = 1
+
+    monkeypatch.setattr("resource.getrusage", lambda _: Late())
+    found = dict(_memory())
+    assert found.get("heap/current", found["heap/maximum"]) == found["heap/maximum"]
 
 
 class Told:
