@@ -25,9 +25,10 @@ WhatToRead = Annotated[
 
 @app.command()
 def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
-    """Read everything, compare every checksum, and say what is missing or does not fit.
+    """Read everything, and say what is missing.
 
-    Exit code 1 where something is wrong. Nothing is changed; no broker may be running.
+    Every checksum is compared; exit code 1 where something is wrong. Nothing is changed; no
+    broker may be running.
     """
     from penstock.store.examination import examine
 
@@ -92,7 +93,7 @@ def backup(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a consistent copy of the store, while its broker runs or not.
+    """Write a copy of the store; its broker may run.
 
     Everything acknowledged before is in it. A path in the same file system takes almost no space
     or time (hard links); copy it elsewhere then.

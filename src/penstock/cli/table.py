@@ -176,7 +176,10 @@ def vacuum(
     ] = 24,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
 ) -> None:
-    """Remove files that belong to no version of the table: leftovers of jobs that were killed."""
+    """Remove the leftovers of killed jobs.
+
+    Files that belong to no version of the table.
+    """
     with _spark_installed():
         from penstock.spark.contents import remove_orphans
     names = remove_orphans(_local(table), older_than, remove=not dry_run)

@@ -20,7 +20,7 @@ class Access(Group):
 
     checks_waiting_max: int = Field(default=1000, ge=1, le=1_000_000)
     """Clients whose password is being checked or waits for it; further ones are refused as the
-    server is busy. A check costs some 20 ms of a core. 1 to 1000000."""
+    server is busy. What a check costs: docs/security.md. 1 to 1000000."""
 
     verified_s: int = Field(default=300, ge=0, le=86_400)
     """How long a password that was right need not be checked again, in seconds: a client that
