@@ -29,6 +29,7 @@ def test_a_signal_stops_broker_and_stream_service(
         newer = clients.join(broker, "newer", V5)
         older = clients.join(broker, "older", V311)
         assert broker.stop(number) == 0
+        assert f"stopping: {number.name}" in broker.log()
         newer.expect_disconnect(0x8B)
         older.expect_end()
         assert broker.family() == []
@@ -50,6 +51,13 @@ def test_a_stream_service_that_dies_is_started_again(tmp_path: Path, clients: Cl
         subprocess.run(["kill", "-KILL", str(service)], check=True)
         wait_for("another service", lambda: broker.log().count("stream service ready") == 2)
         clients.join(broker, "c").publish("t", b"x", 2)
+
+
+def test_sighup_with_nothing_to_read_again_says_so(tmp_path: Path, clients: Clients) -> None:
+    with running_broker(tmp_path) as broker:
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for("the answer", lambda: "SIGHUP: there are no users" in broker.log())
+        clients.join(broker, "c").publish("t", b"x", 1)
 
 
 # -- mistakes: one sentence on standard error, exit code 2 -----------------------------

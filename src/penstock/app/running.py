@@ -85,7 +85,7 @@ class _Broker:
         settings = self._settings
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopped.set)
+            loop.add_signal_handler(number, self._asked_to_stop, number)
         access = load_access(settings.access.password_file, settings.access.acl_file)
         authentication = Authentication(
             access, settings.access.checks_waiting_max, settings.access.verified_s
@@ -178,11 +178,14 @@ class _Broker:
 
     def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
         """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
+        found = False
         for listener in self._listeners:
             try:
                 if listener.reload():
+                    found = True
                     logger.info("reloaded the certificates of listener %s", listener.name)
             except ConfigError as error:
+                found = True
                 logger.error("the certificates in use stay in use: %s", error)
         files = self._settings.access
         try:
@@ -195,6 +198,8 @@ class _Broker:
         driver.end_turn_soon()
         if files.password_file or files.acl_file:
             logger.info("reloaded users and access list")
+        elif not found:
+            logger.info("SIGHUP: there are no users, access list or certificates to read again")
 
     def _streams_json(self) -> str:
         return json.dumps(
@@ -203,6 +208,10 @@ class _Broker:
                 for stream in self._settings.stream.streams
             ]
         )
+
+    def _asked_to_stop(self, number: signal.Signals) -> None:
+        logger.info("stopping: %s", number.name)
+        self._stopped.set()
 
     def _failed(self, failure: StoreFailed) -> None:
         logger.error("stopping: %s", failure)

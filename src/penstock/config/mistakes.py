@@ -175,9 +175,14 @@ def _field_at(path: tuple[int | str, ...]) -> FieldInfo | None:
     model: type[BaseModel] | None = Settings
     found: FieldInfo | None = None
     for part in path:
-        if isinstance(part, int) or model is None or part not in model.model_fields:
+        if isinstance(part, int):
             continue
-        found = model.model_fields[part]
+        if model is not None and part in model.model_fields:
+            found = model.model_fields[part]
+        elif found is not None and get_origin(found.annotation) is dict:
+            found = FieldInfo.from_annotation(get_args(found.annotation)[1])
+        else:
+            continue
         model = _model_in(found.annotation)
     is_group = found is not None and len(path) < 2
     return None if is_group else found

@@ -157,6 +157,9 @@ def test_an_unknown_setting_like_no_other_is_answered_with_those_there_are() -> 
         ("max_inflight = 3", "did you mean limits.max_inflight?"),
         ("[limit]\nmax_inflight = 3", "did you mean limits.max_inflight?"),
         ("[log]\nlevels = 'info'", "did you mean log.level?"),
+        ("[limits]\nmqueue_priorities = {'a/#' = 300}", "must be a whole number from 1 to 255"),
+        ("[limits]\nmqueue_priorities = {'a/#/b' = 3}", "an MQTT topic filter, such as"),
+        ("[limits]\nmqueue_priorities = 3", "must be a table"),
     ],
 )
 def test_a_broken_file_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
