@@ -41,7 +41,7 @@ A published message::
 
     router             message → log, retained, sessions
     trie, match_cache  topic → who subscribed to it; what matched lately
-    topic_answers  numbers by topic, remembered within bounds
+    topic_answers      numbers by topic, remembered within bounds
     retained           the last message of a topic
     sharing            shared subscriptions, and who gets what a member leaves
     share_group        which member of a group gets a message
@@ -62,6 +62,7 @@ A connection::
     handshake          which AUTH is due
     server_connection  the accepting side's table of packets, and when they must wait
     publishing         PUBLISH to its acknowledgement, PUBREL
+    held_back          what waits for room before it is published
     subscribing        SUBSCRIBE and UNSUBSCRIBE
     answers            refusals in words
     keepalive          when a silent peer is given up

@@ -31,7 +31,9 @@ class Inbound:
     def __init__(self) -> None:
         self.held = HeldMessages()
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
-        self._here: set[int] = set()  # those that came on this connection
+        self._here: set[int] = set()  # that came on this connection, until their PUBREL
+        self.resumed = False  # an earlier connection may have left what this one releases
+        self._was_connected = False
 
     def __len__(self) -> int:
         return len(self._since_us)
@@ -46,6 +48,8 @@ class Inbound:
         for packet_id in self._since_us:
             self._since_us[packet_id] = now.wall_us
         self._here.clear()
+        self.resumed = self._was_connected
+        self._was_connected = True
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """A QoS 2 PUBLISH came; whether its identifier is new."""
@@ -85,7 +89,8 @@ class Inbound:
                 del self._since_us[packet_id]
                 self._since_us[packet_id] = now.wall_us
             else:
-                self.release(packet_id)
+                del self._since_us[packet_id]  # until PUBCOMP it is open for its sender: ``here``
+                self.held.forget(packet_id)
                 forgotten += 1
         return forgotten
 
@@ -95,5 +100,6 @@ class Inbound:
 
     def restore(self, packet_ids: list[int]) -> None:
         """Take up what the store holds."""
+        self._was_connected = True
         for packet_id in packet_ids:
             self._since_us[packet_id] = 0

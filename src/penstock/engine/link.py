@@ -135,11 +135,19 @@ class Link:
 
     def send_qos0(self, frame: bytes) -> None:
         """Send a QoS 0 message in this turn, or right behind those that wait for a commit."""
-        if self.unreleased_qos0 == 0:
-            self.send(frame)
-        else:
+        size_bytes = len(frame)
+        if self.unreleased_qos0 > 0:
             self.behind.append(frame)
-            self._count(len(frame))
+        elif self.opened:  # as ``send_now``, without the calls: most of what a broker sends
+            ready = self.ready
+            if len(ready) == 0:
+                self._turn.ready.append(self)
+            ready.append(frame)
+        else:
+            self.hold_qos0(frame)
+            return
+        self.pending_bytes += size_bytes
+        self._turn.unsent_bytes += size_bytes
 
     def send_last(self, frame: bytes) -> None:
         """Send a farewell in this turn, even before the connection was opened."""
@@ -242,10 +250,6 @@ class Link:
         self.counters.bytes_sent += len(data)
         self._handed_over(len(data))
         return data
-
-    def _count(self, size_bytes: int) -> None:
-        self.pending_bytes += size_bytes
-        self._turn.unsent_bytes += size_bytes
 
     def _handed_over(self, size_bytes: int) -> None:
         self.pending_bytes -= size_bytes

@@ -41,31 +41,29 @@ def publish_frame(
         now: when.
     """
     properties = b""
-    frame = b""
-    if link.version == V5:
+    version = link.version
+    payload = message.payload
+    counters = link.counters
+    if version == V5:
         properties = message.properties
-        if subscription_ids or message.expires_at_us:
+        if message.expires_at_us > 0 or len(subscription_ids) > 0:
             properties = message.properties_for(now.wall_us, subscription_ids)
         if link.aliases is not None and batch >= 0:
             frame = _frame_with_alias(
                 link, link.aliases, message, qos, retain, duplicate, packet_id, properties, batch
             )
-    if not frame:
-        frame = encode_publish(
-            message.topic_bytes,
-            message.payload,
-            qos,
-            retain,
-            duplicate,
-            packet_id,
-            link.version,
-            properties,
-        )
-        if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-            return b""
-    counters = link.counters
+            if len(frame) > 0:
+                counters.publish_sent += 1
+                counters.publish_bytes_sent += len(payload)
+                return frame
+    frame = encode_publish(
+        message.topic_bytes, payload, qos, retain, duplicate, packet_id, version, properties
+    )
+    size_bytes_max = link.max_packet_size_bytes
+    if size_bytes_max > 0 and len(frame) > size_bytes_max:  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+        return b""
     counters.publish_sent += 1
-    counters.publish_bytes_sent += len(message.payload)
+    counters.publish_bytes_sent += len(payload)
     return frame
 
 

@@ -13,8 +13,7 @@
 
 An older client cannot be told that a message was refused, so it is held back whole, and
 those behind it too, until there is room. The client is still read while what it has yet to
-acknowledge or release may make that room (``must_wait``), up to ``_may_hold_back``; what it
-sends again meanwhile is held back once. QoS 0 beyond what is held without that is dropped.
+acknowledge or release may make that room (``must_wait``), within the bounds of ``held_back``.
 
 What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
 messages until their PUBREL [MQTT 5 §4.9].
@@ -28,11 +27,13 @@ from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.answers import acknowledgement
 from penstock.engine.clock import Now
 from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
+from penstock.engine.held_back import HeldBack
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -41,14 +42,7 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties, encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
-_HELD_BACK_OVERHEAD_BYTES: Final = 256  # of one message, beside its payload and topic
 _RETAINED_FULL: Final = "there is no room for more retained messages"
-_IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 leave 10 or 20 open
-
-
-def _size_bytes(packet: Publish) -> int:
-    """The memory of a message held back, about; a character has up to four bytes."""
-    return len(packet.payload) + 4 * len(packet.topic) + _HELD_BACK_OVERHEAD_BYTES
 
 
 @final
@@ -62,12 +56,11 @@ class Publishing:
     """
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
-        self.held_back_count = 0  # messages not routed yet: there is no room
-        self.held_back_bytes = 0
-        self._held_back: list[Publish] = []
-        self._held_back_ids: set[int] = set()
+        self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
         self._aliases: dict[int, str] = {}
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
+        self._topic: str | None = None  # of the message before: it was checked
+        self._is_system = False  # what the check of the latest topic found
         self._link = link
         self._limits = limits
         self._router = server.router
@@ -77,36 +70,61 @@ class Publishing:
 
     def publish(self, packet: Publish, session: Session, now: Now) -> int:
         """A PUBLISH; the number of sessions it went to."""
-        link = self._link
         topic = packet.topic
-        link.counters.publish_received += 1
-        link.counters.publish_bytes_received += len(packet.payload)
+        payload = packet.payload
+        counters = self._link.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(payload)
         properties = packet.properties
         encoded = b""
         if properties is not None:
             topic = self._resolve_alias(topic, properties)
             properties.topic_alias = None
             encoded = encode_properties(properties)
-        if not is_topic_name(topic, self._limits.topic_levels_max):
-            raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
-        qos = packet.qos
-        again = qos == 2 and session.awaits_release(packet.packet_id)
-        if qos > 0 and link.version == V5 and not again:
-            self._check_receive_maximum(session)
-        if properties is not None and self._is_false_text(packet, properties) and not again:
+        if topic is not self._topic:
+            self._check_topic(topic)
+        if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:
+            return self._publish_in_order(packet, topic, encoded, session, now)
+        if properties is not None and self._is_false_text(packet):  # ends the connection
             self._refuse_payload(packet, topic, session)
+        permissions = session.permissions
+        if self._is_system or (permissions is not None and not permissions.may_publish(topic)):
+            self._refuse_topic(packet, topic, session, now)
             return 0
-        if (self.held_back_count > 0 or session.releases) and not again:
+        message = Message(topic, payload, 0, packet.retain, session.client_id, now.wall_us, encoded)
+        return self._router.publish(message, session, now)
+
+    def _publish_in_order(
+        self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
+    ) -> int:
+        """A PUBLISH that is to be acknowledged, or may have to wait behind others."""
+        qos = packet.qos
+        if qos == 2 and session.awaits_release(packet.packet_id):
+            session.receive(packet, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+            return 0
+        if qos > 0 and self._link.version == V5:
+            self._check_receive_maximum(session)
+        elif qos == 0 and self._is_false_text(packet):
+            self._refuse_payload(packet, topic, session)
+        if self.held_back.count > 0 or len(session.releases) > 0:
             self._hold_back(packet, topic, session)  # what came later must not overtake
             return 0
-        if not again and not self._may(packet, topic, session):
+        if not self._may(packet, topic, self._is_system, session, now):
             return 0
         reached = self._route(packet, topic, encoded, session, now)
         if reached == _MUST_WAIT:
             self._hold_back(packet, topic, session)
-            self._effects.hold_back(link.user)
+            self._effects.hold_back(self._link.user)
             return 0
         return reached
+
+    def _check_topic(self, topic: str) -> None:
+        """Whether anything may be published to ``topic``; mostly it is that of the last one."""
+        if not is_topic_name(topic, self._limits.topic_levels_max):
+            raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+        self._is_system = is_system_topic(topic)
+        self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None
 
     def release(self, packet_id: int, session: Session, now: Now) -> int:
         """A PUBREL; the work of what is published now."""
@@ -152,15 +170,16 @@ class Publishing:
         link = self._link
         counted = session.inbound_count
         code = session.release(packet_id)
-        if self.held_back_count > 0:
+        if self.held_back.count > 0:
             self._effects.resume_later(link.user)
         why = "no message with this packet identifier waits for PUBREL"
         frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
         if session.inbound_count < counted or link.version != V5:
             link.hold_ack(frame)
-        else:
-            link.hold(frame)
-            self._quota_raised += 1
+            return
+        link.hold(frame)
+        if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
+            self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
 
     def try_again(self, session: Session, now: Now) -> int:
         """Route what is released and what is held back, in order, as far as there is room.
@@ -168,27 +187,24 @@ class Publishing:
         No more than one turn's share; what the client may do is asked again. The work it was.
         """
         work = self._route_released(session, now)
-        if session.releases:
-            return work
         routed = 0
-        for packet in self._held_back:
-            if self._is_enough(work):
+        for packet in self.held_back.packets:
+            if session.releases or self._is_enough(work):
                 break
-            if self._may(packet, packet.topic, session):
+            topic = packet.topic
+            if self._may(packet, topic, is_system_topic(topic), session, now):
                 properties = packet.properties
                 encoded = b"" if properties is None else encode_properties(properties)
-                reached = self._route(packet, packet.topic, encoded, session, now)
+                reached = self._route(packet, topic, encoded, session, now)
                 if reached == _MUST_WAIT:
                     self._effects.hold_back(self._link.user)
                     break
                 work += reached
             work += WORK_OF_A_PACKET
             routed += 1
-            self.held_back_count -= 1
-            self.held_back_bytes -= _size_bytes(packet)
-            self._held_back_ids.discard(packet.packet_id)
+            self.held_back.pass_on(packet)
         if routed > 0:
-            del self._held_back[:routed]
+            del self.held_back.packets[:routed]
         return work
 
     def _is_enough(self, work: int) -> bool:
@@ -205,17 +221,15 @@ class Publishing:
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
         has it."""
-        for packet in self._held_back:
+        for packet in self.held_back.packets:
             if packet.qos == 0:
                 self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
-        self._held_back = []
-        self._held_back_ids.clear()
-        self.held_back_count = 0
-        self.held_back_bytes = 0
+        self.held_back.clear()
 
     def unacknowledged(self, session: Session) -> int:
         """Messages that count against our Receive Maximum, as MQTT 5 defines it."""
-        return self._link.unreleased_acks + session.inbound_count
+        waiting = self.held_back.unacknowledged
+        return self._link.unreleased_acks + session.inbound_count + waiting
 
     # -- inside ------------------------------------------------------------------------
 
@@ -234,10 +248,6 @@ class Publishing:
         )
         router = self._router
         if qos > 0:
-            if qos == 2 and session.awaits_release(packet.packet_id):
-                session.receive(packet, now)
-                self._acknowledge(packet, reasons.SUCCESS)
-                return 0
             refused = qos == 2 and not session.has_room_to_receive()
             effects = self._effects
             refused = refused or effects.store_fails
@@ -251,7 +261,9 @@ class Publishing:
             if packet.retain and self._link.version == V5 and not self._is_retainable(message):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return 0  # nobody got it, as above
-            session.receive(packet, now)
+            if not session.receive(packet, now):
+                self._acknowledge(packet, reasons.SUCCESS)
+                return 0
             if held:  # v3.1 §3.3: not made available to interested parties yet
                 session.hold(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
@@ -269,63 +281,49 @@ class Publishing:
         self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False
 
-    def holds_back_much(self) -> bool:
-        """Whether the client is read on only for what may make room."""
-        return (
-            self.held_back_count >= self._limits.receive_maximum
-            or self.held_back_bytes >= self._link.pending_bytes_max
-        )
-
     def _hold_back(self, packet: Publish, topic: str, session: Session) -> None:
-        """Keep a message until there is room for it, in its order.
-
-        One with an identifier that is held back is the same, sent again (v3.1 §4.1): it is
-        answered once, and not published after the PUBREL that answer brings.
-        """
+        """Keep a message until there is room for it, in its order."""
+        held_back = self.held_back
         if packet.qos > 0:
-            if packet.packet_id in self._held_back_ids:
+            if held_back.has(packet):
                 return
-        elif self.holds_back_much():
+        elif held_back.is_much():
             self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
             return
-        size_bytes = self.held_back_bytes + _size_bytes(packet)
-        if self.holds_back_much() and size_bytes > self._may_hold_back():
+        if held_back.is_all():
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED,
-                f"{size_bytes} bytes of its messages wait for room, more than limits"
+                f"{held_back.size_bytes} bytes of its messages wait for room, all that limits"
                 ".receive_maximum and limits.max_packet_size_bytes allow",
             )
-        if packet.qos > 0:
-            self._held_back_ids.add(packet.packet_id)
-        packet.topic = topic
-        self._held_back.append(packet)
-        self.held_back_count += 1
-        self.held_back_bytes = size_bytes
+        packet.topic = topic  # the alias may mean another when it is routed
+        held_back.put(packet)
 
-    def _may_hold_back(self) -> int:
-        """Bytes: what a client may have in flight, or a write buffer."""
-        limits = self._limits
-        packets = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
-        return max(packets * limits.max_packet_size_bytes, self._link.pending_bytes_max)
-
-    def _may(self, packet: Publish, topic: str, session: Session) -> bool:
+    def _may(
+        self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now
+    ) -> bool:
         """Whether the client may publish this now; if not, it is refused and counted."""
+        if packet.qos > 0 and self._is_false_text(packet):
+            self._refuse_payload(packet, topic, session)
+            return False
         permissions = session.permissions
-        if is_system_topic(topic) or (
-            permissions is not None and not permissions.may_publish(topic)
-        ):
-            self._refuse_topic(packet, topic, session)
+        if is_system or (permissions is not None and not permissions.may_publish(topic)):
+            self._refuse_topic(packet, topic, session, now)
             return False
         return True
 
-    def _refuse_topic(self, packet: Publish, topic: str, session: Session) -> None:
+    def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
+        """A client before MQTT 5 is not told, and so sends PUBREL: until then it is received."""
         self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
         code = reasons.NOT_AUTHORIZED if self._link.version == V5 else 0
+        if code == 0:
+            session.receive(packet, now)
         why = "topics below $SYS are the server's own"
         self._acknowledge(packet, code, why if is_system_topic(topic) else "not authorized")
 
-    def _is_false_text(self, packet: Publish, properties: Properties) -> bool:
-        if properties.payload_format_indicator != 1:
+    def _is_false_text(self, packet: Publish) -> bool:
+        properties = packet.properties
+        if properties is None or properties.payload_format_indicator != 1:
             return False
         return self._options.check_payload_format and not is_utf8(packet.payload)
 
@@ -348,7 +346,7 @@ class Publishing:
             link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
         elif packet.qos == 2:
             frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
-            if link.version == V5:  # counts until its PUBREL: see _check_receive_maximum
+            if link.version == V5 and not is_refusal:  # counts until PUBREL: ``unacknowledged``
                 link.hold(frame)
             else:
                 link.hold_ack(frame)

@@ -66,6 +66,7 @@ class ServerConnection(OpeningConnection):
         super().__init__(server, limits, now)
         self.inbound_limit: AtLimit | None = None  # made when it is reached first
         self._publishing = Publishing(server, self.link, limits)
+        self._held_back = self._publishing.held_back
         self._message_rate: TokenBucket | None = None
         self._byte_rate: TokenBucket | None = None
         if limits.messages_per_s_max > 0:
@@ -144,7 +145,12 @@ class ServerConnection(OpeningConnection):
     @property
     def held_back_count(self) -> int:
         """Messages of the client that wait for room in a queue: see ``publishing``."""
-        return self._publishing.held_back_count
+        return self._held_back.count
+
+    @property
+    def held_back_bytes(self) -> int:
+        """The memory they take, about."""
+        return self._held_back.size_bytes
 
     def _watch_inbound(self, now: Now) -> None:
         """Note when the client may send no more; looked at again when something left."""
@@ -166,7 +172,7 @@ class ServerConnection(OpeningConnection):
             and link.unreleased_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
-            and self._publishing.held_back_count == 0
+            and self._held_back.count == 0
         ):
             return False
         return self._must_wait_for_what()
@@ -181,22 +187,28 @@ class ServerConnection(OpeningConnection):
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
-        if self._publishing.holds_back_much() and not self._may_make_room():
-            return True  # resumed with the first that is routed, and asked again in every tick
+        if self._held_back.is_much() and not self._may_make_room():
+            link.resume_when_room()  # what it is sent, it may acknowledge; else in every tick
+            return True
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
         return False
 
     def _may_make_room(self) -> bool:
-        """Whether the client's next packets may make room for what of it is held back.
+        """Whether the client's next packets may make room for what of it, or of others, waits.
 
-        They stand behind its messages: not to read them would be to wait for ever.
+        They stand behind its messages: not to read them would be to wait for ever. When all
+        it may have in flight is held back it is read on only if somebody surely waits for it.
         """
         session = self._session
         if session is None or self._server.effects.store_fails:
             return False
-        return session.window_length > 0 or session.waits_for_releases
+        if session.owes_releases and not session.has_room_to_receive():
+            return True
+        if session.window_length == 0:
+            return False
+        return not (self._held_back.is_all() and session.has_place(0, 0))
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""
@@ -210,7 +222,7 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = 0.0
         if self._session is not None:
             self._session.refill(now)
-            if self._publishing.held_back_count > 0 or self._session.releases:
+            if self._held_back.count > 0 or self._session.releases:
                 work = self._publishing.try_again(self._session, now)
                 if work >= WORK_PER_TURN_MAX:
                     self.wait_for_turn()

@@ -226,8 +226,18 @@ class Session(Outbound):
 
     @property
     def waits_for_releases(self) -> bool:
-        """Whether the client still has to release a QoS 2 message."""
+        """Whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
         return len(self._inbound) > 0
+
+    @property
+    def owes_releases(self) -> bool:
+        """Whether the client still has to send a PUBREL."""
+        return len(self._inbound) > len(self.releases)
+
+    @property
+    def was_resumed(self) -> bool:
+        """Whether the client may have left QoS 2 messages open on an earlier connection."""
+        return self._inbound.resumed
 
     @property
     def inbound_count(self) -> int:

@@ -133,9 +133,9 @@ class Transmission(Backlog):
             at_once = True
         if self.permissions is not None and not self._permitted(message):
             return
-        batch = link.batch_of_qos0(at_once)
+        batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         frame = publish_frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
-        if not frame:
+        if len(frame) == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
         elif at_once:
             link.send_qos0(frame)

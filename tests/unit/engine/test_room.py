@@ -238,10 +238,10 @@ def test_who_has_more_held_back_than_may_be_in_flight_is_closed() -> None:
     line.send(message(0, 0))
     bench.commit()
     assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
-    for number in range(10, 14):
+    for number in range(10, 15):
         line.send(Publish("t", b"x" * 390_000, 2, packet_id=number))
         assert not line.connection.link.closed
-    line.send(Publish("t", b"x" * 390_000, 2, packet_id=14))
+    line.send(Publish("t", b"x" * 390_000, 2, packet_id=15))
     assert line.connection.link.closed
     assert "wait for room" in line.connection.closed_because
 

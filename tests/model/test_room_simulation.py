@@ -1,0 +1,313 @@
+"""Publishers without room, seed by seed: refused, held back, sent again, cut, taken over.
+
+Clients of all versions publish to each other and to themselves through windows and queues of a
+few messages that ``reject``, with commits that come late or not at all for a while and rights that
+come and go. Whatever
+happens, what was acknowledged arrives, QoS 2 once, in order; answers keep their order; nobody
+who keeps to Receive Maximum is closed; and when all are back and read, nothing stays stuck.
+
+Seeds are as in ``test_simulation``.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import Final, final
+
+import pytest
+
+from penstock.engine import drop_counts as drops
+from penstock.engine.access import Authorize, Permissions
+from penstock.engine.effects import Commit
+from penstock.engine.limits import REJECT, EngineLimits
+from penstock.protocol.packets import Subscribe, Subscription
+from tests.model.pressed import Pressed, Sent
+from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
+from tests.unit.engine.bench import Bench
+
+STEPS: Final = 300
+ROUNDS_TO_REST: Final = 600
+TOPICS: Final = ("a", "b", "c")
+QOS_0_ONLY: Final = (drops.QUEUE_FULL, drops.SLOW_CONSUMER, drops.QOS0_OFFLINE)
+
+
+@final
+class Revoked(Authorize):
+    """Nobody may publish to some topics."""
+
+    def __init__(self, topics: set[str]) -> None:
+        self.topics = topics
+
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """The same for everybody."""
+        del username, client_id
+        return _Rights(self.topics)
+
+
+@final
+class _Rights(Permissions):
+    def __init__(self, topics: set[str]) -> None:
+        self._topics = topics
+
+    def may_publish(self, topic: str) -> bool:
+        return topic not in self._topics
+
+    def may_receive(self, topic: str) -> bool:
+        del topic
+        return True
+
+
+@final
+class Crowd:
+    """One run.
+
+    Args:
+        seed: of everything.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        random = self.random
+        self.limits = EngineLimits(
+            max_mqueue_len=random.randint(1, 4),
+            max_inflight=random.randint(1, 3),
+            mqueue_overflow=REJECT,
+            receive_maximum=random.randint(1, 6),
+            max_awaiting_rel=random.choice((0, 0, 1, 2, 4)),
+            max_awaiting_rel_bytes=random.choice((60, 1_000_000)),
+            await_rel_timeout_s=0,
+            retry_interval_s=random.choice((0, 20)),
+        )
+        self.bench = Bench(self.limits)
+        self.revoked: set[str] = set()
+        self.sealed: Commit | None = None
+        self.clients: list[Pressed] = []
+        self.receivers: dict[str, list[Pressed]] = {topic: [] for topic in TOPICS}
+        for number in range(random.randint(2, 4)):
+            version = random.choice((3, 4, 4, 5))
+            client = Pressed(self.bench, f"c{number}", version, random)
+            self.clients.append(client)
+            client.connect()
+            self.commit()
+            assert client.line is not None
+            client.pull(1)
+            for topic in TOPICS:
+                if random.random() < 0.5:
+                    client.line.send(Subscribe(1, [Subscription(topic, 2)]))
+                    self.receivers[topic].append(client)
+                    self.commit()
+                    client.line.read()
+
+    # -- steps -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All steps, then everybody is back and reads."""
+        for _ in range(STEPS):
+            self.step()
+            self.check_bounds()
+        self.come_to_rest()
+        self.check_promises()
+
+    def step(self) -> None:
+        """Something happens."""
+        random = self.random
+        client = random.choice(self.clients)
+        dice = random.random()
+        if dice < 0.35:
+            self.publish(client)
+        elif dice < 0.55:
+            client.push(random.randint(1, 8))
+        elif dice < 0.75:
+            client.pull(random.randint(1, 8))
+        elif dice < 0.85:
+            self.commit_some()
+        elif dice < 0.88:
+            client.retry()
+        elif dice < 0.90:
+            client.cut()
+        elif dice < 0.94:
+            fails = self.bench.server.effects.store_fails  # nobody is let in then
+            if not fails and (client.line is None or random.random() < 0.2):
+                client.connect()
+        elif dice < 0.96:
+            self.finish()
+            self.bench.pass_s(random.choice((0.25, 25)))
+        elif dice < 0.975:
+            self.jam(client)
+        elif dice < 0.99:
+            self.change_rights(random.choice(TOPICS))
+        elif dice < 0.993:
+            self.crash()
+        elif self.bench.server.effects.store_fails:
+            self.mend_store()
+        else:
+            self.bench.server.effects.store_cannot_write("full")
+
+    def publish(self, client: Pressed) -> None:
+        """A few messages."""
+        topic = self.random.choice(TOPICS)
+        for _ in range(self.random.randint(1, 5)):
+            sent = client.publish(topic, self.random.choice((0, 1, 1, 2, 2, 2)))
+            if sent is not None and topic in self.revoked:
+                sent.maybe = True
+
+    def jam(self, client: Pressed) -> None:
+        """The client stops reading, or reads again."""
+        if client.line is not None and not client.closed_because():
+            link = client.line.connection.link
+            if link.congested:
+                client.line.connection.writable(self.bench.now)
+            else:
+                link.wire_full()
+
+    def change_rights(self, topic: str) -> None:
+        """A topic is barred, or free again."""
+        self.revoked ^= {topic}
+        for client in self.clients:
+            for sent in client.open.values():
+                if sent.topic == topic:
+                    sent.maybe = True
+        self.bench.authorize = Revoked(set(self.revoked))
+        self.bench.server.authorize_anew(self.bench.authorize, set(), self.bench.now)
+
+    def mend_store(self) -> None:
+        """The store can write again, and everybody goes on."""
+        effects = self.bench.server.effects
+        effects.store_works()
+        for client in self.clients:
+            if client.line is not None:
+                effects.resume_later(client.line.connection)
+
+    def crash(self) -> None:
+        """The broker starts again on what was committed."""
+        self.sealed = None
+        self.bench.restart()
+        for client in self.clients:
+            client.gone()
+
+    def commit_some(self) -> None:
+        """A batch is sealed, or the one that is becomes durable."""
+        self.bench.write_ready()
+        if self.sealed is None:
+            self.sealed = self.bench.seal()
+        else:
+            self.finish()
+
+    def finish(self) -> None:
+        """What is sealed becomes durable, unless the store cannot write."""
+        if self.sealed is not None and not self.bench.server.effects.store_fails:
+            sealed, self.sealed = self.sealed, None
+            self.bench.finish(sealed)
+
+    def commit(self) -> None:
+        """Everything becomes durable."""
+        self.finish()
+        self.bench.commit()
+
+    def come_to_rest(self) -> None:
+        """The store works, everybody is connected, reads and answers: all gets through."""
+        self.mend_store()
+        for topic in sorted(self.revoked):
+            self.change_rights(topic)
+        for client in self.clients:
+            if client.line is None:
+                client.connect()
+            elif client.line.connection.link.congested:
+                self.jam(client)
+        for _ in range(ROUNDS_TO_REST):
+            if self.rests():
+                return
+            for client in self.clients:
+                client.push(100)
+                client.pull(100)
+                client.send_again()
+            self.commit()
+            self.check_bounds()
+        states = [
+            (
+                client.client_id,
+                client.version,
+                client.line and client.line.connection.stalled,
+                {number: vars(sent) for number, sent in client.open.items()},
+            )
+            for client in self.clients
+        ]
+        raise AssertionError(f"stuck: {states}")
+
+    def rests(self) -> bool:
+        """Whether nothing waits anywhere."""
+        for client in self.clients:
+            session = self.bench.server.registry.sessions[client.client_id]
+            if client.open or client.outbox or client.inbox or not client.connected:
+                return False
+            if session.queue_length > 0 or session.window_length > 0:
+                return False
+        return True
+
+    # -- what must hold ----------------------------------------------------------------
+
+    def check_bounds(self) -> None:
+        """Memory has a bound, and nobody is closed who does nothing wrong."""
+        for client in self.clients:
+            assert not client.closed_because(), client.closed_because()
+            if client.line is not None:
+                connection = client.line.connection
+                waiting = connection.held_back_count
+                assert 0 <= waiting <= 2 * client.window + self.limits.receive_maximum
+                assert connection.held_back_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
+                assert waiting > 0 or connection.held_back_bytes == 0
+
+    def check_promises(self) -> None:
+        """What was acknowledged arrived, in order, QoS 2 once; what was refused did not."""
+        counts = self.bench.server.drops.counts
+        for reason, count in enumerate(counts):
+            assert count == 0 or reason in (*QOS_0_ONLY, drops.NO_PERMISSION), (reason, count)
+        for client in self.clients:
+            for sent in client.all:
+                for receiver in self.receivers[sent.topic]:
+                    self.check(sent, receiver.got.count(sent.name))
+        sure = {sent.name for client in self.clients for sent in client.all if not sent.maybe}
+        for client in self.clients:
+            self.check_order([name for name in client.got if name in sure])
+
+    @staticmethod
+    def check(sent: Sent, times: int) -> None:
+        """One message at one receiver."""
+        if sent.qos != 1:
+            assert times <= 1, f"{sent.name} came {times} times"
+        if sent.qos > 0 and sent.taken and not sent.maybe:
+            assert times >= 1, f"{sent.name} was acknowledged, and lost"
+        if sent.refused and sent.times == 1:
+            assert times == 0, f"{sent.name} was refused, and arrived"
+
+    @staticmethod
+    def check_order(received: list[str]) -> None:
+        """[MQTT-4.6.0-6] by publisher, topic and QoS, as first received."""
+        latest: dict[str, int] = {}
+        for name in dict.fromkeys(received):
+            flow, number = name.rsplit(" ", 1)
+            assert int(number) > latest.get(flow, -1), f"{name} came late"
+            latest[flow] = int(number)
+
+
+def play(seed: int) -> None:
+    """One run; a failure names its seed."""
+    try:
+        Crowd(seed).run()
+    except Exception as failure:
+        raise AssertionError(f"{replay(seed)}: {failure}") from failure
+
+
+@pytest.mark.timeout(max(120, 10 * SECONDS))
+def test_without_room_every_promise_is_kept() -> None:
+    if SEED:
+        play(int(SEED))
+        return
+    deadline_s = time.monotonic() + SECONDS
+    seed = FIRST_SEED
+    while time.monotonic() < deadline_s:
+        play(seed)
+        seed += 1
+    print(f"seeds {FIRST_SEED} to {seed - 1}")
+    assert seed > FIRST_SEED
