@@ -45,6 +45,7 @@ A published message::
     retained           the last message of a topic
     sharing            shared subscriptions, and who gets what a member leaves
     share_group        which member of a group gets a message
+    away_members, full_mark  who of those that are away has room for it
     dead_letters       what was dropped, published once more
 
 One turn of the loop::

@@ -16,6 +16,7 @@ from penstock.engine.access import Permissions
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Stored
+from penstock.engine.full_mark import FullMark
 from penstock.engine.held_up import HeldUp
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
@@ -55,6 +56,7 @@ class Backlog(Stored):
         self._drops = drops
         self._changed = False
         self._held_up = HeldUp(client_id, effects)
+        self._full_marks: list[FullMark] | None = None  # of those told that the queue is full
 
     def may_receive(self, message: Message | None) -> bool:
         """Whether this client may have ``message``; of one whose body is not here, it is unknown
@@ -86,6 +88,17 @@ class Backlog(Stored):
     def queue_bytes_max(self) -> int:
         """Bytes of messages that may wait; 0 = no limit."""
         return self._queue.max_bytes
+
+    @property
+    def rejects(self) -> bool:
+        """Whether messages are refused while the queue is full."""
+        return self._queue.rejects
+
+    def tell_of_room(self, mark: FullMark) -> None:
+        """The client is away and the queue full: tell when it gives a place up."""
+        if self._full_marks is None:
+            self._full_marks = []
+        self._full_marks.append(mark)
 
     def at_limit(self, limit: int) -> AtLimit | None:
         """How often and how long a limit was reached; None while none ever was."""
@@ -143,9 +156,18 @@ class Backlog(Stored):
         return queued
 
     def _overflowed(self, dropped: list[Delivery]) -> None:
+        if dropped:
+            self._gave_up_places()
         for delivery in dropped:
             self._passed(delivery)
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
+
+    def _gave_up_places(self) -> None:
+        """Who was told that the queue is full may ask again."""
+        if self._full_marks is not None:
+            for mark in self._full_marks:
+                mark.tell()
+            self._full_marks = None
 
     def _trim(self) -> None:
         dropped: list[Delivery] = []

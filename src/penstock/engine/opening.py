@@ -216,7 +216,7 @@ class OpeningConnection(Connection):
             server.router.rejecting = server.router.rejecting or limits.rejects
             self.receive_maximum = receive_maximum
             session.attach(self.link, limits, receive_maximum, now)
-            self._sharing.ready(session, now)
+            self._sharing.came(session, now)
 
     def _open_session(
         self,

@@ -57,6 +57,7 @@ class Outbound(Transmission):
         drops: Drops,
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops)
+        self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
         self.took_shared = False  # may hold what came through a shared subscription
         self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
 
@@ -64,6 +65,7 @@ class Outbound(Transmission):
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
+        self._full_marks = None  # it is away no more
         self._bound(limits)
         self._fetching = False
         self._window.reconnected(limits.window(receive_maximum))
@@ -346,6 +348,7 @@ class Outbound(Transmission):
         gone = set(taken)
         self._window.let_go(gone)
         self._touch()
+        self._gave_up_places()
         head = self._queue.head()
         while head is not None and head in gone:
             gone.remove(head)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
 from penstock.engine.effects import Effects
@@ -18,7 +19,6 @@ from penstock.engine.options import SharingOptions
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.share_group import Member
 from penstock.engine.sharing import Sharing
 from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches

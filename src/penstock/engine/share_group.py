@@ -6,8 +6,10 @@ A group is the members of one ``$share/{group}/{filter}``. Who is chosen::
       none of them ── away, its session kept, its queue with room ──▶ the first of these
       none of those ── connected, does not read, its queue with room ▶ the first of these
       none of those either ─────────────────────────────────────────▶ whose queue's overflow
-                                                                      policy decides, if it can
-                                                                      be one that does not refuse
+                                                                      policy decides: one that
+                                                                      makes room or drops, else
+                                                                      one that refuses, else one
+                                                                      it never has room in
 """
 
 from __future__ import annotations
@@ -15,20 +17,12 @@ from __future__ import annotations
 from typing import Final, final
 from zlib import crc32
 
+from penstock.engine.away_members import AwayMembers, Member, place, put_in, take_out
 from penstock.engine.message import Message
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RANDOM, STICKY
 from penstock.engine.session import Session, SessionSubscription
 
 _32_BITS: Final = 0xFFFFFFFF
-
-
-@final
-class Member:
-    """One session in a group, with its own subscription's options."""
-
-    def __init__(self, session: Session, entry: SessionSubscription) -> None:
-        self.session = session
-        self.entry = entry
 
 
 @final
@@ -52,6 +46,10 @@ class Dice:
 class ShareGroup:
     """The members of one shared subscription.
 
+    Those that are connected stand in a list of their own, and so do those away that may have
+    room: a message costs the same however many members are away. ``Sharing`` says who came and
+    who left.
+
     Args:
         topic_filter: ``$share/{group}/{filter}``.
         strategy: one of ``STRATEGIES``.
@@ -60,39 +58,71 @@ class ShareGroup:
 
     def __init__(self, topic_filter: str, strategy: int, dice: Dice) -> None:
         self.topic_filter = topic_filter
-        self.members: list[Member] = []
+        self.members: dict[Session, Member] = {}
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
         self.parked: dict[Session, None] = {}  # sessions away that hold what members may get
         self._strategy = strategy
         self._dice = dice
-        self._next = 0
-        self._favourite: Session | None = None
+        self._joined = 0  # so far
+        self._all: list[Member] = []  # this and the next in their order
+        self._connected: list[Member] = []
+        self.away = AwayMembers()
+        self._next = 0  # order
+        self._favourite: Member | None = None
+
+    # -- members -----------------------------------------------------------------------
 
     def put(self, session: Session, entry: SessionSubscription) -> None:
         """Add a member, or change its options."""
-        for member in self.members:
-            if member.session is session:
-                member.entry = entry
-                break
+        member = self.members.get(session)
+        if member is not None:
+            member.entry = entry
+            self._note_stored()
+            return
+        member = Member(session, entry, self._joined)
+        self._joined += 1
+        self.members[session] = member
+        self._all.append(member)
+        if session.link is None:
+            self.away.add(member)
         else:
-            self.members.append(Member(session, entry))
-        self._note_stored()
+            self._connected.append(member)
+        if session.stored:
+            self.stored_qos = max(self.stored_qos, entry.subscription.qos)
 
     def remove(self, session: Session) -> None:
         """``session`` is no member any more."""
-        for position, member in enumerate(self.members):
-            if member.session is session:
-                del self.members[position]
-                if position < self._next:
-                    self._next -= 1
-                break
-        if self._favourite is session:
+        member = self.members.pop(session, None)
+        if member is None:
+            return
+        take_out(self._all, member)
+        take_out(self._connected, member)
+        self.away.remove(member)
+        if self._favourite is member:
             self._favourite = None
-        self._note_stored()
+        if session.stored and member.entry.subscription.qos == self.stored_qos:
+            self._note_stored()
+
+    def came(self, session: Session) -> None:
+        """A member is connected."""
+        member = self.members.get(session)
+        if member is not None and self.away.remove(member):
+            put_in(self._connected, member)
+
+    def left(self, session: Session) -> None:
+        """A member is connected no more."""
+        member = self.members.get(session)
+        if member is not None and take_out(self._connected, member):
+            self.away.add(member)
 
     def can_go_on(self) -> bool:
         """Whether a connected member has room."""
-        return any(member.session.is_ready() for member in self.members)
+        for member in self._connected:  # noqa: SIM110 - compiled, a generator is dearer
+            if member.session.is_ready():
+                return True
+        return False
+
+    # -- messages ----------------------------------------------------------------------
 
     def choose(
         self,
@@ -111,65 +141,76 @@ class ShareGroup:
             connected: only a connected member with room will do.
             taken: places that other copies of the same message take first, by session.
         """
-        members = self.members
-        count = len(members)
-        if count == 0:
+        if not self._all:
             return None
         if self._strategy == LEAST_INFLIGHT:
             chosen = self._least_loaded(message, size_bytes, apart_from, taken)
             if chosen is not None:
                 return chosen
-        start = self._start(message, count)
-        away: Member | None = None
+        members = self._connected
+        count = len(members)
+        start = self._start(message)
+        first = place(members, start)
         slow: Member | None = None
         over: Member | None = None
-        over_away: Member | None = None
         full: Member | None = None
+        never: Member | None = None
         for step in range(count):
-            position = start + step
+            position = first + step
             if position >= count:
                 position -= count
             member = members[position]
             session = member.session
-            if session is apart_from or not session.may_receive(message):
-                continue
             link = session.link
+            if session is apart_from or link is None or not session.may_receive(message):
+                continue
             before = 0 if taken is None else taken.get(session, 0)
             if session.takes(size_bytes, message is None, before):
-                if link is None:
-                    away = away or member
-                elif link.has_room():
-                    self._chose(session, position)
+                if link.has_room():
+                    self._next = member.order + 1
+                    self._favourite = member
                     return member
-                else:
-                    slow = slow or member
+                slow = slow or member
+            elif not session.rejects:
+                over = over or member
             elif session.refuses(size_bytes, before):
                 full = full or member
-            elif link is not None:
-                over = over or member
             else:
-                over_away = over_away or member
-        return None if connected else away or slow or over or over_away or full
+                never = never or member
+        if connected:
+            return None
+        away = self.away.with_room(message, size_bytes, apart_from, taken, start)
+        if away is not None or slow is not None or over is not None:
+            return away or slow or over
+        other = self.away.without_room(message, size_bytes, apart_from, taken, start)
+        if other is not None and not other.rejects:
+            return other
+        return full or other or never
 
-    def _start(self, message: Message | None, count: int) -> int:
-        """Where to begin looking for a member that can take a message."""
+    def _start(self, message: Message | None) -> int:
+        """Where to begin looking for a member that can take a message: an order.
+
+        By hash, whoever is away has a place too: it gets its own again when it is back.
+        Meanwhile that goes to all who are connected.
+        """
         strategy = self._strategy
+        number = -1
         if strategy == RANDOM:
-            return self._dice.below(count)
-        if strategy == HASH_CLIENT and message is not None:
-            return crc32(message.client_id.encode()) % count
-        if strategy == HASH_TOPIC and message is not None:
-            return crc32(message.topic_bytes) % count
+            members = self._connected or self._all
+            return members[self._dice.below(len(members))].order
+        if message is not None:
+            if strategy == HASH_CLIENT:
+                number = crc32(message.client_id.encode())
+            elif strategy == HASH_TOPIC:
+                number = crc32(message.topic_bytes)
+        if number >= 0:
+            home = self._all[number % len(self._all)]
+            if home.session.link is None and self._connected:
+                home = self._connected[number // len(self._all) % len(self._connected)]
+            return home.order
         if strategy == STICKY and self._favourite is not None:
-            for position, member in enumerate(self.members):
-                if member.session is self._favourite:
-                    return position
-        return self._next if self._next < count else 0
-
-    def _chose(self, session: Session, position: int) -> None:
-        self._next = position + 1
-        if self._strategy == STICKY:
-            self._favourite = session
+            return self._favourite.order
+        return self._next
 
     def _least_loaded(
         self,
@@ -180,7 +221,7 @@ class ShareGroup:
     ) -> Member | None:
         best: Member | None = None
         lowest = 0
-        for member in self.members:
+        for member in self._connected:
             session = member.session
             link = session.link
             if session is apart_from or link is None or not link.has_room():
@@ -198,6 +239,6 @@ class ShareGroup:
 
     def _note_stored(self) -> None:
         self.stored_qos = -1
-        for member in self.members:
+        for member in self._all:
             if member.session.stored:
                 self.stored_qos = max(self.stored_qos, member.entry.subscription.qos)

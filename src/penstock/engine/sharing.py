@@ -30,6 +30,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
@@ -37,7 +38,7 @@ from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import SharingOptions
 from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.share_group import Dice, Member, ShareGroup
+from penstock.engine.share_group import Dice, ShareGroup
 from penstock.engine.topics import share_name
 
 _HANDED_ON_MAX: Final = 1000  # at once, of what waits at one member
@@ -70,6 +71,9 @@ class Sharing:
             group = ShareGroup(topic_filter, strategy, self._dice)
             self.groups[topic_filter] = group
         group.put(session, entry)
+        if session.shared_filters is None:
+            session.shared_filters = {}
+        session.shared_filters[topic_filter] = None
         return group if is_new else None
 
     def leave(self, session: Session, topic_filter: str) -> ShareGroup | None:
@@ -78,10 +82,20 @@ class Sharing:
         if group is None:
             return None
         group.remove(session)
+        if session.shared_filters is not None:
+            session.shared_filters.pop(topic_filter, None)
         if group.members:
             return None
         del self.groups[topic_filter]
         return group
+
+    def came(self, session: Session, now: Now) -> None:
+        """``session`` is connected."""
+        if session.shared_filters is None:
+            return
+        for topic_filter in session.shared_filters:
+            self.groups[topic_filter].came(session)
+        self.ready(session, now)
 
     # -- messages ----------------------------------------------------------------------
 
@@ -133,6 +147,9 @@ class Sharing:
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
+        if session.shared_filters is not None:
+            for topic_filter in session.shared_filters:
+                self.groups[topic_filter].left(session)
         if session.took_shared:
             waiting = self._waiting(session, None, True)
             session.took_shared = len(waiting) > 0
@@ -149,9 +166,11 @@ class Sharing:
 
     def ready(self, session: Session, now: Now) -> None:
         """``session`` is connected and may have room: it may take what others hold."""
-        for topic_filter in list(self.uneven):
-            if topic_filter in session.subscriptions:
-                self._spread(self.uneven[topic_filter], now)
+        if self.uneven and session.shared_filters is not None:
+            for topic_filter in list(session.shared_filters):
+                group = self.uneven.get(topic_filter)
+                if group is not None:
+                    self._spread(group, now)
 
     def spread(self, now: Now) -> None:
         """Members that are away give to those that are connected and have room."""

@@ -8,7 +8,8 @@ from penstock.engine import drop_counts as drops
 from penstock.engine.access import Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
 from penstock.protocol import reasons
-from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription
+from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
+from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line
 
 SHARED = "$share/g/t"
@@ -131,3 +132,24 @@ def test_what_is_handed_on_has_a_place_at_the_next() -> None:
     bench.commit()
     assert sum(bench.server.drops.counts) == 0
     assert session.window_length + session.queue_length + sum(waiting(taker)[0]) == 5, before
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_who_never_has_room_for_it_does_not_take_it_from_who_will_have(there: bool) -> None:
+    """It was acknowledged, and dropped where it never fits: it is refused until it does."""
+    small = EngineLimits(max_mqueue_bytes=500, mqueue_overflow=REJECT, max_inflight=1)
+    large = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1)
+    bench = Bench(large, zones={"small": small})
+    wish = Properties(session_expiry_interval=3600)
+    first, _ = bench.connect(Connect("s1", 5, False, properties=wish), "small")
+    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    second = bench.subscriber("s2", SHARED, 1)
+    for line in (first, second):
+        if not there:
+            line.cut()
+        elif line is first:
+            line.connection.link.wire_full()
+    publisher = bench.join("p")
+    codes = [published(bench, publisher, number, 1000) for number in range(1, 4)]
+    assert codes == ([0, 0, FULL] if there else [0, FULL, FULL])
+    assert sum(bench.server.drops.counts) == 0
