@@ -21,6 +21,7 @@ What one client is sent::
     inflight           the in-flight window: sent, not yet acknowledged
     queue              the message queue: waits for the window, or for the client; what it drops
     lane, priorities   one priority in the queue; which topic has which
+    shared_lanes       lanes beside those, of shared subscriptions
     runs               what waits, as packed numbers
     stored_queue       the queue's sequence numbers and segments in the store
     outbound           a message goes to the window or waits; refill

@@ -21,7 +21,8 @@ from penstock.engine.held_up import HeldUp
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
-from penstock.engine.queue import MessageQueue
+from penstock.engine.queue import SLOT_SHIFT, MessageQueue
+from penstock.engine.shared_lanes import SharedLanes
 from penstock.engine.stored_queue import StoredQueue
 
 
@@ -50,6 +51,7 @@ class Backlog(Stored):
         self.permissions: Permissions | None = None  # None = everything
         self._queue = MessageQueue(limits, stored, effects.kept)
         self._stored_queue = StoredQueue()
+        self._shared: SharedLanes | None = None  # where what is shared waits in the queue
         self._priorities = limits.priorities
         self._effects = effects
         self._limits = limits
@@ -135,15 +137,27 @@ class Backlog(Stored):
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return
+        number = priority
+        if delivery.shared is not None:
+            number += self._slot(delivery.shared.topic_filter) << SLOT_SHIFT
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
-                lane = self._stored_queue.lane(priority)
+                lane = self._stored_queue.lane(number)
                 delivery.sequence = lane.number()
                 lane.joined(delivery)
                 self._touch()
             if self.link is None:
                 delivery.rest_in_log()
-        self._queue.push(delivery, priority)
+        self._queue.push(delivery, number)
+
+    def _slot(self, topic_filter: str) -> int:
+        """Where what came through this shared subscription waits."""
+        if self._shared is None:
+            self._shared = SharedLanes(self._queue)
+        if self.stored:
+            return self._shared.slot(topic_filter)
+        self._shared.mixed = True
+        return 0
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
         """Whether a new message is queued; what has to go for it is gone then."""

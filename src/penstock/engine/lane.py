@@ -30,13 +30,13 @@ class Lane:
     """The deliveries of one priority.
 
     Args:
-        priority: 0 for topics without one, else 1..255.
+        number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
         rank: lanes with a greater rank are emptied first.
         kept: what the queues of all sessions hold in memory.
     """
 
-    def __init__(self, priority: int, rank: int, kept: Kept) -> None:
-        self.priority = priority
+    def __init__(self, number: int, rank: int, kept: Kept) -> None:
+        self.number = number
         self.rank = rank
         self.count = 0
         self._head: deque[Delivery] = deque()
@@ -150,15 +150,21 @@ class Lane:
             at = 0
         return lowest
 
-    def unpacked(self) -> list[Delivery]:
-        """All deliveries themselves, none of them packed any more, next first."""
-        while self._runs:
+    def unpacked(self, limit: int) -> list[Delivery]:
+        """The next deliveries themselves, none of them packed any more."""
+        while self._runs and len(self._head) < limit + self._gone:
             self._unpack()
-        return [delivery for delivery in self._head if not delivery.gone]
+        found: list[Delivery] = []
+        for delivery in self._head:
+            if len(found) >= limit:
+                break
+            if not delivery.gone:
+                found.append(delivery)
+        return found
 
     def remove(self, gone: set[Delivery]) -> list[Delivery]:
         """Take out those of ``gone`` that are in here; they are returned."""
-        all_of_them = self.unpacked()
+        all_of_them = self.unpacked(self.count)
         self._head = deque([item for item in all_of_them if item not in gone])
         for item in self._qos0:
             if item in gone:

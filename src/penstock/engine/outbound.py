@@ -325,17 +325,41 @@ class Outbound(Transmission):
             return self._queue.has_room(size_bytes, taken)
         return self.has_place(size_bytes, taken)
 
-    def shared_waiting(self, in_flight: bool) -> list[Delivery]:
-        """What other members of shared subscriptions may take over, oldest first.
+    def shared_waiting(
+        self, filters: set[str] | None, in_flight: bool, limit: int
+    ) -> list[Delivery]:
+        """What other members of shared subscriptions may take over, oldest first of each.
 
         Args:
+            filters: of these shared subscriptions; None = of all.
             in_flight: also QoS 1 messages that are not acknowledged, when the connection is
                 gone. Not QoS 2: one that is on its way stays with this session, and is lost
                 with it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+            limit: of what waits, for each shared subscription that has lanes of its own.
         """
-        found = self._window.shared() if in_flight else []
-        found.extend([item for item in self._queue.unpacked() if item.shared is not None])
+        found: list[Delivery] = []
+        looked_at = 0
+        if in_flight:
+            looked_at = len(self._window)
+            found = [item for item in self._window.shared() if _came_through(item, filters)]
+        shared = self._shared
+        if shared is not None and len(self._queue) > 0:
+            for slot in shared.slots_of(filters):
+                waiting = self._queue.in_slot(slot, limit)
+                looked_at += len(waiting)
+                found.extend(waiting)
+            if shared.mixed:
+                waiting = self._queue.in_slot(0, len(self._queue))
+                looked_at += len(waiting)
+                found.extend([item for item in waiting if _came_through(item, filters)])
+        self._effects.counters.shared_looked_at += looked_at
         return found
+
+    def holds_none_shared(self) -> None:
+        """Nothing waits that others may take over."""
+        self.took_shared = False
+        self._shared = None
+        self._queue.forget_slots()
 
     def adopt(self, delivery: Delivery, priority: int = 0) -> None:
         """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
@@ -349,15 +373,17 @@ class Outbound(Transmission):
         self._window.let_go(gone)
         self._touch()
         self._gave_up_places()
-        head = self._queue.head()
-        while head is not None and head in gone:
-            gone.remove(head)
-            self._passed(self._queue.pop())
-            head = self._queue.head()
+        slots: set[int] = set()
+        if self._shared is not None:
+            names = {item.shared.topic_filter for item in gone if item.shared is not None}
+            slots = set(self._shared.slots_of(names))
+            if self._shared.mixed:
+                slots.add(0)
+        for delivery in self._queue.take(gone, slots):
+            self._passed(delivery)
         if gone:
-            self._queue.remove(gone)
-            for priority in self._queue.priorities():
-                self._stored_queue.lane(priority).renumber(self._queue.lane(priority))
+            for number in self._queue.remove(gone, slots):
+                self._stored_queue.lane(number).renumber(self._queue.lane(number))
 
     # -- retention ---------------------------------------------------------------------
 
@@ -366,3 +392,9 @@ class Outbound(Transmission):
         waiting = self._queue.lowest_offset(self.took_shared)
         sent = self._window.lowest_offset()
         return waiting if sent < 0 or 0 <= waiting < sent else sent
+
+
+def _came_through(delivery: Delivery, filters: set[str] | None) -> bool:
+    """Whether ``delivery`` came through one of these shared subscriptions; None = any."""
+    shared = delivery.shared
+    return shared is not None and (filters is None or shared.topic_filter in filters)

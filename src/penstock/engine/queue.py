@@ -4,7 +4,8 @@
 
       new ──▶ [ lane of the highest priority ·· head ] ─╮
       new ──▶ [ lane of topics without one   ·· head ] ─┴▶ in-flight window
-                        │                      highest first; first in, first out in a lane
+                        │                      highest first; first in, first out in a lane;
+                        │                      of equal ones (``shared_lanes``), by log offset
                         ╰─ full: ``mqueue_overflow`` says what goes
 
 The queue holds at most ``max_len`` messages and ``max_bytes`` of them (0 = no limit).
@@ -33,7 +34,9 @@ from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.runs import Run
 
-PRIORITY_SHIFT: Final = 48  # a sequence number carries the priority of its lane above this bit
+PRIORITY_SHIFT: Final = 48  # a sequence number carries the number of its lane above this bit
+SLOT_SHIFT: Final = 8  # and that the slot above this one (``shared_lanes``), below the priority
+PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
 
 
 @final
@@ -69,7 +72,8 @@ class MessageQueue:
             if self.max_len == 0 and self.max_bytes == 0:
                 self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
         if self._first.rank != self._default_rank:
-            self._first.rank = self._default_rank
+            for lane in self._lanes:
+                lane.rank = self._rank(lane.number)
             self._lanes.sort(key=_emptied_first)
 
     def __len__(self) -> int:
@@ -114,7 +118,7 @@ class MessageQueue:
         if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
             return False
         while not self.has_room(size_bytes):
-            goes = self._drop_for(self._default_rank if priority == 0 else priority)
+            goes = self._drop_for(self._rank(priority))
             if goes is None:
                 return False
             dropped.append(goes)
@@ -130,25 +134,23 @@ class MessageQueue:
                 return
             dropped.append(goes)
 
-    def push(self, delivery: Delivery, priority: int = 0) -> None:
-        """Append ``delivery`` to the lane of ``priority``, 0..255."""
+    def push(self, delivery: Delivery, number: int = 0) -> None:
+        """Append ``delivery`` to the lane of this number: a priority, 0..255, and a slot."""
         self.size_bytes += delivery.size_bytes
-        lane = self._first if priority == 0 else self._lane(priority)
+        lane = self._first if number == 0 else self._lane(number)
         lane.push(delivery)
 
     def head(self) -> Delivery | None:
         """The next delivery to send, left in place."""
-        for lane in self._lanes:
-            if lane.count > 0:
-                return lane.head()
-        return None
+        lane = self._next()
+        return None if lane is None else lane.head()
 
     def pop(self) -> Delivery:
         """Take the next delivery to send. The queue must not be empty."""
-        for lane in self._lanes:
-            if lane.count > 0:
-                return self._taken(lane.pop())
-        raise IndexError("the message queue is empty")
+        lane = self._next()
+        if lane is None:
+            raise IndexError("the message queue is empty")
+        return self._taken(lane.pop())
 
     def first_qos0(self) -> Delivery | None:
         """The next QoS 0 delivery, wherever it stands, left in place."""
@@ -188,10 +190,8 @@ class MessageQueue:
 
     def without_body(self, limit: int) -> list[int]:
         """Log offsets of the next deliveries whose body is not in memory, at most ``limit``."""
-        for lane in self._lanes:
-            if lane.count > 0:
-                return lane.without_body(limit)
-        return []
+        lane = self._next()
+        return [] if lane is None else lane.without_body(limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
         """Give the next deliveries their bodies, by log offset, as far as they are known."""
@@ -222,26 +222,73 @@ class MessageQueue:
             lane.show(found, limit)
         return found
 
-    def unpacked(self) -> list[Delivery]:
-        """All deliveries themselves, for a session that may have to give some away."""
+    def slots(self) -> set[int]:
+        """Those in which something waits, but for 0."""
+        return {lane.number >> SLOT_SHIFT for lane in self._lanes if lane.count > 0} - {0}
+
+    def in_slot(self, slot: int, limit: int) -> list[Delivery]:
+        """The next deliveries of one slot themselves, for a session that may give some away."""
         found: list[Delivery] = []
         for lane in self._lanes:
-            found.extend(lane.unpacked())
+            if lane.number >> SLOT_SHIFT == slot and lane.count > 0:
+                found.extend(lane.unpacked(limit - len(found)))
+                if len(found) >= limit:
+                    break
         return found
 
-    def remove(self, gone: set[Delivery]) -> None:
-        """Take ``gone``, some of ``unpacked``, out of the middle."""
+    def take(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
+        """Take those of ``gone`` that stand at the head of a lane, and them out of ``gone``."""
+        taken: list[Delivery] = []
         for lane in self._lanes:
-            for delivery in lane.remove(gone):
-                self.size_bytes -= delivery.size_bytes
+            if lane.number >> SLOT_SHIFT not in slots:
+                continue
+            head = lane.head()
+            while head is not None and head in gone:
+                gone.remove(head)
+                taken.append(self._taken(lane.pop()))
+                head = lane.head()
+        return taken
 
-    def priorities(self) -> list[int]:
-        """Of the lanes there are."""
-        return [lane.priority for lane in self._lanes]
+    def remove(self, gone: set[Delivery], slots: set[int]) -> list[int]:
+        """Take ``gone``, some of ``in_slot``, out of the middle; from which lanes."""
+        touched: list[int] = []
+        for lane in self._lanes:
+            if lane.number >> SLOT_SHIFT in slots and lane.count > 0:
+                removed = lane.remove(gone)
+                for delivery in removed:
+                    self.size_bytes -= delivery.size_bytes
+                if removed:
+                    touched.append(lane.number)
+        return touched
 
-    def lane(self, priority: int) -> list[Delivery]:
-        """The deliveries of one priority, next first."""
-        return self._lane(priority).unpacked()
+    def forget_slots(self) -> None:
+        """Nothing waits but in slot 0."""
+        self._lanes = [
+            lane for lane in self._lanes if lane.count > 0 or lane.number <= PRIORITY_MASK
+        ]
+
+    def lane(self, number: int) -> list[Delivery]:
+        """The deliveries of one lane, next first."""
+        lane = self._lane(number)
+        return lane.unpacked(lane.count)
+
+    def _next(self) -> Lane | None:
+        """The lane whose head is sent next."""
+        if len(self._lanes) == 1:
+            return self._first if self._first.count > 0 else None
+        found: Lane | None = None
+        lowest = 0
+        for lane in self._lanes:
+            if lane.count == 0:
+                continue
+            if found is not None and lane.rank != found.rank:
+                break
+            head = lane.head()
+            assert head is not None
+            if found is None or head.offset < lowest:
+                found = lane
+                lowest = head.offset
+        return found
 
     def _drop_for(self, rank: int) -> Delivery | None:
         """Take out QoS 0 first, else the oldest of the lowest lane that is not above ``rank``."""
@@ -252,7 +299,7 @@ class MessageQueue:
             dropped = lane.drop_qos0()
             if dropped is not None:
                 return self._taken(dropped)
-            if lowest is None and lane.count > 0:
+            if lane.count > 0 and (lowest is None or _is_older(lane, lowest)):
                 lowest = lane
         return None if lowest is None else self._taken(lowest.pop())
 
@@ -260,11 +307,14 @@ class MessageQueue:
         self.size_bytes -= delivery.size_bytes
         return delivery
 
-    def _lane(self, priority: int) -> Lane:
+    def _rank(self, number: int) -> int:
+        return (number & PRIORITY_MASK) or self._default_rank
+
+    def _lane(self, number: int) -> Lane:
         for lane in self._lanes:
-            if lane.priority == priority:
+            if lane.number == number:
                 return lane
-        lane = Lane(priority, priority, self._kept)
+        lane = Lane(number, self._rank(number), self._kept)
         self._lanes.append(lane)
         self._lanes.sort(key=_emptied_first)
         return lane
@@ -272,3 +322,11 @@ class MessageQueue:
 
 def _emptied_first(lane: Lane) -> int:
     return -lane.rank
+
+
+def _is_older(lane: Lane, other: Lane) -> bool:
+    """Of two lanes with something in them: whether the first of ``lane`` came before."""
+    if lane.rank != other.rank:
+        return False
+    mine, its = lane.head(), other.head()
+    return mine is not None and its is not None and mine.offset < its.offset

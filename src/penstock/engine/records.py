@@ -17,7 +17,7 @@ from penstock.protocol.packets import Subscription
 
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
 WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
-# (priority, queue head, next sequence) of a lane of the queue but the first
+# (number, queue head, next sequence) of a lane of the queue but the first, see ``shared_lanes``
 LaneEntry: TypeAlias = tuple[int, int, int]
 # a QoS 2 message held until its PUBREL: (packet identifier, log offset, bytes), see ``held``
 HeldEntry: TypeAlias = tuple[int, int, int]
@@ -81,7 +81,7 @@ class Progress:
         inbound: packet identifiers of QoS 2 messages received and not yet released.
         segments: what joined the queue since the last record and still waits.
         finished_segments: first sequences of segments the queue has passed.
-        lanes: head and next sequence of each further priority, as above for the first.
+        lanes: head and next sequence of each further lane, as above for the first.
         window_shared: those of the window that came through a shared subscription.
         held: those of ``inbound`` whose messages are not routed before their PUBREL.
     """

@@ -33,6 +33,7 @@ from penstock.engine.outbound import Outbound
 from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.records import Progress
 from penstock.engine.runs import Run
+from penstock.engine.shared_lanes import SharedLanes
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
 
@@ -295,8 +296,8 @@ class Session(Outbound):
         stored_queue = self._stored_queue
         stored_queue.first.head = progress.queue_head
         stored_queue.first.next_sequence = progress.next_sequence
-        for priority, head, next_sequence in progress.lanes:
-            lane = stored_queue.lane(priority)
+        for number, head, next_sequence in progress.lanes:
+            lane = stored_queue.lane(number)
             lane.head = head
             lane.next_sequence = next_sequence
         shared: dict[int, Shared] = {}
@@ -305,13 +306,18 @@ class Session(Outbound):
         self.took_shared = len(shared) > 0
         ends: dict[int, int] = {}
         for run in queue:
-            priority = run.first >> PRIORITY_SHIFT
-            ends[priority] = run.end
-            self.took_shared = self.took_shared or run.is_shared()
-            self._queue.restore(run, stored_queue.lane(priority).head)
+            number = run.first >> PRIORITY_SHIFT
+            ends[number] = run.end
+            head = stored_queue.lane(number).head
+            if run.end > head and run.is_shared():
+                self.took_shared = True
+                if self._shared is None:
+                    self._shared = SharedLanes(self._queue)
+                self._shared.restore(run)
+            self._queue.restore(run, head)
         for first in segments:
-            priority = first >> PRIORITY_SHIFT
-            stored_queue.lane(priority).restore_segment(first, ends.get(priority, first + 1))
+            number = first >> PRIORITY_SHIFT
+            stored_queue.lane(number).restore_segment(first, ends.get(number, first + 1))
         for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
             delivery = Delivery(None, offset, qos, retain, ids, sequence)
             delivery.shared = shared.get(sequence)

@@ -36,12 +36,14 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import SharingOptions
-from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import Dice, ShareGroup
 from penstock.engine.topics import share_name
 
 _HANDED_ON_MAX: Final = 1000  # at once, of what waits at one member
+_LOOKED_AT_MAX: Final = 64  # before room is asked for
+_ALL: Final = 2**62
 
 
 @final
@@ -53,7 +55,6 @@ class Sharing:
         self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
         self.uneven: dict[str, ShareGroup] = {}  # those with something parked
         self.shutting_down = False  # all members go: nothing is handed from one to the next
-        self.looked_at = 0  # deliveries, to find what others may get: the work of handing on
         self._effects = effects
         self._drops = drops
         self._dice = Dice(options.seed)
@@ -143,7 +144,7 @@ class Sharing:
     def unsubscribed(self, session: Session, filters: set[str], now: Now) -> None:
         """A member left its groups: what waits for it goes to others that are connected."""
         if session.took_shared:
-            self._hand_on(session, self._waiting(session, filters, False), True, now)
+            self._hand_on(session, session.shared_waiting(filters, False, _ALL), True, now)
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
@@ -151,8 +152,9 @@ class Sharing:
             for topic_filter in session.shared_filters:
                 self.groups[topic_filter].left(session)
         if session.took_shared:
-            waiting = self._waiting(session, None, True)
-            session.took_shared = len(waiting) > 0
+            waiting = session.shared_waiting(None, True, _HANDED_ON_MAX)
+            if not waiting:
+                session.holds_none_shared()
             for delivery in waiting:
                 assert delivery.shared is not None
                 self._park(delivery.shared.topic_filter, session)
@@ -162,7 +164,7 @@ class Sharing:
     def ended(self, session: Session, now: Now) -> None:
         """The session of a member ends. It is in no group any more."""
         if session.took_shared:
-            self._hand_on(session, self._waiting(session, None, True), False, now)
+            self._hand_on(session, session.shared_waiting(None, True, _ALL), False, now)
 
     def ready(self, session: Session, now: Now) -> None:
         """``session`` is connected and may have room: it may take what others hold."""
@@ -182,36 +184,35 @@ class Sharing:
         for session in list(group.parked):
             if not group.can_go_on():
                 return
-            if session.link is None and not session.ended:
-                waiting = self._waiting(session, {topic_filter}, True)
-                if waiting:
-                    self._hand_on(session, waiting[:_HANDED_ON_MAX], True, now)
-                    continue
-            del group.parked[session]
+            if session.link is not None or session.ended or not self._give(session, group, now):
+                del group.parked[session]
         if not group.parked or self.groups.get(topic_filter) is not group:
             self.uneven.pop(topic_filter, None)
 
-    def _waiting(
-        self, session: Session, filters: set[str] | None, in_flight: bool
-    ) -> list[Delivery]:
-        """What others may get of ``session``, that came through one of ``filters`` (None: any)."""
-        waiting = session.shared_waiting(in_flight)
-        self.looked_at += session.window_length + session.queue_length
-        if filters is None:
-            return waiting
-        return [
-            delivery
-            for delivery in waiting
-            if delivery.shared is not None and delivery.shared.topic_filter in filters
-        ]
+    def _give(self, session: Session, group: ShareGroup, now: Now) -> bool:
+        """Hand on of ``session`` what there is room for; False when it had nothing."""
+        filters = {group.topic_filter}
+        given = 0
+        while given < _HANDED_ON_MAX:
+            waiting = session.shared_waiting(filters, True, _LOOKED_AT_MAX)
+            if not waiting:
+                return given > 0
+            taken = self._hand_on(session, waiting[:_HANDED_ON_MAX], True, now)
+            given += taken
+            if taken < len(waiting) or not group.can_go_on():
+                break
+        return True
 
-    def _hand_on(self, holder: Session, waiting: list[Delivery], connected: bool, now: Now) -> None:
-        """Give ``waiting`` of ``holder`` to other members, each as long as one can take it."""
+    def _hand_on(self, holder: Session, waiting: list[Delivery], connected: bool, now: Now) -> int:
+        """Give ``waiting`` of ``holder`` to others, each as long as one can take it; how many."""
         taken: list[Delivery] = []
         adopted: dict[Session, None] = {}
+        stuck: set[str] = set()  # groups no connected member of which can go on
         for delivery in waiting:
             shared = delivery.shared
             assert shared is not None
+            if shared.topic_filter in stuck:
+                continue
             group = self.groups.get(shared.topic_filter)
             member = None
             if group is not None:
@@ -219,6 +220,8 @@ class Sharing:
                 size_bytes = delivery.size_bytes if body is None else body.size_bytes()
                 member = group.choose(body, size_bytes, holder, connected, None)
             if member is None:
+                if group is None or (connected and not group.can_go_on()):
+                    stuck.add(shared.topic_filter)
                 continue
             taken.append(delivery)
             message = delivery.message
@@ -233,6 +236,7 @@ class Sharing:
             holder.let_go(taken)
         for session in adopted:
             session.refill(now)
+        return len(taken)
 
     def _adopt(self, member: Member, delivery: Delivery, shared: Shared) -> None:
         session = member.session
@@ -247,6 +251,6 @@ class Sharing:
         )
         copy.shared = shared
         copy.size_bytes = delivery.size_bytes
-        session.adopt(copy, delivery.sequence >> PRIORITY_SHIFT)
+        session.adopt(copy, delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK)
         if session.link is None:
             self._park(shared.topic_filter, session)

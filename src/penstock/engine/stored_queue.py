@@ -9,7 +9,7 @@
 Every stored delivery has a sequence number, and in one lane (priority) they ascend
 without a gap while they wait. All below ``head`` are in the window or gone. Those that
 joined the queue in one commit and still wait at its end are a segment; a segment leaves
-the store when the head has passed it. A lane's numbers carry its priority in their upper
+the store when the head has passed it. A lane's numbers carry its own in their upper
 bits, so that lanes never share one, and each finds its lane again.
 """
 
@@ -31,12 +31,12 @@ class StoredLane:
     """Sequence numbers and segments of one lane.
 
     Args:
-        priority: the lane's, 0..255.
+        number: the lane's: a priority, 0..255, and a slot (``queue``).
     """
 
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.next_sequence = (priority << PRIORITY_SHIFT) + 1
+    def __init__(self, number: int) -> None:
+        self.lane = number
+        self.next_sequence = (number << PRIORITY_SHIFT) + 1
         self.head = self.next_sequence
         self._joined: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
@@ -106,25 +106,25 @@ class StoredLane:
 
 @final
 class StoredQueue:
-    """The lanes of one session; there are no others than that of priority 0 until they are used.
+    """The lanes of one session; there are no others than the first until they are used.
 
-    ``first`` is the lane of priority 0.
+    ``first`` is the lane 0.
     """
 
     def __init__(self) -> None:
         self.first = StoredLane(0)
-        self._others: dict[int, StoredLane] | None = None  # by priority
+        self._others: dict[int, StoredLane] | None = None  # by number
 
-    def lane(self, priority: int) -> StoredLane:
-        """The lane of ``priority``, 0..255."""
-        if priority == 0:
+    def lane(self, number: int) -> StoredLane:
+        """The lane of this number."""
+        if number == 0:
             return self.first
         if self._others is None:
             self._others = {}
-        lane = self._others.get(priority)
+        lane = self._others.get(number)
         if lane is None:
-            lane = StoredLane(priority)
-            self._others[priority] = lane
+            lane = StoredLane(number)
+            self._others[number] = lane
         return lane
 
     def passed(self, sequence: int) -> None:
@@ -149,7 +149,7 @@ class StoredQueue:
 
     def entries(self) -> list[LaneEntry]:
         """The durable form of the lanes beside the first."""
-        return [(lane.priority, lane.head, lane.next_sequence) for lane in self._other_lanes()]
+        return [(lane.lane, lane.head, lane.next_sequence) for lane in self._other_lanes()]
 
     def _other_lanes(self) -> list[StoredLane]:
         return [] if self._others is None else list(self._others.values())

@@ -511,11 +511,11 @@ def test_unsubscribing_from_many_groups_asks_the_queue_once() -> None:
     for _ in range(500):
         bench.server.router.publish(Message("t", b"x", 1, False, "p", 1), None, bench.now)
     bench.commit()
-    sharing = bench.server.router.sharing
-    before = sharing.looked_at
+    counters = bench.server.effects.counters
+    before = counters.shared_looked_at
     holder.send(Unsubscribe(3, others))
-    assert sharing.looked_at - before <= 500
-    assert len(sharing.groups) == 1
+    assert counters.shared_looked_at - before <= 500
+    assert len(bench.server.router.sharing.groups) == 1
 
 
 def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
@@ -538,9 +538,9 @@ def test_who_gave_all_away_is_not_asked_again() -> None:
     for _ in range(2):  # finds that there is nothing; knows it
         bench.join("m1", durable=True, receive_maximum=1).cut()
     publish(bench, 5, topic="own")
-    before = bench.server.router.sharing.looked_at
+    before = bench.server.effects.counters.shared_looked_at
     bench.join("m1", durable=True, receive_maximum=1).cut()
-    assert bench.server.router.sharing.looked_at == before
+    assert bench.server.effects.counters.shared_looked_at == before
 
 
 def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:
