@@ -1,0 +1,392 @@
+"""Groups without room under a seed: every copy of every message is somewhere, or counted once.
+
+Members have queues of all overflow policies and sizes; they stop reading, lose and gain
+permissions, refuse, die, come back, and the broker crashes. After each step that leaves nothing
+open::
+
+      copies of what was accepted  =  waiting + in flight + completed + counted as dropped
+
+and no message is dropped for want of room while a member that may have it has some.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Final, final
+
+import pytest
+
+from penstock.engine import drop_counts
+from penstock.engine.access import Permissions
+from penstock.engine.inflight import AWAIT_PUBCOMP
+from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.session import Session
+from penstock.protocol.packets import (
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line
+
+GROUPS: Final = ("$share/g/t", "$share/h/+")
+SIZES: Final = (1, 1, 50, 300, 1500)
+REFUSED: Final = 0x80
+STEPS: Final = 500
+ROUNDS_MAX: Final = 3000
+
+
+@final
+class Fickle(Permissions):
+    """May receive or not, as the world likes."""
+
+    def __init__(self) -> None:
+        self.barred = False
+
+    def may_receive(self, topic: str) -> bool:
+        """Unless barred."""
+        del topic
+        return not self.barred
+
+
+def undelivered(session: Session) -> int:
+    """Messages in flight that the client has not taken over."""
+    return session._window.undelivered()
+
+
+def qos2_in_flight(session: Session) -> int:
+    """Of those the ones no other member may get [MQTT-4.8.2-5]."""
+    return sum(
+        entry.delivery.qos == 2 and entry.state != AWAIT_PUBCOMP
+        for entry in session._window.entries()
+    )
+
+
+@final
+class Member:
+    """A correct client of the group, with a listener of its own."""
+
+    def __init__(self, name: str, zone: str, packet_max: int | None, world: World) -> None:
+        self.name = name
+        self.zone = zone
+        self.line: Line | None = None
+        self.clean = True
+        self._packet_max = packet_max
+        self._world = world
+        self._received: set[int] = set()  # QoS 2 packet identifiers that wait for PUBREL
+        self._late: list[Packet] = []  # answers not given yet
+        self._permissions = Fickle()
+
+    @property
+    def session(self) -> Session | None:
+        return self._world.bench.server.registry.sessions.get(self.name)
+
+    def connect(self, window: int) -> None:
+        if self.line is not None:
+            self.gone()
+        self.line = self._world.bench.line(zone=self.zone)
+        wish = Properties(
+            session_expiry_interval=0xFFFFFFFF,
+            receive_maximum=window,
+            maximum_packet_size=self._packet_max,
+        )
+        self.line.send(Connect(self.name, clean_start=self.clean, properties=wish))
+        if self.clean:
+            self._received.clear()
+            self._permissions = Fickle()
+        self.clean = False
+        self.permit()
+
+    def permit(self) -> None:
+        """Who it is, is known; a restart of the broker forgets it until it comes back."""
+        session = self.session
+        if session is not None:
+            session.permissions = self._permissions
+
+    def bar(self) -> None:
+        self._permissions.barred = not self._permissions.barred
+
+    def answer(self, patience: int, refusing: bool) -> None:
+        """Take what came, and answer the first of it."""
+        if self.line is None:
+            return
+        for packet in self.line.read():
+            if isinstance(packet, Publish):
+                self._take(packet)
+            elif isinstance(packet, Pubrel):
+                self._received.discard(packet.packet_id)
+                self._late.append(Pubcomp(packet.packet_id))
+        now, self._late = self._late[:patience], self._late[patience:]
+        for place, packet in enumerate(now):
+            if isinstance(packet, Pubcomp):
+                continue
+            if refusing and isinstance(packet, (Puback, Pubrec)):
+                self._received.discard(packet.packet_id)
+                now[place] = type(packet)(packet.packet_id, REFUSED)
+            else:
+                self._world.completed += 1
+        self.line.send(*now)
+
+    def _take(self, packet: Publish) -> None:
+        self._world.arrived.add(int(packet.payload[:8]))
+        if packet.qos == 2:
+            self._received.add(packet.packet_id)
+            self._late.append(Pubrec(packet.packet_id))
+        else:
+            self._late.append(Puback(packet.packet_id))
+
+    def gone(self) -> None:
+        self.line = None
+        self._late = []
+
+
+@final
+class World:
+    """One run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.alone = random.random() < 0.5  # one group and nothing beside: its room can be asked
+        self.zones = {f"z{number}": self._bounds(f"z{number}") for number in range(4)}
+        sharing = SharingOptions(strategy=random.choice(list(STRATEGIES)), seed=seed)
+        streams = random.choice(((), ("#",)))
+        self.bench = Bench(None, streams, sharing=sharing, zones=self.zones)
+        self.arrived: set[int] = set()
+        self.accepted: set[int] = set()
+        self.completed = 0
+        self.expected = 0  # copies of what was accepted
+        self.ends = False  # a session, in this step
+        self._counted_before: Counter[int] = Counter()  # crashes
+        self.number = 0
+        self._copies: dict[int, int] = {}
+        self.members = [
+            Member(f"m{number}", f"z{number}", random.choice((None, None, 700)), self)
+            for number in range(4)
+        ]
+        self.publisher = self.bench.join("publisher")
+        for member in self.members:
+            member.connect(5)
+            self.subscribe(member)
+        self.settle()
+
+    def _bounds(self, zone: str) -> EngineLimits:
+        random = self.random
+        return EngineLimits(
+            max_inflight=random.choice((1, 2, 8)),
+            max_mqueue_len=random.choice((0, 1, 3, 10)),
+            max_mqueue_bytes=random.choice((0, 0, 1000)),
+            mqueue_overflow=random.choice((DROP_OLDEST, DROP_NEWEST, REJECT, SPILL)),
+            mqueue_priorities=random.choice((None, {"t": 5})),
+            zone=zone,
+        )
+
+    # -- steps -------------------------------------------------------------------------
+
+    def run(self, crashes: bool) -> None:
+        random = self.random
+        weights = (40, 12, 2, 6, 9, 2, 2, 2, 3, 4, 3, 1 if crashes else 0)
+        actions = (
+            self.publish,
+            self.answer,
+            self.refuse,
+            self.cut,
+            self.connect,
+            self.leave,
+            self.unsubscribe,
+            self.resubscribe,
+            self.bar,
+            self.stall,
+            self.time,
+            self.crash,
+        )
+        for action in random.choices(actions, weights, k=STEPS):
+            full = self.counted(drop_counts.QUEUE_FULL)
+            self.ends = False
+            action()
+            if action == self.crash or random.random() < 0.5:
+                self.settle()
+            if action != self.publish and not self.ends:  # what is handed on has a place
+                assert self.counted(drop_counts.QUEUE_FULL) == full
+
+    def counted(self, reason: int) -> int:
+        """Dropped for this reason, over crashes."""
+        return self._counted_before[reason] + self.bench.server.drops.counts[reason]
+
+    def some(self) -> Member:
+        return self.random.choice(self.members)
+
+    def publish(self) -> None:
+        random = self.random
+        self.number += 1
+        number = self.number
+        payload = f"{number:08}".encode() + b"x" * random.choice(SIZES)
+        groups = self.bench.server.router.sharing.groups
+        sessions = self.bench.server.registry.sessions.values()
+        self._copies[number] = sum(name in groups for name in GROUPS) + sum(
+            "t" in session.subscriptions for session in sessions
+        )
+        expiry = Properties(message_expiry_interval=2) if random.random() < 0.05 else None
+        had_room = self.alone and self._has_room(len(payload) + 70)
+        full = self.bench.server.drops.counts[drop_counts.QUEUE_FULL]
+        packet = Publish("t", payload, random.choice((1, 1, 2)), packet_id=number)
+        packet.properties = expiry
+        self.publisher.send(packet)
+        if had_room:
+            assert self.bench.server.drops.counts[drop_counts.QUEUE_FULL] == full
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Whether a member that may have it has."""
+        return any(
+            session is not None and self._may_have(session) and session.has_place(size_bytes, 0)
+            for session in (member.session for member in self.members)
+        )
+
+    def _may_have(self, session: Session | None) -> bool:
+        """Whether this is a member, and allowed to receive."""
+        if session is None or GROUPS[0] not in session.subscriptions:
+            return False
+        return session.permissions is None or session.permissions.may_receive("t")
+
+    def answer(self) -> None:
+        self.some().answer(self.random.choice((1, 3, 100)), False)
+
+    def refuse(self) -> None:
+        self.some().answer(1, True)
+
+    def cut(self) -> None:
+        member = self.some()
+        if member.line is not None:
+            member.line.cut()
+            member.gone()
+
+    def connect(self) -> None:
+        member = self.some()
+        if member.line is None or self.random.random() < 0.1:
+            member.clean = member.clean or self.random.random() < 0.1
+            anew = self.ends = member.clean
+            member.connect(self.random.choice((1, 3, 20)))
+            if anew:
+                self.subscribe(member)
+
+    def leave(self) -> None:
+        member = self.some()
+        session = member.session
+        if member.line is not None and session is not None:
+            self.ends = True
+            ended = self.counted(drop_counts.SESSION_ENDED)
+            held = session.window_length + session.queue_length
+            others = any(
+                other is not member and self._may_have(other.session) for other in self.members
+            )
+            in_flight = qos2_in_flight(session)
+            member.line.send(Disconnect(0, Properties(session_expiry_interval=0)))
+            member.gone()
+            member.clean = True
+            lost = self.counted(drop_counts.SESSION_ENDED) - ended
+            assert lost <= (in_flight if others and self.alone else held)
+
+    def subscribe(self, member: Member) -> None:
+        names = [GROUPS[0]]
+        if not self.alone:
+            names = self.random.sample([*GROUPS, "t"], k=self.random.choice((1, 2, 3)))
+        assert member.line is not None
+        qos = self.random.choice((1, 2))
+        member.line.send(Subscribe(1, [Subscription(name, qos) for name in names]))
+
+    def resubscribe(self) -> None:
+        member = self.some()
+        if member.line is not None:
+            self.subscribe(member)
+
+    def unsubscribe(self) -> None:
+        member = self.some()
+        if member.line is not None:
+            member.line.send(Unsubscribe(7, [self.random.choice(GROUPS)]))
+
+    def bar(self) -> None:
+        self.some().bar()
+
+    def stall(self) -> None:
+        member = self.some()
+        if member.line is not None:
+            link = member.line.connection.link
+            if link.congested:
+                link.wire_has_room()
+                member.line.connection.resume(self.bench.now)
+            else:
+                link.wire_full()
+
+    def time(self) -> None:
+        self.bench.pass_s(self.random.choice((0.1, 1)))
+
+    def crash(self) -> None:
+        self.settle()
+        self._counted_before.update(dict(enumerate(self.bench.server.drops.counts)))
+        for member in self.members:
+            member.gone()
+        self.bench.restart()
+        self.publisher = self.bench.join("publisher")
+        for member in self.members:
+            member.permit()
+
+    # -- the ledger ----------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Nothing is open any more; the ledger must be even."""
+        self.bench.commit()
+        for packet in self.publisher.read():
+            if isinstance(packet, (Puback, Pubrec)) and packet.reason_code < REFUSED:
+                self.accepted.add(packet.packet_id)
+                self.expected += self._copies[packet.packet_id]
+                if isinstance(packet, Pubrec):
+                    self.publisher.send(Pubrel(packet.packet_id))
+        self.bench.commit()
+        self.publisher.read()
+        pending = sum(
+            undelivered(session) + session.queue_length
+            for session in self.bench.server.registry.sessions.values()
+        )
+        dropped = self._counted_before.total() + sum(self.bench.server.drops.counts)
+        assert pending + self.completed + dropped == self.expected
+
+    def rest(self) -> None:
+        """Everybody is there and may have everything that is left."""
+        for _ in range(ROUNDS_MAX):
+            for member in self.members:
+                if member.line is None:
+                    self.connect_again(member)
+                assert member.line is not None
+                if member.line.connection.link.congested:
+                    member.line.connection.link.wire_has_room()
+                    member.line.connection.resume(self.bench.now)
+                member.answer(1000, False)
+            self.bench.pass_s(0.1)
+            self.settle()
+            sessions = self.bench.server.registry.sessions.values()
+            if not any(session.window_length + session.queue_length for session in sessions):
+                return
+        raise AssertionError("it never comes to rest")
+
+    def connect_again(self, member: Member) -> None:
+        anew = member.clean
+        member.connect(20)
+        if anew:
+            self.subscribe(member)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_copy_is_somewhere_or_counted_once(seed: int) -> None:
+    world = World(seed)
+    world.run(crashes=seed % 2 == 1)
+    world.rest()
+    assert len(world.accepted) > 50
