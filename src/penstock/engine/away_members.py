@@ -17,6 +17,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
+from penstock.engine.access import Permissions
 from penstock.engine.full_mark import FullMark
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
@@ -41,6 +42,11 @@ class Member:
         self.order = order
         self.full_from = _NOT_FULL  # size of the smallest message it had no room for
         self.rejects = False  # its queue does, while it is away
+        self.barred_by: Permissions | None = None  # kept it from what came from the log
+
+    def is_barred(self) -> bool:
+        """Whether it was handed what it may not receive, and its permissions are the same."""
+        return self.barred_by is not None and self.barred_by is self.session.permissions
 
 
 @final

@@ -20,7 +20,7 @@ from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
-from penstock.engine.message import Message
+from penstock.engine.message import Delivery, Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
 from penstock.engine.timers import Timed, Timers
 
@@ -40,6 +40,15 @@ class Stored(Timed):
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset; one that was asked for and is missing is gone."""
+
+
+class Groups:
+    """Where a member of a shared subscription hands back what it may not receive."""
+
+    def hand_back(self, holder: Stored, delivery: Delivery, message: Message, now: Now) -> bool:
+        """Give ``delivery`` to a member that may; False if there is none."""
+        del holder, delivery, message, now
+        return False
 
 
 @final
@@ -97,6 +106,7 @@ class Effects(Turn):
         self.store_failure = ""  # why, in one sentence
         self.lowest_adopted = 0  # see ``adopted``
         self.held_back: dict[Resumable, None] = {}  # publishers that wait for room in a queue
+        self.groups = Groups()
         self.timers = Timers()
         self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
         self.changed: list[Stored] = []

@@ -115,6 +115,12 @@ class ShareGroup:
         if member is not None and take_out(self._connected, member):
             self.away.add(member)
 
+    def bar(self, session: Session) -> None:
+        """What was in the log was not for ``session``: it is not asked to take more from there."""
+        member = self.members.get(session)
+        if member is not None:
+            member.barred_by = session.permissions
+
     def can_go_on(self) -> bool:
         """Whether a connected member has room."""
         for member in self._connected:  # noqa: SIM110 - compiled, a generator is dearer
@@ -144,7 +150,7 @@ class ShareGroup:
         if not self._all:
             return None
         if self._strategy == LEAST_INFLIGHT:
-            chosen = self._least_loaded(message, size_bytes, apart_from, taken)
+            chosen = self._least_loaded(message, size_bytes, apart_from, connected, taken)
             if chosen is not None:
                 return chosen
         members = self._connected
@@ -163,6 +169,8 @@ class ShareGroup:
             session = member.session
             link = session.link
             if session is apart_from or link is None or not session.may_receive(message):
+                continue
+            if message is None and connected and member.is_barred():
                 continue
             before = 0 if taken is None else taken.get(session, 0)
             if session.takes(size_bytes, message is None, before):
@@ -217,6 +225,7 @@ class ShareGroup:
         message: Message | None,
         size_bytes: int,
         apart_from: Session | None,
+        connected: bool,
         taken: dict[Session, int] | None,
     ) -> Member | None:
         best: Member | None = None
@@ -230,6 +239,8 @@ class ShareGroup:
             if not session.takes(size_bytes, message is None, before):
                 continue
             if not session.may_receive(message):
+                continue
+            if message is None and connected and member.is_barred():
                 continue
             load = session.window_length + session.queue_length
             if best is None or load < lowest:

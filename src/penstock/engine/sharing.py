@@ -33,7 +33,7 @@ from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
+from penstock.engine.effects import Effects, Groups, Stored
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import SharingOptions
 from penstock.engine.queue import PRIORITY_MASK, PRIORITY_SHIFT
@@ -47,7 +47,7 @@ _ALL: Final = 2**62
 
 
 @final
-class Sharing:
+class Sharing(Groups):
     """All shared subscriptions of one broker."""
 
     def __init__(self, effects: Effects, drops: Drops, options: SharingOptions) -> None:
@@ -56,6 +56,7 @@ class Sharing:
         self.uneven: dict[str, ShareGroup] = {}  # those with something parked
         self.shutting_down = False  # all members go: nothing is handed from one to the next
         self._effects = effects
+        effects.groups = self
         self._drops = drops
         self._dice = Dice(options.seed)
 
@@ -138,6 +139,26 @@ class Sharing:
         if group is not None:
             group.parked[session] = None
             self.uneven[topic_filter] = group
+
+    def hand_back(self, holder: Stored, delivery: Delivery, message: Message, now: Now) -> bool:
+        """``holder`` may not receive what was handed to it: give it to one that may, with room.
+
+        It was in the log, where nobody saw its topic. From there ``holder`` gets nothing more
+        that may stay where it is, while its permissions are what they are.
+        """
+        assert isinstance(holder, Session)
+        shared = delivery.shared
+        group = None if shared is None else self.groups.get(shared.topic_filter)
+        if group is None or shared is None:
+            return False
+        group.bar(holder)
+        size_bytes = message.size_bytes()
+        member = group.choose(message, size_bytes, holder, False, None)
+        if member is None or not member.session.takes(size_bytes, False, 0):
+            return False
+        self._effects.adopted(message.offset)
+        self._deliver(member, message, shared, False, now)
+        return True
 
     # -- members that cannot go on -------------------------------------------------------
 
@@ -231,6 +252,7 @@ class Sharing:
             elif message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
             else:
+                self._effects.adopted(message.offset)
                 self._deliver(member, message, shared, False, now)
         if taken:
             holder.let_go(taken)

@@ -96,9 +96,12 @@ class Transmission(Backlog):
         self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
     ) -> bool:
         """Send ``entry``; whether it left: what it may have may have changed while it waited."""
-        if self.permissions is not None and not self._permitted(message):
-            return False
         delivery = entry.delivery
+        if self.permissions is not None and not self.may_receive(message):
+            lost = duplicate or delivery.shared is None
+            if lost or not self._effects.groups.hand_back(self, delivery, message, now):
+                self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+            return False
         frame = publish_frame(
             link,
             message,

@@ -153,3 +153,43 @@ def test_who_never_has_room_for_it_does_not_take_it_from_who_will_have(there: bo
     codes = [published(bench, publisher, number, 1000) for number in range(1, 4)]
     assert codes == ([0, 0, FULL] if there else [0, FULL, FULL])
     assert sum(bench.server.drops.counts) == 0
+
+
+def test_what_a_member_may_not_receive_goes_on_to_one_that_may() -> None:
+    """Its body is in the log when it is handed on: that it may not have it is seen too late."""
+    bench = Bench(EngineLimits())
+    holder = bench.subscriber("s1", SHARED, 1)
+    holder.cut()
+    bench.commit()
+    for _ in range(3):
+        bench.publish("t", b"x")
+    barred = bench.join("s2", durable=True)
+    barred.session.permissions = Barred()
+    barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert sum(bench.server.drops.counts) == 0
+    assert waiting(holder, barred) == [(0, 3), (0, 0)]
+    commits = bench.server.effects.counters.commits
+    for _ in range(3):  # nor does it come back again and again
+        bench.pass_s(1)
+        bench.commit()
+    assert bench.server.effects.counters.commits == commits
+    allowed = bench.subscriber("s3", SHARED, 1)
+    assert waiting(holder, barred, allowed) == [(0, 0), (0, 0), (3, 0)]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_what_nobody_may_receive_is_counted_once() -> None:
+    bench = Bench(EngineLimits())
+    holder = bench.subscriber("s1", SHARED, 1)
+    holder.send(Subscribe(2, [Subscription("own", 1)]))
+    holder.cut()
+    bench.publish("t", b"x")
+    holder.session.permissions = Barred()
+    barred = bench.join("s2", durable=True)
+    barred.session.permissions = Barred()
+    barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
+    assert sum(bench.server.drops.counts) == 1
+    assert waiting(holder, barred) == [(0, 0), (0, 0)]

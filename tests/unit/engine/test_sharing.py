@@ -392,6 +392,20 @@ def test_after_a_crash_whoever_is_back_first_gets_what_the_others_had() -> None:
     assert got(bench.join("m2", durable=True)) == []
 
 
+def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
+    """Who had it was not asked yet what it needs, who gets it was: the log must keep it."""
+    bench = Bench()
+    first = member(bench, "m1")
+    publish(bench, 1)
+    second = member(bench, "m2")
+    effects = bench.server.effects
+    offset = effects.next_offset - 1
+    effects.lowest_adopted = effects.next_offset
+    first.cut()
+    assert second.session.window_length == 1
+    assert effects.lowest_adopted == offset
+
+
 def test_other_messages_of_the_queue_keep_their_place() -> None:
     """Shared messages leave from the middle of a stored queue; the rest survives a crash."""
     bench = Bench()
