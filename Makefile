@@ -55,6 +55,7 @@ torture: setup-tests ## cut the power and kill processes under load (SECONDS=600
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks.subscriptions
+	@$(PY) -m benchmarks.shared
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py
