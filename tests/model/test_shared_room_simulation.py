@@ -61,7 +61,7 @@ class Fickle(Permissions):
 
 def undelivered(session: Session) -> int:
     """Messages in flight that the client has not taken over."""
-    return session._window.undelivered()
+    return len(session._window.undelivered())
 
 
 def qos2_in_flight(session: Session) -> int:

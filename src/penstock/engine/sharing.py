@@ -214,14 +214,19 @@ class Sharing(Groups):
         """Hand on of ``session`` what there is room for; False when it had nothing."""
         filters = {group.topic_filter}
         given = 0
+        limit = _LOOKED_AT_MAX
         while given < _HANDED_ON_MAX:
-            waiting = session.shared_waiting(filters, True, _LOOKED_AT_MAX)
+            waiting = session.shared_waiting(filters, True, limit)
             if not waiting:
                 return given > 0
             taken = self._hand_on(session, waiting[:_HANDED_ON_MAX], True, now)
             given += taken
-            if taken < len(waiting) or not group.can_go_on():
+            if not group.can_go_on():
                 break
+            if taken < len(waiting):
+                if len(waiting) < limit or limit == _HANDED_ON_MAX:
+                    break
+                limit = _HANDED_ON_MAX  # those behind may be smaller
         return True
 
     def _hand_on(self, holder: Session, waiting: list[Delivery], connected: bool, now: Now) -> int:

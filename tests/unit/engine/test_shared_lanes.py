@@ -226,3 +226,27 @@ def test_what_is_handed_on_twice_keeps_its_priority() -> None:
     bench.commit()
     assert acknowledge_all(bench, back)[-1] == 1000
     assert sum(bench.server.drops.counts) == 0
+
+
+def test_what_is_too_large_for_others_does_not_hold_up_the_rest() -> None:
+    zones = {"small": EngineLimits(max_mqueue_bytes=500)}
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), zones=zones)
+    holder = holder_of(bench, SHARED)
+    for number in range(100):
+        message = Message("t", b"%08d" % number + b"x" * (1000 if number < 90 else 1), 1)
+        bench.server.router.publish(message, None, bench.now)
+    bench.commit()
+    helper, _ = bench.connect(Connect("helper"), "small")
+    helper.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    seen: list[int] = []
+    for _ in range(10):
+        packets = publishes(helper.read())
+        seen.extend(int(packet.payload[:8]) for packet in packets)
+        helper.send(*[Puback(packet.packet_id) for packet in packets])
+        bench.pass_s(1)
+        bench.commit()
+    assert seen == list(range(90, 100))
+    assert holder.session.queue_length == 90
+    bench.restart()
+    assert holder.session.queue_length == 90
