@@ -1,27 +1,23 @@
-"""The password file and the access list as files: read with one sentence for a mistake, written
-so that a reader sees the old file or the new one, never half of either."""
+"""The password file, written so that a reader sees the old one or the new one, never half of
+either, and together with the access list (``acl_file``) what a user may do."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, final
 
 from penstock.auth import passwords, scram
-from penstock.auth.acl import ACCESS_WORDS, NOTHING, READWRITE, AccessList, Rule
-from penstock.auth.passwords import Users
+from penstock.auth.acl import NOTHING, AccessList
+from penstock.auth.acl_file import read_access_list
+from penstock.auth.lines import lines_of
+from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access import Authorize, Permissions
-from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError
 
-FILE_BYTES_MAX: Final = 64 * 1024 * 1024
-NAME_BYTES_MAX: Final = 65_535
 FILE_MODE: Final = 0o600
-
-_LEVELS_MAX: Final = 1000
 
 
 @final
@@ -76,7 +72,7 @@ def read_passwords(path: Path) -> dict[str, str]:
         ConfigError: as ``load_access``.
     """
     lines: dict[str, str] = {}
-    for place, line in _lines(path, "password file"):
+    for place, line in lines_of(path, "password file"):
         name, colon, password_line = line.partition(":")
         if not colon:
             raise ConfigError(f"{place} has no colon: a line is NAME:HASH, see `penstock passwd`.")
@@ -118,83 +114,3 @@ def write_passwords(path: Path, lines: dict[str, str]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"The password file {path} cannot be written: {reason}.") from None
-
-
-def name_mistake(name: str) -> str:
-    """What is wrong with a user name in the password file, in a few words; empty when nothing."""
-    if not name:
-        return "is empty"
-    if ":" in name or not name.isprintable() or name != name.strip() or name.startswith("#"):
-        return f"{name!r} has a colon, a control character, a space at an end or a # in front"
-    if len(name.encode(errors="replace")) > NAME_BYTES_MAX:
-        return f"is longer than {NAME_BYTES_MAX} bytes"
-    return ""
-
-
-def read_access_list(path: Path) -> AccessList:
-    """The access list in ``path``.
-
-    Raises:
-        ConfigError: as ``load_access``.
-    """
-    found = AccessList()
-    rules = found.anonymous
-    for place, line in _lines(path, "access list"):
-        word, _, rest = line.partition(" ")
-        rest = rest.strip()
-        if word == "user" and rest:
-            rules = found.users.setdefault(rest, [])
-        elif word == "client" and rest:
-            rules = found.clients.setdefault(rest, [])
-        elif word == "topic" and rest:
-            rule = _rule(place, rest)
-            if "%c" in rule.topic_filter or "%u" in rule.topic_filter:
-                raise ConfigError(
-                    f"{place}: %c and %u stand for names in pattern lines only; write pattern"
-                    " instead of topic."
-                )
-            rules.append(rule)
-        elif word == "pattern" and rest:
-            found.patterns.append(_rule(place, rest))
-        else:
-            raise ConfigError(
-                f"{place} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
-                " `topic [read|write|readwrite|deny] FILTER` or `pattern …` with %c or %u."
-            )
-    return found
-
-
-def _rule(place: str, text: str) -> Rule:
-    first, _, rest = text.partition(" ")
-    access, topic_filter = READWRITE, text
-    if rest.strip():
-        # Not taken for a filter with a space in it: a `deny` with a typing error must not vanish.
-        if first not in ACCESS_WORDS:
-            raise ConfigError(
-                f"{place}: {first!r} is not {', '.join(ACCESS_WORDS[:-1])} or {ACCESS_WORDS[-1]};"
-                " a filter with a space in it needs one of them in front."
-            )
-        access, topic_filter = first, rest.strip()
-    plain = topic_filter.replace("%c", "c").replace("%u", "u")
-    if not is_topic_filter(plain, _LEVELS_MAX):
-        raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
-    return Rule(access, topic_filter)
-
-
-def _lines(path: Path, what: str) -> Iterator[tuple[str, str]]:
-    """(where it stands, the line) for every line that is not empty and no comment."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(f"The {what} {path} is larger than {FILE_BYTES_MAX} bytes.")
-        text = content.decode("utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"The {what} {path} cannot be read: {reason}.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The {what} {path} is not UTF-8 text.") from None
-    for number, raw in enumerate(text.split("\n"), start=1):
-        line = raw.strip()
-        if line and not line.startswith("#"):
-            yield f"{path} line {number}", line

@@ -34,6 +34,7 @@ MEMORY_KIB_MAX: Final = 1_048_576  # of one argon2 line: a check must not take t
 TIME_COST_MAX: Final = 100
 PARALLELISM_MAX: Final = 64
 ITERATIONS_MAX: Final = 10_000_000  # of one PBKDF2 line
+NAME_BYTES_MAX: Final = 65_535
 _SHA512_BYTES: Final = 64
 
 _hasher: Final = PasswordHasher()
@@ -42,6 +43,17 @@ _hasher: Final = PasswordHasher()
 def password_line(password: str) -> str:
     """The argon2id line of ``password``; a new salt each time."""
     return _hasher.hash(password)
+
+
+def name_mistake(name: str) -> str:
+    """What is wrong with a user name in the password file, in a few words; empty when nothing."""
+    if not name:
+        return "is empty"
+    if ":" in name or not name.isprintable() or name != name.strip() or name.startswith("#"):
+        return f"{name!r} has a colon, a control character, a space at an end or a # in front"
+    if len(name.encode(errors="replace")) > NAME_BYTES_MAX:
+        return f"is longer than {NAME_BYTES_MAX} bytes"
+    return ""
 
 
 def mistake_in(line: str) -> str:

@@ -41,7 +41,8 @@ def passwd(
     The password is asked for twice without echo, or read as one line where the input is no
     terminal. A running broker reads the file again at SIGHUP.
     """
-    from penstock.auth.files import name_mistake, read_passwords, write_passwords
+    from penstock.auth.files import read_passwords, write_passwords
+    from penstock.auth.passwords import name_mistake
 
     mistake = name_mistake(user)
     if mistake:

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from penstock.auth.acl import CACHED_TOPICS_MAX, NOTHING, AccessList, Rule
-from penstock.auth.files import read_access_list
+from penstock.auth.acl_file import read_access_list
 from penstock.engine.access import Permissions
 from penstock.engine.topics import filter_covers, topic_matches
-from penstock.errors import ConfigError
 
 LIST = """\
 # clients without a user name
@@ -147,28 +146,6 @@ def test_answers_are_remembered_within_a_bound() -> None:
             assert permissions.may_publish(f"a/{number}")
             assert not permissions.may_publish(f"b/{number}")
     assert len(permissions._publishes.known) <= CACHED_TOPICS_MAX
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("usr alice", "line 1 is 'usr alice', but a line is"),
-        ("user", "but a line is"),
-        ("topic read a/#/b", "'a/#/b' is not an MQTT topic filter"),
-        ("topic write devices/%c/x", "write pattern instead of topic"),
-        ("pattern a+", "'a+' is not an MQTT topic filter"),
-        ("topic dney plant/secret/#", "'dney' is not read, write, readwrite or deny;"),
-        ("pattern wirte devices/%c/#", "'wirte' is not read, write, readwrite or deny;"),
-        ("topic line 1/x", "a filter with a space in it needs one of them in front"),
-    ],
-)
-def test_a_mistake_is_one_sentence_with_its_line(tmp_path: Path, line: str, sentence: str) -> None:
-    path = tmp_path / "acl"
-    path.write_text(line)
-    with pytest.raises(ConfigError) as raised:
-        read_access_list(path)
-    assert sentence in str(raised.value)
-    assert str(path) in str(raised.value)
 
 
 FILTERS = ("#", "+", "+/#", "a", "a/#", "a/+", "+/b", "a/+/#", "a/b", "a/b/#", "$SYS/#", "$SYS/a")

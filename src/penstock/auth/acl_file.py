@@ -1,0 +1,131 @@
+"""The access list as a file::
+
+    line      =  user NAME  |  client ID  |  topic RULE  |  pattern RULE
+    RULE      =  FILTER                       one word: to read and to write
+              |  ACCESS FILTER                ACCESS: read, write, readwrite, deny
+    between words: spaces and tabs            inside FILTER, NAME and ID: spaces
+
+That is Mosquitto's, but for ``client`` and the tabs. There a filter may be any text, and so a
+mistake becomes a filter: ``topic deny⇥secret/#`` would grant a topic that nobody uses, and the
+``deny`` would be gone. Here such a line is refused: a lone access word, a blank that is no space
+or tab, what cannot be seen, quotes, a comment behind a name, a name that no user can have.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from typing import Final
+
+from penstock.auth.acl import ACCESS_WORDS, DENY, READWRITE, AccessList, Rule
+from penstock.auth.lines import BLANKS, lines_of
+from penstock.auth.passwords import name_mistake
+from penstock.engine.topics import SHARE_PREFIX, is_topic_filter, unshared
+from penstock.errors import ConfigError
+
+_LEVELS_MAX: Final = 1000
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Zs", "Zl", "Zp"))  # categories of Unicode, but for " "
+_QUOTES: Final = "\"'"
+_WORDS: Final = f"{', '.join(ACCESS_WORDS[:-1])} or {ACCESS_WORDS[-1]}"
+
+
+def read_access_list(path: Path) -> AccessList:
+    """The access list in ``path``.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is wrong; one sentence with its number.
+    """
+    found = AccessList()
+    rules = found.anonymous
+    for place, line in lines_of(path, "access list"):
+        word, rest = _split(line)
+        _refuse_unseen(place, word)
+        if not rest or word not in ("user", "client", "topic", "pattern"):
+            raise ConfigError(
+                f"{place} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
+                " `topic [read|write|readwrite|deny] FILTER` or `pattern …` with %c or %u."
+            )
+        if word == "user":
+            rules = found.users.setdefault(_name(place, rest, is_user=True), [])
+        elif word == "client":
+            rules = found.clients.setdefault(_name(place, rest, is_user=False), [])
+        elif word == "pattern":
+            found.patterns.append(_rule(place, rest))
+        else:
+            rules.append(_topic_rule(place, rest))
+    return found
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The first word, and the rest without the blanks around it."""
+    end = next((at for at, letter in enumerate(text) if letter in BLANKS), len(text))
+    return text[:end], text[end:].strip(BLANKS)
+
+
+def _name(place: str, name: str, is_user: bool) -> str:
+    _refuse_unseen(place, name)
+    _refuse_quotes(place, name)
+    if " #" in name:
+        raise ConfigError(f"{place}: {name!r} has a # in it; a comment has a line of its own.")
+    mistake = name_mistake(name) if is_user else ""
+    if mistake:
+        raise ConfigError(f"{place}: the user name {mistake}, which no user can have.")
+    return name
+
+
+def _topic_rule(place: str, text: str) -> Rule:
+    rule = _rule(place, text)
+    if "%c" in rule.topic_filter or "%u" in rule.topic_filter:
+        raise ConfigError(
+            f"{place}: %c and %u stand for names in pattern lines only; write pattern"
+            " instead of topic."
+        )
+    return rule
+
+
+def _rule(place: str, text: str) -> Rule:
+    first, rest = _split(text)
+    _refuse_unseen(place, first)
+    access, topic_filter = READWRITE, text
+    if rest:
+        # Not taken for a filter with a space in it: a `deny` with a typing error must not vanish.
+        if first not in ACCESS_WORDS:
+            raise ConfigError(
+                f"{place}: {first!r} is not {_WORDS}; a filter with a space in it needs one of"
+                " them in front."
+            )
+        access, topic_filter = first, rest
+        _refuse_unseen(place, rest)
+    elif first.lower() in ACCESS_WORDS:
+        raise ConfigError(
+            f"{place}: {first!r} says what is allowed, but no topic filter follows; for a topic of"
+            f" that name write `topic {READWRITE} {first}`."
+        )
+    _refuse_quotes(place, topic_filter)
+    plain = topic_filter.replace("%c", "c").replace("%u", "u")
+    if not is_topic_filter(plain, _LEVELS_MAX):
+        raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
+    if access == DENY and topic_filter.startswith(SHARE_PREFIX):
+        raise ConfigError(
+            f"{place}: a rule for a topic holds for shared subscriptions too; deny"
+            f" {unshared(topic_filter)!r}, without {SHARE_PREFIX} and the group."
+        )
+    return Rule(access, topic_filter)
+
+
+def _refuse_unseen(place: str, text: str) -> None:
+    for letter in text:
+        if letter != " " and unicodedata.category(letter) in _UNSEEN:
+            name = unicodedata.name(letter, "a control character").lower()
+            raise ConfigError(
+                f"{place} has U+{ord(letter):04X} ({name}) in {text[:60]!r}; words are separated by"
+                " spaces and tabs, and inside names and filters only spaces can stand."
+            )
+
+
+def _refuse_quotes(place: str, text: str) -> None:
+    if len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]:
+        raise ConfigError(
+            f"{place}: {text!r} stands in quotes, which would be taken as part of it; leave them"
+            " out, also where there is a space in it."
+        )
