@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, final
 
 from penstock.engine.limits import EngineLimits
@@ -30,6 +31,14 @@ def _size_bytes(packet: Publish) -> int:
 
 
 @final
+class _Waiting:
+    """One message; None when another with its identifier took its place."""
+
+    def __init__(self, packet: Publish) -> None:
+        self.packet: Publish | None = packet
+
+
+@final
 class HeldBack:
     """What waits of one client.
 
@@ -40,8 +49,9 @@ class HeldBack:
     def __init__(self, limits: EngineLimits) -> None:
         self.count = 0
         self.size_bytes = 0
-        self.packets: list[Publish] = []
-        self._by_id: dict[int, Publish] = {}  # the latest with each identifier
+        self.looked_at = 0  # places in the line
+        self._line: deque[_Waiting] = deque()
+        self._by_id: dict[int, _Waiting] = {}  # the latest with each identifier
         self._count_much = limits.receive_maximum
         self._bytes_much = limits.write_buffer_bytes_max
         in_flight = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
@@ -62,9 +72,10 @@ class HeldBack:
 
     def put(self, packet: Publish) -> None:
         """The next one; its topic alias is resolved."""
+        waiting = _Waiting(packet)
         if packet.qos > 0:
-            self._by_id[packet.packet_id] = packet
-        self.packets.append(packet)
+            self._by_id[packet.packet_id] = waiting
+        self._line.append(waiting)
         self.count += 1
         self.size_bytes += _size_bytes(packet)
 
@@ -75,29 +86,36 @@ class HeldBack:
         message with the identifier of a repeated one of QoS 1 tells that the client has its
         PUBACK: a second one it would take for the answer to the new message, so none is sent.
         """
-        earlier = self._by_id.get(packet.packet_id)
-        if earlier is None:
+        waiting = self._by_id.get(packet.packet_id)
+        earlier = None if waiting is None else waiting.packet
+        if waiting is None or earlier is None:
             return False
         if packet.qos == earlier.qos and (packet.dup or packet.qos == 2):
             return True
         if earlier.dup and earlier.qos == 1:
-            for position, waiting in enumerate(self.packets):
-                if waiting is earlier:
-                    del self.packets[position]
-                    break
-            self.pass_on(earlier)
+            self._leave(waiting, earlier)
         return False
 
-    def pass_on(self, packet: Publish) -> None:
-        """``packet`` waits no more; whoever calls takes it off ``packets``."""
+    def first(self) -> Publish | None:
+        """The next to go on; it stays until ``pass_on``."""
+        line = self._line
+        while line:
+            self.looked_at += 1
+            packet = line[0].packet
+            if packet is not None:
+                return packet
+            line.popleft()
+        return None
+
+    def pass_on(self) -> None:
+        """``first`` waits no more."""
+        waiting = self._line.popleft()
+        if waiting.packet is not None:
+            self._leave(waiting, waiting.packet)
+
+    def _leave(self, waiting: _Waiting, packet: Publish) -> None:
+        waiting.packet = None
         self.count -= 1
         self.size_bytes -= _size_bytes(packet)
-        if packet.qos > 0 and self._by_id.get(packet.packet_id) is packet:
+        if packet.qos > 0 and self._by_id.get(packet.packet_id) is waiting:
             del self._by_id[packet.packet_id]
-
-    def clear(self) -> None:
-        """The connection ended."""
-        self.count = 0
-        self.size_bytes = 0
-        self.packets = []
-        self._by_id.clear()

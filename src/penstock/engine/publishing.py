@@ -187,8 +187,9 @@ class Publishing:
         No more than one turn's share; what the client may do is asked again. The work it was.
         """
         work = self._route_released(session, now)
-        routed = 0
-        for packet in self.held_back.packets:
+        held_back = self.held_back
+        packet = held_back.first()
+        while packet is not None:
             if session.releases or self._is_enough(work):
                 break
             topic = packet.topic
@@ -201,10 +202,8 @@ class Publishing:
                     break
                 work += reached
             work += WORK_OF_A_PACKET
-            routed += 1
-            self.held_back.pass_on(packet)
-        if routed > 0:
-            del self.held_back.packets[:routed]
+            held_back.pass_on()
+            packet = held_back.first()
         return work
 
     def _is_enough(self, work: int) -> bool:
@@ -221,10 +220,12 @@ class Publishing:
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
         has it."""
-        for packet in self.held_back.packets:
+        packet = self.held_back.first()
+        while packet is not None:
             if packet.qos == 0:
                 self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
-        self.held_back.clear()
+            self.held_back.pass_on()
+            packet = self.held_back.first()
 
     def unacknowledged(self, session: Session) -> int:
         """Messages that count against our Receive Maximum, as MQTT 5 defines it."""

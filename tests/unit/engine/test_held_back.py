@@ -291,6 +291,25 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
         assert line.connection.held_back_bytes == 0
 
 
+def test_repeated_ones_that_are_replaced_are_not_searched_for() -> None:
+    """Each was, among all that waits: a client could make the broker look at millions."""
+    held_back = HeldBack(EngineLimits())
+    for number in range(1, 1001):
+        assert not held_back.has(message(number, dup=True))
+        held_back.put(message(number, dup=True))
+    for number in range(1000, 0, -2):
+        assert not held_back.has(message(number))
+        held_back.put(message(number))
+    assert held_back.count == held_back.unacknowledged == 1000
+    left: list[int] = []
+    while (packet := held_back.first()) is not None:
+        left.append(packet.packet_id)
+        held_back.pass_on()
+    assert left == [*range(1, 1001, 2), *range(1000, 0, -2)]
+    assert held_back.looked_at <= 1500 + 1
+    assert held_back.count == held_back.unacknowledged == held_back.size_bytes == 0
+
+
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_refused_message_that_is_sent_again_stays_refused(version: int) -> None:
     """Who is not told so sends PUBREL; until then the identifier is that of the same message."""
