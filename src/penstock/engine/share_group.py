@@ -61,6 +61,7 @@ class ShareGroup:
         self.members: dict[Session, Member] = {}
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
         self.parked: dict[Session, None] = {}  # sessions away that hold what members may get
+        self._stored_by_qos = [0, 0, 0]  # members whose session is stored
         self._strategy = strategy
         self._dice = dice
         self._joined = 0  # so far
@@ -76,8 +77,9 @@ class ShareGroup:
         """Add a member, or change its options."""
         member = self.members.get(session)
         if member is not None:
+            self._count_stored(member, -1)
             member.entry = entry
-            self._note_stored()
+            self._count_stored(member, 1)
             return
         member = Member(session, entry, self._joined)
         self._joined += 1
@@ -87,8 +89,7 @@ class ShareGroup:
             self.away.add(member)
         else:
             self._connected.append(member)
-        if session.stored:
-            self.stored_qos = max(self.stored_qos, entry.subscription.qos)
+        self._count_stored(member, 1)
 
     def remove(self, session: Session) -> None:
         """``session`` is no member any more."""
@@ -100,8 +101,7 @@ class ShareGroup:
         self.away.remove(member)
         if self._favourite is member:
             self._favourite = None
-        if session.stored and member.entry.subscription.qos == self.stored_qos:
-            self._note_stored()
+        self._count_stored(member, -1)
 
     def came(self, session: Session) -> None:
         """A member is connected."""
@@ -248,8 +248,12 @@ class ShareGroup:
                 lowest = load
         return best
 
-    def _note_stored(self) -> None:
+    def _count_stored(self, member: Member, step: int) -> None:
+        """One more member (``step`` 1) or one less (-1)."""
+        if not member.session.stored:
+            return
+        self._stored_by_qos[member.entry.subscription.qos] += step
         self.stored_qos = -1
-        for member in self._all:
-            if member.session.stored:
-                self.stored_qos = max(self.stored_qos, member.entry.subscription.qos)
+        for qos, count in enumerate(self._stored_by_qos):
+            if count > 0:
+                self.stored_qos = qos
