@@ -33,13 +33,16 @@ class Dice:
         self._state = seed & _32_BITS or 1
 
     def below(self, end: int) -> int:
-        """A number in [0, end)."""
+        """A number in [0, end): the same until ``throw``."""
+        return self._state % end
+
+    def throw(self) -> None:
+        """Throw it once."""
         state = self._state
         state ^= state << 13 & _32_BITS
         state ^= state >> 17
         state ^= state << 5 & _32_BITS
         self._state = state
-        return state % end
 
 
 @final
@@ -140,6 +143,8 @@ class ShareGroup:
     ) -> Member | None:
         """The member that gets ``message``; None if none of them may have it.
 
+        Whoever asks again is told the same, until one ``took`` something.
+
         Args:
             message: what is to be delivered; None when its body is not in memory.
             size_bytes: what it occupies.
@@ -175,8 +180,6 @@ class ShareGroup:
             before = 0 if taken is None else taken.get(session, 0)
             if session.takes(size_bytes, message is None, before):
                 if link.has_room():
-                    self._next = member.order + 1
-                    self._favourite = member
                     return member
                 slow = slow or member
             elif not session.rejects:
@@ -194,6 +197,14 @@ class ShareGroup:
         if other is not None and not other.rejects:
             return other
         return full or other or never
+
+    def took(self, member: Member) -> None:
+        """``member`` is given a message: it may be another's turn."""
+        link = member.session.link
+        if link is not None and link.has_room():
+            self._next = member.order + 1
+            self._favourite = member
+        self._dice.throw()
 
     def _start(self, message: Message | None) -> int:
         """Where to begin looking for a member that can take a message: an order.

@@ -28,6 +28,7 @@ and what was given to it, as for any session that ends with its connection.
 from __future__ import annotations
 
 from typing import Final, final
+from zlib import crc32
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.away_members import Member
@@ -58,7 +59,6 @@ class Sharing(Groups):
         self._effects = effects
         effects.groups = self
         self._drops = drops
-        self._dice = Dice(options.seed)
 
     # -- members -----------------------------------------------------------------------
 
@@ -70,7 +70,8 @@ class Sharing(Groups):
         if group is None:
             options = self.options
             strategy = options.by_group.get(share_name(topic_filter), options.strategy)
-            group = ShareGroup(topic_filter, strategy, self._dice)
+            dice = Dice(options.seed ^ crc32(topic_filter.encode()))
+            group = ShareGroup(topic_filter, strategy, dice)
             self.groups[topic_filter] = group
         group.put(session, entry)
         if session.shared_filters is None:
@@ -109,6 +110,7 @@ class Sharing(Groups):
             if group.members:
                 self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
             return False
+        group.took(member)
         shared = Shared(group.topic_filter, message.qos, message.retain)
         self._deliver(member, message, shared, at_once, now)
         return True
@@ -156,6 +158,7 @@ class Sharing(Groups):
         member = group.choose(message, size_bytes, holder, False, None)
         if member is None or not member.session.takes(size_bytes, False, 0):
             return False
+        group.took(member)
         self._effects.adopted(message.offset)
         self._deliver(member, message, shared, False, now)
         return True
@@ -245,10 +248,11 @@ class Sharing(Groups):
                 body = delivery.message
                 size_bytes = delivery.size_bytes if body is None else body.size_bytes()
                 member = group.choose(body, size_bytes, holder, connected, None)
-            if member is None:
+            if group is None or member is None:
                 if group is None or (connected and not group.can_go_on()):
                     stuck.add(shared.topic_filter)
                 continue
+            group.took(member)
             taken.append(delivery)
             message = delivery.message
             if message is None:

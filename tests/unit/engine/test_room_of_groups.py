@@ -7,6 +7,7 @@ import pytest
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
+from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
@@ -193,3 +194,28 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
     assert sum(bench.server.drops.counts) == 1
     assert waiting(holder, barred) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("blocking", ["$share/h/t", "$share/h/+", "$share/h/#"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_is_refused_is_nobodys_turn(strategy: str, blocking: str) -> None:
+    """One group has room, another has not: however often it is tried, the first does not move."""
+
+    def gets_it(times: int) -> list[tuple[int, int]]:
+        limits = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT)
+        bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
+        lines = [bench.subscriber(f"s{number}", SHARED, 1) for number in range(5)]
+        full = bench.subscriber("full", "other", 1)
+        full.send(Subscribe(2, [Subscription(blocking, 1)]))
+        full.cut()
+        bench.publish("other", b"x")
+        publisher = bench.join("p")
+        for number in range(times):
+            assert published(bench, publisher, number + 1) == FULL
+        assert waiting(*lines) == [(0, 0)] * 5
+        bench.join("full", durable=True)
+        assert published(bench, publisher, 100) == 0
+        return waiting(*lines)
+
+    first = gets_it(0)
+    assert [gets_it(times) for times in (1, 2, 3)] == [first] * 3
