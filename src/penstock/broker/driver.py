@@ -31,7 +31,7 @@ from penstock.broker.committer import Committer
 from penstock.broker.paused import PausedPeers
 from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED
+from penstock.engine.connection import CLOSED, CONNECTED
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit, Stored
 from penstock.engine.keepalive import NO_DEADLINE
@@ -64,6 +64,7 @@ class Peer:
         self.is_timed = False  # a timer will resume its reading
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way
+        self.is_lost = False  # its socket is gone; what it left may wait for its verdict
         self._driver = driver
 
     def received(self, data: bytes) -> None:
@@ -172,6 +173,8 @@ class Driver:
     def _settle_reading(self, peer: Peer) -> None:
         """Read from a client, or not, as its connection says."""
         connection = peer.connection
+        if peer.is_lost:
+            return
         if connection.hung_up:
             self._read_the_rest(peer)
             return
@@ -226,17 +229,25 @@ class Driver:
             peer.connection.decided(verdict, self.now())
             self._watch(peer)
             self._settle_reading(peer)
+            self._forget_if_over(peer)
             self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
         """A client's socket is gone."""
         connection = peer.connection
+        peer.is_lost = True
         connection.lost(because, self.now())
-        self._peers.pop(connection.link, None)
         self._paused.remove(peer)
         self._congested.pop(connection.link, None)
-        logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
+        self._forget_if_over(peer)
         self.end_turn_soon()
+
+    def _forget_if_over(self, peer: Peer) -> None:
+        """Of a client whose socket is gone nothing is left when its connection is over too."""
+        connection = peer.connection
+        if peer.is_lost and connection.state == CLOSED:
+            self._peers.pop(connection.link, None)
+            logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
 
     # -- turns -------------------------------------------------------------------------
 
@@ -410,6 +421,7 @@ class Driver:
             if peer.deadline_s == deadline_s:
                 peer.connection.tick(now)
                 self._watch(peer)
+                self._forget_if_over(peer)
         self._give_up_slow_peers(now)
         self._give_up_who_hung_up(now)
         self._server.tick(now)

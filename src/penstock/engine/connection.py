@@ -21,7 +21,11 @@ While a peer makes more than it takes, or more than its share, its packets are n
 What was received stays undecoded, the shell stops reading while ``stalled`` is set, and the
 silence that follows is ours: it does not count against keep alive. Until it is CONNECTED the
 connect timeout stands all the same; one that awaits its verdict is stalled too. That a stalled
-peer hung up is for the shell to find; it reads the rest then, and says ``lost``.
+peer hung up is for the shell to find; it reads the rest then, and says ``lost``. What came before
+the end still counts: it is decoded then, or, when packets wait for the verdict, after that::
+
+      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
+                                          ╰── refused, connect timeout ──────────────────▲
 """
 
 from __future__ import annotations
@@ -75,6 +79,7 @@ class Connection(Resumable):
         self._decoder = decoder
         self._keep_alive = keep_alive
         self._early_bytes = 0
+        self._lost_because: str | None = None  # the socket ended, the verdict is still to come
 
     def receive(self, data: bytes, now: Now) -> None:
         """Bytes from the peer."""
@@ -121,6 +126,9 @@ class Connection(Resumable):
             if self.link.closed:
                 return
             self.work += WORK_OF_A_PACKET
+            if self.state == AWAIT_VERDICT:  # ``decided`` goes on
+                self.stalled = True
+                return
             if not to_the_end and (self.work >= WORK_PER_TURN_MAX or self.must_wait()):
                 self.stalled = True
                 if self.work >= WORK_PER_TURN_MAX:
@@ -172,13 +180,19 @@ class Connection(Resumable):
                 self.protocol_error(error, now)
 
     def lost(self, because: str, now: Now) -> None:
-        """The socket ended without a farewell; what came before that still counts."""
+        """The socket ended without a farewell; what came before that still counts.
+
+        Where packets wait for the verdict it does not end here, but with that, or its deadline.
+        """
         if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
             except RemoteProtocolError as error:
                 self.protocol_error(error, now)
-        self._end(True, because, now)
+        if self.state == AWAIT_VERDICT and self._decoder.has_rest:
+            self._lost_because = because
+        else:
+            self._end(True, because, now)
 
     @property
     def patience_s(self) -> float:

@@ -127,11 +127,14 @@ class OpeningConnection(Connection):
             self._settle(verdict, now)
 
     def decided(self, verdict: Verdict, now: Now) -> None:
-        """The answer that ``judge`` owed; what the client sent meanwhile follows."""
+        """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
         if self.state != AWAIT_VERDICT:
             return  # it left, or was too late
         self._settle(verdict, now)
-        self.resume(now)
+        if self._lost_because is not None:
+            self.lost(self._lost_because, now)
+        else:
+            self.resume(now)
 
     def _settle(self, verdict: Verdict, now: Now) -> None:
         if verdict.reason_code != reasons.SUCCESS:

@@ -22,7 +22,7 @@ from typing import Final, final
 
 from penstock.engine.at_limit import INBOUND, AtLimit
 from penstock.engine.clock import Now
-from penstock.engine.connection import AWAIT_VERDICT, CLOSED, CONNECTED, WORK_PER_TURN_MAX
+from penstock.engine.connection import CLOSED, CONNECTED, WORK_PER_TURN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing
@@ -178,8 +178,6 @@ class ServerConnection(OpeningConnection):
         return self._must_wait_for_what()
 
     def _must_wait_for_what(self) -> bool:
-        if self.state == AWAIT_VERDICT:
-            return True  # ``decided`` goes on
         link = self.link
         effects = self._server.effects
         if self.resume_at_s > 0.0:

@@ -75,6 +75,11 @@ class Decoder:
         else:
             self._parts += data
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether anything was fed that is in no packet yet."""
+        return self._position < len(self._buffer) or len(self._parts) > 0
+
     def next_packet(self) -> Packet | None:
         """The next packet; None when its end has not arrived yet.
 

@@ -12,12 +12,16 @@ from typing import final
 import pytest
 
 from penstock.broker.driver import Driver, Peer
+from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.clock import Now
+from penstock.engine.connection import CLOSED
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
+from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
+from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,
@@ -70,6 +74,15 @@ class SlowStore:
             assert self.may_fail.wait(DEADLINE_S)
             raise OSError("bad sector")
         return self.memory.read(offsets)
+
+
+@final
+class Later(Authenticate):
+    """Owes every answer."""
+
+    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+        del credentials, link
+        return None
 
 
 @final
@@ -207,6 +220,27 @@ async def test_a_greedy_client_leaves_others_their_turn() -> None:
     assert len(greedy_wire.written) < 2 * 10_000
     await until(lambda: len(greedy_wire.written) == 4 + 2 * 10_000)
     assert (paused, greedy_wire.reading) == (True, True)
+    await rig.driver.stop()
+
+
+@pytest.mark.parametrize("decided", [True, False])
+async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(decided: bool) -> None:
+    rig = Rig(EngineLimits(connect_timeout_s=60 if decided else 0.01))
+    rig.server.authenticate = Later()
+    wire = WireInMemory()
+    peer = rig.driver.accept(wire, rig.server.limits)
+    connect = Connect("c", 4, True, 0, username="alice", password=b"secret")
+    send(peer, connect, Publish("t", b"x", 1, packet_id=1))
+    assert not wire.reading
+    peer.lost("connection closed by the peer")
+    assert list(rig.driver._peers.values()) == [peer]
+    if decided:
+        rig.driver.decided(peer.connection.link, Verdict(reasons.SUCCESS, "alice"))
+        assert rig.server.effects.next_offset == 1
+    await until(lambda: not rig.driver._peers)
+    assert peer.connection.state == CLOSED
+    assert not wire.reading
+    assert not rig.driver._paused._since_s
     await rig.driver.stop()
 
 

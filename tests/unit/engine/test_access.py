@@ -7,7 +7,7 @@ import pytest
 from penstock.auth.acl import AccessList, Rule
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
-from penstock.engine.connection import EARLY_BYTES_MAX
+from penstock.engine.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.protocol import reasons
@@ -204,6 +204,70 @@ def test_a_verdict_for_a_client_that_left_does_nothing() -> None:
     line.connection.decided(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
     assert bench.server.connections == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("farewell", [True, False])
+def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
+    version: int, farewell: bool
+) -> None:
+    """CONNECT, a message and the end of the socket in one read, as TLS and WebSocket hand it on."""
+    bench = Bench()
+    subscriber = bench.subscriber("watcher", "#", 0)
+    bench.server.authenticate = Later()
+    line = bench.line(version)
+    will = Will("will", b"gone")
+    last = (Disconnect(),) if farewell else ()
+    line.send(connect(version, will=will), Publish("t", b"0"), Publish("t", b"1", 1, packet_id=1))
+    line.send(*last)
+    line.cut()
+    assert line.connection.state == AWAIT_VERDICT
+    assert line.connection.deadline_s() == bench.now.monotonic_s + bench.limits.connect_timeout_s
+    assert bench.server.effects.next_offset == 0
+    line.connection.decided(ALICE, bench.now)
+    bench.commit()
+    arrived = [(packet.topic, packet.payload) for packet in publishes(subscriber.read())]
+    assert arrived == [("t", b"0"), ("t", b"1")] + ([] if farewell else [("will", b"gone")])
+    assert line.connection.closed_because == ("client disconnected" if farewell else "cut")
+    assert list(bench.server.connections) == ["watcher"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
+    bench, _, line = pending(version)
+    line.send(Publish("t", b"x", 1, packet_id=1))
+    line.cut()
+    line.connection.decided(REFUSED, bench.now)
+    assert bench.server.effects.next_offset == 0
+    assert line.connection.closed_because.startswith("CONNECT refused")
+    assert bench.server.registry.sessions == {}
+
+
+def test_a_client_that_left_waits_no_longer_than_the_connect_timeout() -> None:
+    bench, _, line = pending(limits=EngineLimits(connect_timeout_s=10))
+    line.send(Publish("t", b"x"))
+    line.cut()
+    bench.pass_s(11)
+    line.connection.tick(bench.now)
+    assert line.connection.closed_because == "not authenticated within the connect timeout"
+    line.connection.decided(ALICE, bench.now)
+    assert bench.server.registry.sessions == {}
+
+
+def test_the_rest_of_a_client_above_its_rate_that_left_waits_for_its_verdict_too() -> None:
+    """CONNECT itself is decoded only when the socket has ended."""
+    port = Later()
+    bench = Bench(EngineLimits(bytes_per_s_max=10), authenticate=port)
+    line = bench.line(5)
+    data = encode(connect(), 5) + encode(Publish("t", b"x", 1, packet_id=1), 5)
+    line.receive(data[:15])
+    line.receive(data[15:])
+    assert not port.asked
+    line.cut()
+    assert len(port.asked) == 1
+    line.connection.decided(ALICE, bench.now)
+    assert bench.server.effects.next_offset == 1
+    assert line.connection.closed_because == "cut"
 
 
 def test_a_session_that_expires_meanwhile_is_not_present() -> None:
