@@ -47,6 +47,7 @@ A published message::
     sharing            shared subscriptions, and who gets what a member leaves
     share_group        which member of a group gets a message
     away_members, full_mark  who of those that are away has room for it
+    parked             what waits for a group, and who may take it over
     dead_letters       what was dropped, published once more
 
 One turn of the loop::

@@ -48,6 +48,15 @@ class Member:
         """Whether it was handed what it may not receive, and its permissions are the same."""
         return self.barred_by is not None and self.barred_by is self.session.permissions
 
+    def is_kept_from(self, message: Message | None, qos: int) -> bool:
+        """Whether it must not take over what waits elsewhere: it may be barred from the log, or
+        there is no memory for it here."""
+        if message is None and self.is_barred():
+            return True
+        if qos > 0 and self.entry.subscription.qos > 0:
+            return False
+        return not self.session.keeps_qos0(message is None)
+
 
 @final
 class AwayMembers:

@@ -96,6 +96,19 @@ class Backlog(Stored):
         """Whether messages are refused while the queue is full."""
         return self._queue.rejects
 
+    def room_for_log(self) -> int:
+        """The largest message that finds a place in the queue; below 0 if none does."""
+        return self._queue.room_bytes()
+
+    def keeps_qos0(self, from_log: bool) -> bool:
+        """Whether a QoS 0 message, in the log or with its body, has memory while it waits.
+
+        A client that is connected and lets none wait is sent it at once.
+        """
+        if not from_log and self.link is not None and self._queue.qos0_count == 0:
+            return True
+        return self._effects.kept.has_room_for_qos0()
+
     def tell_of_room(self, mark: FullMark) -> None:
         """The client is away and the queue full: tell when it gives a place up."""
         if self._full_marks is None:

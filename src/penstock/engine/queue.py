@@ -38,6 +38,8 @@ PRIORITY_SHIFT: Final = 48  # a sequence number carries the number of its lane a
 SLOT_SHIFT: Final = 8  # and that the slot above this one (``shared_lanes``), below the priority
 PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
 
+NO_BOUND: Final = 2**61  # as a room in bytes
+
 
 @final
 class MessageQueue:
@@ -99,6 +101,12 @@ class MessageQueue:
         if 0 < self.max_len <= len(self) + taken:
             return False
         return not 0 < self.max_bytes < self.size_bytes + (taken + 1) * size_bytes
+
+    def room_bytes(self) -> int:
+        """The size of the largest message that ``has_room``; below 0 if none has."""
+        if 0 < self.max_len <= len(self):
+            return -1
+        return self.max_bytes - self.size_bytes if self.max_bytes > 0 else NO_BOUND
 
     def ever_fits(self, size_bytes: int, taken: int) -> bool:
         """Whether ``has_room`` would say so if the queue were empty."""

@@ -149,6 +149,7 @@ class Server:
             connection = self.connections.get(session.client_id)
             if connection is not None and session.username in revoked:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
+        self.router.sharing.permissions_changed()
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         for message in recovered.retained:

@@ -20,6 +20,7 @@ from zlib import crc32
 from penstock.engine.away_members import AwayMembers, Member, place, put_in, take_out
 from penstock.engine.message import Message
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RANDOM, STICKY
+from penstock.engine.parked import Parked
 from penstock.engine.session import Session, SessionSubscription
 
 _32_BITS: Final = 0xFFFFFFFF
@@ -63,7 +64,6 @@ class ShareGroup:
         self.topic_filter = topic_filter
         self.members: dict[Session, Member] = {}
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
-        self.parked: dict[Session, None] = {}  # sessions away that hold what members may get
         self._stored_by_qos = [0, 0, 0]  # members whose session is stored
         self._strategy = strategy
         self._dice = dice
@@ -71,6 +71,7 @@ class ShareGroup:
         self._all: list[Member] = []  # this and the next in their order
         self._connected: list[Member] = []
         self.away = AwayMembers()
+        self.parked = Parked(self._connected)  # what members may get of others
         self._next = 0  # order
         self._favourite: Member | None = None
 
@@ -140,6 +141,7 @@ class ShareGroup:
         apart_from: Session | None,
         connected: bool,
         taken: dict[Session, int] | None,
+        qos: int = 2,
     ) -> Member | None:
         """The member that gets ``message``; None if none of them may have it.
 
@@ -151,11 +153,12 @@ class ShareGroup:
             apart_from: a session that must not get it.
             connected: only a connected member with room will do.
             taken: places that other copies of the same message take first, by session.
+            qos: of what a connected member is to take over from another.
         """
         if not self._all:
             return None
         if self._strategy == LEAST_INFLIGHT:
-            chosen = self._least_loaded(message, size_bytes, apart_from, connected, taken)
+            chosen = self._least_loaded(message, size_bytes, apart_from, connected, taken, qos)
             if chosen is not None:
                 return chosen
         members = self._connected
@@ -175,7 +178,7 @@ class ShareGroup:
             link = session.link
             if session is apart_from or link is None or not session.may_receive(message):
                 continue
-            if message is None and connected and member.is_barred():
+            if connected and member.is_kept_from(message, qos):
                 continue
             before = 0 if taken is None else taken.get(session, 0)
             if session.takes(size_bytes, message is None, before):
@@ -238,6 +241,7 @@ class ShareGroup:
         apart_from: Session | None,
         connected: bool,
         taken: dict[Session, int] | None,
+        qos: int,
     ) -> Member | None:
         best: Member | None = None
         lowest = 0
@@ -251,7 +255,7 @@ class ShareGroup:
                 continue
             if not session.may_receive(message):
                 continue
-            if message is None and connected and member.is_barred():
+            if connected and member.is_kept_from(message, qos):
                 continue
             load = session.window_length + session.queue_length
             if best is None or load < lowest:

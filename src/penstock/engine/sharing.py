@@ -35,8 +35,9 @@ from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Groups, Stored
-from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.message import SMALLEST_MESSAGE_BYTES, Delivery, Message, Shared
 from penstock.engine.options import SharingOptions
+from penstock.engine.parked import NOTHING
 from penstock.engine.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import Dice, ShareGroup
@@ -74,6 +75,7 @@ class Sharing(Groups):
             group = ShareGroup(topic_filter, strategy, dice)
             self.groups[topic_filter] = group
         group.put(session, entry)
+        group.parked.ask_again()
         if session.shared_filters is None:
             session.shared_filters = {}
         session.shared_filters[topic_filter] = None
@@ -85,11 +87,13 @@ class Sharing(Groups):
         if group is None:
             return None
         group.remove(session)
+        group.parked.remove(session)
         if session.shared_filters is not None:
             session.shared_filters.pop(topic_filter, None)
         if group.members:
             return None
         del self.groups[topic_filter]
+        self.uneven.pop(topic_filter, None)
         return group
 
     def came(self, session: Session, now: Now) -> None:
@@ -97,7 +101,10 @@ class Sharing(Groups):
         if session.shared_filters is None:
             return
         for topic_filter in session.shared_filters:
-            self.groups[topic_filter].came(session)
+            group = self.groups[topic_filter]
+            group.came(session)
+            group.parked.remove(session)
+            group.parked.ask_again()
         self.ready(session, now)
 
     # -- messages ----------------------------------------------------------------------
@@ -133,14 +140,17 @@ class Sharing(Groups):
             at_once,
             now,
         )
-        if session.link is None:
-            self._park(shared.topic_filter, session)
+        if session.link is None and (qos > 0 or session.keeps_qos0(True)):
+            group = self._uneven(shared.topic_filter)
+            if group is not None:
+                group.parked.put_message(session, message)
 
-    def _park(self, topic_filter: str, session: Session) -> None:
+    def _uneven(self, topic_filter: str) -> ShareGroup | None:
+        """The group of this name, for which something is parked now."""
         group = self.groups.get(topic_filter)
         if group is not None:
-            group.parked[session] = None
             self.uneven[topic_filter] = group
+        return group
 
     def hand_back(self, holder: Stored, delivery: Delivery, message: Message, now: Now) -> bool:
         """``holder`` may not receive what was handed to it: give it to one that may, with room.
@@ -167,8 +177,17 @@ class Sharing(Groups):
 
     def unsubscribed(self, session: Session, filters: set[str], now: Now) -> None:
         """A member left its groups: what waits for it goes to others that are connected."""
-        if session.took_shared:
-            self._hand_on(session, session.shared_waiting(filters, False, _ALL), True, now)
+        if not session.took_shared:
+            return
+        going: set[str] = set()
+        for topic_filter in filters:
+            group = self._uneven(topic_filter)
+            if group is not None:
+                group.parked.put(session, 0)
+                if group.parked.goes_on():
+                    going.add(topic_filter)
+        if going:
+            self._offer(session, session.shared_waiting(going, False, _HANDED_ON_MAX), now)
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
@@ -179,95 +198,167 @@ class Sharing(Groups):
             waiting = session.shared_waiting(None, True, _HANDED_ON_MAX)
             if not waiting:
                 session.holds_none_shared()
-            for delivery in waiting:
-                assert delivery.shared is not None
-                self._park(delivery.shared.topic_filter, session)
-            if not self.shutting_down:
-                self._hand_on(session, waiting, True, now)
+            self._offer(session, waiting, now)
+
+    def _offer(self, session: Session, waiting: list[Delivery], now: Now) -> None:
+        """``waiting`` at ``session``, and what stands behind it, is for others from now on."""
+        for topic_filter, deliveries in _by_group(waiting).items():
+            group = self._uneven(topic_filter)
+            if group is not None:
+                parked = group.parked
+                parked.put(session, 0)
+                if not self.shutting_down:
+                    parked.begin()
+                    self._hand_on(session, group, deliveries, now)
+                    parked.end()
 
     def ended(self, session: Session, now: Now) -> None:
         """The session of a member ends. It is in no group any more."""
         if session.took_shared:
-            self._hand_on(session, session.shared_waiting(None, True, _ALL), False, now)
+            self._bequeath(session, session.shared_waiting(None, True, _ALL), now)
 
     def ready(self, session: Session, now: Now) -> None:
         """``session`` is connected and may have room: it may take what others hold."""
-        if self.uneven and session.shared_filters is not None:
-            for topic_filter in list(session.shared_filters):
-                group = self.uneven.get(topic_filter)
-                if group is not None:
-                    self._spread(group, now)
+        own = session.shared_filters
+        if not self.uneven or own is None:
+            return
+        for topic_filter in list(self.uneven if len(self.uneven) < len(own) else own):
+            group = self.uneven.get(topic_filter)
+            member = None if group is None else group.members.get(session)
+            if group is not None and member is not None and group.parked.may_go_on(member):
+                self._spread(group, now)
+
+    def permissions_changed(self) -> None:
+        """Members may receive what nobody might, or no more what they did."""
+        for group in self.uneven.values():
+            group.parked.ask_again()
 
     def spread(self, now: Now) -> None:
-        """Members that are away give to those that are connected and have room."""
+        """What is parked goes to members that are connected and have room for it."""
         for group in list(self.uneven.values()):
-            self._spread(group, now)
+            if group.parked.goes_on():
+                self._spread(group, now)
 
     def _spread(self, group: ShareGroup, now: Now) -> None:
-        topic_filter = group.topic_filter
-        for session in list(group.parked):
-            if not group.can_go_on():
-                return
-            if session.link is not None or session.ended or not self._give(session, group, now):
-                del group.parked[session]
-        if not group.parked or self.groups.get(topic_filter) is not group:
-            self.uneven.pop(topic_filter, None)
+        parked = group.parked
+        parked.begin()
+        for session in list(parked.holders):
+            if session.ended or (session.link is not None and session in group.members):
+                parked.remove(session)
+                continue
+            if parked.holders[session] <= parked.fits and not self._give(session, group, now):
+                parked.remove(session)
+        parked.end()
+        if not parked.holders:
+            self.uneven.pop(group.topic_filter, None)
 
     def _give(self, session: Session, group: ShareGroup, now: Now) -> bool:
-        """Hand on of ``session`` what there is room for; False when it had nothing."""
+        """Hand on of ``session`` what there is room for; False when it has nothing."""
         filters = {group.topic_filter}
+        parked = group.parked
         given = 0
         limit = _LOOKED_AT_MAX
-        while given < _HANDED_ON_MAX:
-            waiting = session.shared_waiting(filters, True, limit)
-            if not waiting:
-                return given > 0
-            taken = self._hand_on(session, waiting[:_HANDED_ON_MAX], True, now)
+        while True:
+            waiting = session.shared_waiting(filters, session.link is None, limit)
+            is_all = len(waiting) < limit
+            if len(waiting) > _HANDED_ON_MAX:
+                del waiting[_HANDED_ON_MAX:]
+                is_all = False
+            taken = self._hand_on(session, group, waiting, now)
             given += taken
-            if not group.can_go_on():
+            if is_all:
+                return taken < len(waiting)
+            stuck = taken < len(waiting)
+            if stuck and taken == 0 and limit == _HANDED_ON_MAX:
+                return True
+            if given >= _HANDED_ON_MAX or parked.fits < SMALLEST_MESSAGE_BYTES:
                 break
-            if taken < len(waiting):
-                if len(waiting) < limit or limit == _HANDED_ON_MAX:
-                    break
+            if stuck:
                 limit = _HANDED_ON_MAX  # those behind may be smaller
+        parked.holders[session] = SMALLEST_MESSAGE_BYTES  # it was not looked through
         return True
 
-    def _hand_on(self, holder: Session, waiting: list[Delivery], connected: bool, now: Now) -> int:
-        """Give ``waiting`` of ``holder`` to others, each as long as one can take it; how many."""
+    def _hand_on(
+        self, holder: Session, group: ShareGroup, waiting: list[Delivery], now: Now
+    ) -> int:
+        """Give ``waiting`` of ``holder`` to connected members, as far as there is room; how many.
+
+        What is known of ``holder`` is then the smallest that stays of this.
+        """
+        parked = group.parked
         taken: list[Delivery] = []
         adopted: dict[Session, None] = {}
-        stuck: set[str] = set()  # groups no connected member of which can go on
+        least = NOTHING
         for delivery in waiting:
             shared = delivery.shared
             assert shared is not None
-            if shared.topic_filter in stuck:
+            message = delivery.message
+            size_bytes = delivery.size_bytes if message is None else message.size_bytes()
+            if message is None and size_bytes > parked.fits:
+                least = min(least, size_bytes)
                 continue
-            group = self.groups.get(shared.topic_filter)
-            member = None
-            if group is not None:
-                body = delivery.message
-                size_bytes = delivery.size_bytes if body is None else body.size_bytes()
-                member = group.choose(body, size_bytes, holder, connected, None)
-            if group is None or member is None:
-                if group is None or (connected and not group.can_go_on()):
-                    stuck.add(shared.topic_filter)
+            if message is None and shared.qos == 0 and not holder.keeps_qos0(True):
+                parked.wait_for_memory()
+                continue
+            member = group.choose(message, size_bytes, holder, True, None, shared.qos)
+            if member is None:
+                if message is None:
+                    parked.refused(size_bytes)
+                elif not group.can_go_on():
+                    least = 0
+                    break
+                if message is None or parked.may_fit(message):
+                    least = min(least, size_bytes)
                 continue
             group.took(member)
             taken.append(delivery)
-            message = delivery.message
-            if message is None:
-                self._adopt(member, delivery, shared)
+            if self._pass_on(holder, delivery, shared, member, now):
                 adopted[member.session] = None
-            elif message.expired(now.wall_us):
-                self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
-            else:
-                self._effects.adopted(message.offset)
-                self._deliver(member, message, shared, False, now)
+        parked.holders[holder] = least
         if taken:
             holder.let_go(taken)
         for session in adopted:
             session.refill(now)
         return len(taken)
+
+    def _bequeath(self, holder: Session, waiting: list[Delivery], now: Now) -> None:
+        """Give ``waiting`` of ``holder`` to any members that may have it."""
+        taken: list[Delivery] = []
+        adopted: dict[Session, None] = {}
+        for delivery in waiting:
+            shared = delivery.shared
+            assert shared is not None
+            group = self.groups.get(shared.topic_filter)
+            if group is None:
+                continue
+            message = delivery.message
+            size_bytes = delivery.size_bytes if message is None else message.size_bytes()
+            member = group.choose(message, size_bytes, holder, False, None)
+            if member is None:
+                continue
+            group.took(member)
+            taken.append(delivery)
+            if self._pass_on(holder, delivery, shared, member, now):
+                adopted[member.session] = None
+        if taken:
+            holder.let_go(taken)
+        for session in adopted:
+            session.refill(now)
+
+    def _pass_on(
+        self, holder: Session, delivery: Delivery, shared: Shared, member: Member, now: Now
+    ) -> bool:
+        """Give one delivery of ``holder`` to ``member``; whether that must read its body yet."""
+        message = delivery.message
+        if message is None:
+            self._adopt(member, delivery, shared)
+            return True
+        if message.expired(now.wall_us):
+            self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
+        else:
+            self._effects.adopted(message.offset)
+            self._deliver(member, message, shared, False, now)
+        return False
 
     def _adopt(self, member: Member, delivery: Delivery, shared: Shared) -> None:
         session = member.session
@@ -284,4 +375,15 @@ class Sharing(Groups):
         copy.size_bytes = delivery.size_bytes
         session.adopt(copy, delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK)
         if session.link is None:
-            self._park(shared.topic_filter, session)
+            group = self._uneven(shared.topic_filter)
+            if group is not None:
+                group.parked.put(session, copy.size_bytes)
+
+
+def _by_group(waiting: list[Delivery]) -> dict[str, list[Delivery]]:
+    """``waiting`` by the shared subscription it came through."""
+    groups: dict[str, list[Delivery]] = {}
+    for delivery in waiting:
+        assert delivery.shared is not None
+        groups.setdefault(delivery.shared.topic_filter, []).append(delivery)
+    return groups

@@ -1,0 +1,221 @@
+"""What waits for a group at members that are away is looked at when something may come of it."""
+
+from __future__ import annotations
+
+from typing import final
+
+import pytest
+
+from penstock.engine.access import Permissions
+from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.share_group import ShareGroup
+from penstock.protocol.packets import Connect, Puback, Subscribe, Subscription
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line, publishes
+
+SHARED = "$share/g/#"
+HOLDERS = 5
+EACH = 200
+SMALL = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=500, zone="small")
+ONE = EngineLimits(max_mqueue_len=1, max_mqueue_bytes=500, max_inflight=1, zone="one")
+
+
+@final
+class NoSecrets(Permissions):
+    """Of somebody who may not receive what is secret."""
+
+    def may_receive(self, topic: str) -> bool:
+        """Anything else."""
+        return not topic.startswith("secret")
+
+
+def publish(bench: Bench, topic: str, payload: bytes, qos: int = 1) -> None:
+    message = Message(topic, payload, qos, False, "p", bench.now.wall_us)
+    bench.server.router.publish(message, None, bench.now)
+
+
+def parked(*payloads: bytes, topic: str = "secret/t", qos: int = 1) -> tuple[Bench, list[Line]]:
+    """A group; its members are away and full of these messages, the last one has none."""
+    zones = {"small": SMALL, "one": ONE}
+    limits = EngineLimits(max_mqueue_len=len(payloads))
+    bench = Bench(limits, streams=(), zones=zones)
+    lines = [bench.subscriber(f"a{number}", SHARED, 1) for number in range(HOLDERS + 1)]
+    for line in lines:
+        line.cut()
+    for payload in payloads * HOLDERS:
+        publish(bench, topic, payload, qos)
+    bench.commit()
+    assert [line.session.queue_length for line in lines] == [len(payloads)] * HOLDERS + [0]
+    return bench, lines
+
+
+def helper(bench: Bench, zone: str = "", qos: int = 1, name: str = "helper") -> Line:
+    """A connected member that may not receive what is secret, with messages of its own."""
+    wish = Properties(session_expiry_interval=3600)
+    line, _ = bench.connect(Connect(name, properties=wish), zone)
+    line.session.permissions = NoSecrets()
+    wanted = [Subscription(SHARED, qos), Subscription("$SYS/own", 1)]
+    line.send(Subscribe(1, wanted))
+    bench.commit()
+    return line
+
+
+def looked_at(bench: Bench) -> int:
+    return bench.server.effects.counters.shared_looked_at
+
+
+def waiting(lines: list[Line]) -> int:
+    return sum(line.session.queue_length for line in lines)
+
+
+def group_of(bench: Bench) -> ShareGroup:
+    return bench.server.router.sharing.groups[SHARED]
+
+
+def take_all(bench: Bench, line: Line) -> list[bytes]:
+    """Acknowledge until nothing comes any more; what came."""
+    seen: list[bytes] = []
+    while packets := publishes(line.read()):
+        seen.extend(packet.payload for packet in packets)
+        line.send(*[Puback(packet.packet_id) for packet in packets if packet.packet_id])
+        bench.commit()
+    return seen
+
+
+def settle(bench: Bench, line: Line) -> list[bytes]:
+    """Let things be tried until nothing moves any more; what came."""
+    seen: list[bytes] = []
+    for _ in range(2 * HOLDERS):
+        bench.pass_s(1)
+        bench.commit()
+        seen += take_all(bench, line)
+    return seen
+
+
+def acknowledge_own(bench: Bench, line: Line, count: int) -> None:
+    """``count`` times, a message of the helper's own empties its queue."""
+    for _ in range(count):
+        line.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
+        bench.commit()
+        assert take_all(bench, line) == [b""]
+
+
+def test_who_may_not_receive_what_waits_is_not_asked_for_each_acknowledgement() -> None:
+    """With 20 members parked, 86 ms went by for each."""
+    bench, holders = parked(*[b"x"] * EACH)
+    line = helper(bench)
+    assert settle(bench, line) == []
+    before = looked_at(bench)
+    acknowledge_own(bench, line, 20)
+    settle(bench, line)
+    assert looked_at(bench) == before
+    assert waiting(holders) == HOLDERS * EACH
+    assert sum(bench.server.drops.counts) == 0
+    line.session.permissions = None
+    assert len(settle(bench, line)) == HOLDERS * EACH
+    assert waiting(holders) == 0
+
+
+def test_what_is_too_large_is_not_looked_at_for_each_acknowledgement() -> None:
+    bench, holders = parked(*[b"x" * 1000] * EACH)
+    line = helper(bench, "small")
+    assert settle(bench, line) == []
+    before = looked_at(bench)
+    acknowledge_own(bench, line, 20)
+    settle(bench, line)
+    assert looked_at(bench) == before
+    line.connection.link.wire_full()
+    publish(bench, "t", b"smaller")
+    line.connection.writable(bench.now)
+    bench.commit()
+    assert waiting(holders) == HOLDERS * EACH + 1
+    assert settle(bench, line) == [b"smaller"]  # found among the others
+    other = helper(bench, name="other")
+    other.session.permissions = None
+    assert len(settle(bench, other)) == HOLDERS * EACH  # who came has room for all
+    assert waiting(holders) == 0
+
+
+def test_one_place_at_a_time_costs_what_is_handed_on() -> None:
+    """What is too large stands in front at every member; only one message fits at a time."""
+    bench, holders = parked(*[b"x" * 1000] * 160, *[b"small"] * 40, topic="t")
+    small = HOLDERS * 40
+    before = looked_at(bench)
+    line = helper(bench, "one")
+    seen = take_all(bench, line)
+    for _ in range(small):
+        bench.pass_s(1)
+        bench.commit()
+        seen += take_all(bench, line)
+    assert seen == [b"small"] * small
+    assert waiting(holders) == HOLDERS * 160
+    assert looked_at(bench) - before <= 2 * small * EACH  # of one holder, not of all
+
+
+def test_qos_0_in_memory_that_nobody_may_receive_is_asked_for_once() -> None:
+    bench, holders = parked(*[b"x"] * EACH, qos=0)
+    line = helper(bench)
+    settle(bench, line)
+    before = looked_at(bench)
+    for _ in range(5):
+        publish(bench, "secret/t", b"x", 0)
+        acknowledge_own(bench, line, 1)
+    settle(bench, line)
+    assert looked_at(bench) == before
+    line.session.permissions = None
+    bench.server.router.sharing.permissions_changed()
+    assert len(settle(bench, line)) == HOLDERS * EACH + 5
+    assert waiting(holders) == 0
+
+
+def test_members_of_many_groups_are_asked_for_those_in_which_something_waits() -> None:
+    @final
+    class Asked(dict[str, ShareGroup]):
+        count = 0
+
+        def get(self, key: str) -> ShareGroup | None:  # type: ignore[override]
+            self.count += 1
+            return super().get(key)
+
+    bench, _ = parked(b"x")
+    line = helper(bench)
+    names = [f"$share/h/{number}" for number in range(400)]
+    line.send(Subscribe(1, [Subscription(name, 1) for name in names]))
+    bench.commit()
+    settle(bench, line)
+    sharing = bench.server.router.sharing
+    asked = sharing.uneven = Asked(sharing.uneven)
+    assert len(asked) == 1
+    acknowledge_own(bench, line, 1)
+    assert asked.count <= 2
+
+
+@pytest.mark.parametrize("published", [0, 1])
+def test_what_there_is_no_memory_for_stays_where_it_is(published: int) -> None:
+    """Handed on at QoS 0 it was dropped, and had been safe at its holder."""
+    streams = ("#",) if published == 0 else ()
+    bench = Bench(EngineLimits(qos0_bytes_max=3000), streams=streams)
+    holder = bench.subscriber("holder", SHARED, 1)
+    holder.cut()
+    for _ in range(11):
+        publish(bench, "t", b"x", published)
+    bench.commit()
+    filler = bench.subscriber("filler", "$filled", 0)
+    filler.cut()
+    while bench.server.effects.kept.has_room_for_qos0():
+        publish(bench, "$filled", b"", 0)
+    line = helper(bench, qos=0)
+    settle(bench, line)
+    before = looked_at(bench)
+    acknowledge_own(bench, line, 5)
+    settle(bench, line)
+    assert looked_at(bench) == before
+    assert waiting([holder]) == 11
+    at_qos_1 = helper(bench, qos=1, name="other")
+    seen = settle(bench, at_qos_1)
+    assert len(seen) == (0 if published == 0 else 11)
+    bench.join("filler", durable=True)  # takes what waits for it
+    seen += settle(bench, line) + settle(bench, at_qos_1)
+    assert len(seen) == 11
+    assert sum(bench.server.drops.counts) == 0
