@@ -20,7 +20,7 @@ from mypy_extensions import i64
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.decode_body import check_at_end, read_body
 from penstock.protocol.decode_connect import read_connect, read_level
-from penstock.protocol.fixed_header import mistake_in, verdicts
+from penstock.protocol.fixed_header import check, verdicts
 from penstock.protocol.kinds import CONNECT, PUBACK, PUBLISH, V5, V31
 from penstock.protocol.packets import Connect, Packet, Puback, Publish
 from penstock.protocol.properties import Properties, decode_properties
@@ -54,7 +54,9 @@ class Decoder:
         self.server = server
         self._size_max: i64 = min(max_packet_size_bytes, PACKET_SIZE_BYTES_MAX)
         self._verdicts = verdicts(version, server)
-        self._error: RemoteProtocolError | None = None
+        # Why nothing is read any more, 0 before that. Not the exception: that holds its frames.
+        self._broken_by = 0
+        self._broken_because = ""
         self._buffer = b""
         self._position: i64 = 0
         self._parts = bytearray()
@@ -67,8 +69,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they arrived. Read all packets before feeding again."""
-        if self._error is not None:
-            raise self._error
+        self._fail_again()
         if len(self._parts) == 0 and self._position == len(self._buffer):
             self._buffer = data
             self._position = 0
@@ -86,20 +87,24 @@ class Decoder:
         Raises RemoteProtocolError (0x81, 0x82, 0x84, 0x90, 0x94, 0x95) when the peer broke the
         protocol; from then on always.
         """
-        if self._error is not None:
-            raise self._error
+        self._fail_again()
         try:
             if not self._has_packet():
                 return None
             packet = self._read_packet()
         except RemoteProtocolError as error:
-            self._error = error
+            self._broken_by = error.reason
+            self._broken_because = error.message
             self._buffer = b""
             self._parts = bytearray()
             self._position = 0
             raise
         self._position = self._end
         return packet
+
+    def _fail_again(self) -> None:
+        if self._broken_by != 0:
+            raise RemoteProtocolError(self._broken_by, self._broken_because)
 
     def _has_packet(self) -> bool:
         """Find the end of the packet at `position`; whether all of it is in the buffer."""
@@ -124,9 +129,7 @@ class Decoder:
         if position >= limit:
             return False
         if self._verdicts[buffer[position]] != 0:
-            mistake = mistake_in(buffer[position], self.version, self.server)
-            if mistake is not None:
-                raise mistake
+            check(buffer[position], self.version, self.server)
         body = position + 1
         length: i64 = 0
         shift: i64 = 0

@@ -40,26 +40,25 @@ QOS_FLAGS: Final = 0x06
 DUP_FLAG: Final = 0x08
 
 
-def mistake_in(first: int, version: int, server: bool) -> RemoteProtocolError | None:
-    """What is wrong with this first byte, sent to a server (or client); None when it is fine.
+def check(first: int, version: int, server: bool) -> None:
+    """Raise RemoteProtocolError (0x81, 0x82) for a wrong first byte, sent to a server (or client).
 
     version is 0 before a server has seen CONNECT.
     """
     packet_type = first >> 4
     if packet_type == 0 or (packet_type == AUTH and version in (V31, V311)):
-        return RemoteProtocolError(MALFORMED_PACKET, f"packet type {packet_type} is reserved")
+        raise RemoteProtocolError(MALFORMED_PACKET, f"packet type {packet_type} is reserved")
     name = packet_name(packet_type)
     if version == 0 and packet_type != CONNECT:  # [MQTT-3.1.0-1]
-        return RemoteProtocolError(PROTOCOL_ERROR, f"{name} came before CONNECT")
+        raise RemoteProtocolError(PROTOCOL_ERROR, f"{name} came before CONNECT")
     if version != 0 and packet_type == CONNECT:  # [MQTT-3.1.0-2]
-        return RemoteProtocolError(PROTOCOL_ERROR, "there was a CONNECT already")
+        raise RemoteProtocolError(PROTOCOL_ERROR, "there was a CONNECT already")
     if packet_type in (FROM_SERVER_ONLY if server else FROM_CLIENT_ONLY):
-        return RemoteProtocolError(PROTOCOL_ERROR, f"{name} goes the other way only")
+        raise RemoteProtocolError(PROTOCOL_ERROR, f"{name} goes the other way only")
     if packet_type == DISCONNECT and not server and version < V5:  # v3.1.1 §3.14
-        return RemoteProtocolError(PROTOCOL_ERROR, "a server sends no DISCONNECT below MQTT 5")
+        raise RemoteProtocolError(PROTOCOL_ERROR, "a server sends no DISCONNECT below MQTT 5")
     if not _are_flags_right(packet_type, first & 0x0F, version):
-        return RemoteProtocolError(MALFORMED_PACKET, f"{name} has flags {first & 0x0F:04b}")
-    return None
+        raise RemoteProtocolError(MALFORMED_PACKET, f"{name} has flags {first & 0x0F:04b}")
 
 
 def _are_flags_right(packet_type: int, flags: int, version: int) -> bool:
@@ -79,7 +78,15 @@ def _are_flags_right(packet_type: int, flags: int, version: int) -> bool:
 
 
 def _judge_all(version: int, server: bool) -> bytes:
-    return bytes([mistake_in(first, version, server) is not None for first in range(256)])
+    return bytes([not _is_right(first, version, server) for first in range(256)])
+
+
+def _is_right(first: int, version: int, server: bool) -> bool:
+    try:
+        check(first, version, server)
+    except RemoteProtocolError:
+        return False
+    return True
 
 
 _FOR_SERVER: Final[list[bytes]] = [_judge_all(v, True) for v in (0, 1, 2, V31, V311, V5)]
@@ -87,5 +94,5 @@ _FOR_CLIENT: Final[list[bytes]] = [_judge_all(v, False) for v in (0, 1, 2, V31, 
 
 
 def verdicts(version: int, server: bool) -> bytes:
-    """For each first byte 0 when it is fine, 1 when `mistake_in` has something to say about it."""
+    """For each first byte 0 when it is fine, 1 when `check` has something to say about it."""
     return _FOR_SERVER[version] if server else _FOR_CLIENT[version]

@@ -70,12 +70,14 @@ class SocketWire(StreamWire):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        assert self._endpoint is not None
+        endpoint = self._endpoint
+        assert endpoint is not None
         if self._abort is not None:
             self._abort.cancel()
-        self._transport = None
+        self._gone()
+        self._endpoint = None
         self._place.release()
-        self._endpoint.lost("connection closed by the peer" if exc is None else str(exc))
+        endpoint.lost("connection closed by the peer" if exc is None else str(exc))
 
     # -- the wire ----------------------------------------------------------------------
 

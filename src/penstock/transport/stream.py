@@ -51,6 +51,11 @@ class StreamWire(asyncio.Protocol):
         """What the peer has not taken yet."""
         return unread_bytes(self._transport)
 
+    def _gone(self) -> None:
+        """The connection is gone: let go of what is below, which holds this wire."""
+        self._transport = None
+        self.below = None
+
     def _end(self, transport: asyncio.Transport) -> None:
         """Close ``transport``, which is read again for the peer's half of TLS's goodbye."""
         transport.close()

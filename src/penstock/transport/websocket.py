@@ -118,10 +118,12 @@ class WebSocketWire(StreamWire):
         """The connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._transport = None
+        self._gone()
+        endpoint = self._endpoint
+        self._endpoint = None
         self._place.release()
-        if self._endpoint is not None:
-            self._endpoint.lost(self._because if exc is None else str(exc))
+        if endpoint is not None:
+            endpoint.lost(self._because if exc is None else str(exc))
 
     # -- events ------------------------------------------------------------------------
 
