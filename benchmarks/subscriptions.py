@@ -3,9 +3,10 @@
 CPU time a message, for a message that one client gets, while nobody, or a million
 subscriptions that do not match it, or a hundred thousand sessions stand beside it; and while
 other clients subscribe and unsubscribe. In the engine alone, without sockets or a store, where
-nothing hides the cost.
+nothing hides the cost, and with the garbage collector as the broker runs it.
 
-Each figure is the median of runs that take turns. ``hot`` publishes to 100 topics in turn, which
+Each engine has a process of its own, as a broker has, and each figure is the median of runs that
+take turns. ``hot`` publishes to 100 topics in turn, which
 the match cache keeps; ``cold`` to 20,000, which it does not, so that each message is matched anew.
 """
 
@@ -13,16 +14,19 @@ from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from penstock.broker.garbage import collect_in_portions, settle
 from penstock.cli.version import build_kind
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -82,6 +86,7 @@ class Engine:
         for link in ready:
             written += len(link.take_ready())
         effects.closing = []
+        settle()
         return written
 
     def add_subscriptions(self, count: int) -> None:
@@ -179,14 +184,102 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def measured(label: str, grow: Callable[[Engine], None]) -> tuple[str, Engine, int]:
-    """An engine with what stands beside the messages, and what that takes of memory."""
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the messages."""
+
+    subscriptions: int = 0
+    sessions: int = 0
+
+    def __str__(self) -> str:
+        if self.sessions:
+            return f"{self.sessions:,} idle sessions"
+        return f"{self.subscriptions:,} subscriptions"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Messages to publish; see ``user_us`` and ``churn_us``."""
+
+    messages: int
+    topics: int
+    qos: int = 0
+    changed: str = ""
+    changed_every: int = 1000
+
+
+class Pauses:
+    """Looks at how long the garbage collector holds everything up."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._began_s = 0.0
+        gc.callbacks.append(self._saw)
+
+    def _saw(self, phase: str, _: dict[str, int]) -> None:
+        now_s = time.perf_counter()
+        if phase == "start":
+            self._began_s = now_s
+        else:
+            self.longest_s = max(self.longest_s, now_s - self._began_s)
+
+
+class Apart:
+    """An engine in a process of its own.
+
+    Args:
+        beside: what stands beside the messages.
+    """
+
+    def __init__(self, beside: Beside) -> None:
+        self.label = str(beside)
+        spawning = multiprocessing.get_context("spawn")
+        self._orders, theirs = spawning.Pipe()
+        self._process = spawning.Process(target=_serve, args=(theirs, beside), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.size_bytes: int
+        self.longest_pause_s: float  # of the garbage collector, while all that was made
+        self.size_bytes, self.longest_pause_s = self._orders.recv()
+
+    def run(self, order: Run) -> float:
+        """CPU time of one message, microseconds."""
+        self._orders.send(order)
+        figure: float = self._orders.recv()
+        return figure
+
+    def end(self) -> None:
+        """Let the process end."""
+        self._orders.close()
+        self._process.join()
+
+
+def _serve(orders: Connection, beside: Beside) -> None:
+    """The process of one engine: it says its size, then runs what it is told to."""
+    engine = Engine()
     gc.collect()
     before = resident_bytes()
-    engine = Engine()
-    grow(engine)
-    gc.collect()
-    return label, engine, resident_bytes() - before
+    collect_in_portions()
+    pauses = Pauses()
+    engine.add_subscriptions(beside.subscriptions)
+    engine.add_sessions(beside.sessions)
+    orders.send((resident_bytes() - before, pauses.longest_s))
+    blocks: dict[tuple[int, int], list[bytes]] = {}
+    while True:
+        try:
+            order = orders.recv()
+        except EOFError:
+            return
+        kind = (order.topics, order.qos)
+        if kind not in blocks:
+            blocks[kind] = blocks_of(*kind)
+        if order.changed:
+            figure = churn_us(
+                engine, blocks[kind], order.messages, order.changed_every, order.changed
+            )
+        else:
+            figure = user_us(engine, blocks[kind], order.messages)
+        orders.send(figure)
 
 
 def main() -> None:
@@ -199,67 +292,60 @@ def main() -> None:
     chosen = parser.parse_args()
     console = Console(width=110)
     console.print(f"engine alone, {build_kind()}; CPU µs a message, QoS 0 and 1 to one client")
-    few = measured("10 subscriptions", lambda engine: engine.add_subscriptions(10))
-    many = measured(
-        f"{chosen.subscriptions:,} subscriptions",
-        lambda engine: engine.add_subscriptions(chosen.subscriptions),
-    )
-    idle = measured(
-        f"{chosen.sessions:,} idle sessions", lambda engine: engine.add_sessions(chosen.sessions)
+    with console.status("subscribing"):
+        few = Apart(Beside(subscriptions=10))
+        many = Apart(Beside(subscriptions=chosen.subscriptions))
+        idle = Apart(Beside(sessions=chosen.sessions))
+    console.print(
+        f"memory: {many.size_bytes / chosen.subscriptions:,.0f} bytes a subscription, "
+        f"{idle.size_bytes / chosen.sessions:,.0f} bytes an idle session with one"
     )
     console.print(
-        f"memory: {many[2] / chosen.subscriptions:,.0f} bytes a subscription, "
-        f"{idle[2] / chosen.sessions:,.0f} bytes an idle session with one"
+        f"longest pause of the garbage collector meanwhile: {many.longest_pause_s * 1000:,.0f} ms"
     )
-    started_s = time.process_time()
-    gc.collect()
-    console.print(f"a full garbage collection of all that: {time.process_time() - started_s:.1f} s")
-    gc.freeze()  # as the broker does with what it recovered
-    console.print(_compared(chosen.messages, chosen.repeats, [few, many, idle]))
-    console.print(_churned(chosen.messages, chosen.repeats, many[1]))
+    with console.status("publishing"):
+        compared = _compared(chosen.messages, chosen.repeats, [few, many, idle])
+        churned = _churned(chosen.messages, chosen.repeats, many)
+    console.print(compared)
+    console.print(churned)
+    for engine in (few, many, idle):
+        engine.end()
 
 
-def _compared(messages: int, repeats: int, beside: list[tuple[str, Engine, int]]) -> Table:
-    kinds = [
-        ("QoS 0, hot", blocks_of(HOT_TOPICS, 0)),
-        ("QoS 1, hot", blocks_of(HOT_TOPICS, 1)),
-        ("QoS 0, cold", blocks_of(COLD_TOPICS, 0)),
-    ]
-    runs: dict[tuple[str, str], list[float]] = {}
+def _compared(messages: int, repeats: int, engines: list[Apart]) -> Table:
+    kinds = {
+        "QoS 0, hot": Run(messages, HOT_TOPICS, 0),
+        "QoS 1, hot": Run(messages, HOT_TOPICS, 1),
+        "QoS 0, cold": Run(messages, COLD_TOPICS, 0),
+    }
+    figures: dict[tuple[str, Apart], list[float]] = {}
     for _ in range(repeats):
-        for kind, blocks in kinds:
-            for label, engine, _ in beside:
-                figure = user_us(engine, blocks, messages)
-                runs.setdefault((kind, label), []).append(figure)
+        for kind, run in kinds.items():
+            for engine in engines:
+                figures.setdefault((kind, engine), []).append(engine.run(run))
     table = Table(title=f"medians of {repeats}, and the ratio to the first (at most {RATIO_MAX})")
     table.add_column("messages")
-    for label, _, _ in beside:
-        table.add_column(label, justify="right")
-    for kind, _ in kinds:
-        medians = [statistics.median(runs[kind, label]) for label, _, _ in beside]
+    for engine in engines:
+        table.add_column(engine.label, justify="right")
+    for kind in kinds:
+        medians = [statistics.median(figures[kind, engine]) for engine in engines]
         first = medians[0]
         table.add_row(kind, *[f"{median:.2f} ({median / first:.2f})" for median in medians])
     return table
 
 
-def _churned(messages: int, repeats: int, engine: Engine) -> Table:
-    blocks = blocks_of(1000, 0)
+def _churned(messages: int, repeats: int, engine: Apart) -> Table:
     table = Table(title="QoS 0 to 1000 topics, one subscription changed every 1000 messages")
     table.add_column("changed filter")
     table.add_column("µs a message", justify="right")
-    for label, name in (
+    for label, changed in (
         ("none", ""),
         ("another topic", "other/topic"),
         ("a wildcard beside", "other/+/state"),
         ("one of the topics", "bench/7"),
         ("all of the topics", "bench/+"),
     ):
-        figures = [
-            user_us(engine, blocks, messages)
-            if not name
-            else churn_us(engine, blocks, messages, 1000, name)
-            for _ in range(repeats)
-        ]
+        figures = [engine.run(Run(messages, 1000, 0, changed)) for _ in range(repeats)]
         table.add_row(label, f"{statistics.median(figures):.2f}")
     return table
 

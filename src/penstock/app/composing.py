@@ -5,7 +5,6 @@ A setting that the engine has to know is handed over here, once, by name.
 
 from __future__ import annotations
 
-import gc
 import logging
 import secrets
 import time
@@ -125,14 +124,3 @@ def _server_options(settings: Settings) -> ServerOptions:
         mqtt5.redirect,
         mqtt5.server_reference,
     )
-
-
-def set_recovered_aside() -> None:
-    """Take what there is out of the garbage collector's sight, once, after the recovery.
-
-    Sessions and subscriptions live long and are many: with a million subscriptions a full
-    collection takes seconds, and the loop stands still meanwhile. What goes out of use is
-    freed all the same, by its reference count.
-    """
-    gc.collect()
-    gc.freeze()

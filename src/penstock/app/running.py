@@ -21,12 +21,13 @@ from typing import Final, final
 
 import uvloop
 
-from penstock.app.composing import engine, engine_limits, has_streams, set_recovered_aside
+from penstock.app.composing import engine, engine_limits, has_streams
 from penstock.auth.files import load_access
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
 from penstock.broker.flow_topics import FlowTopics
+from penstock.broker.garbage import collect_in_portions
 from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
@@ -91,7 +92,7 @@ class _Broker:
             access, settings.access.checks_waiting_max, settings.access.verified_s
         )
         server = engine(settings, self._store, authentication, access)
-        set_recovered_aside()
+        collect_in_portions()
         driver = Driver(
             server,
             self._store,

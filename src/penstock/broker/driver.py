@@ -28,6 +28,7 @@ from itertools import count
 from typing import Final, final
 
 from penstock.broker.committer import Committer
+from penstock.broker.garbage import settle
 from penstock.broker.paused import PausedPeers
 from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
@@ -265,6 +266,7 @@ class Driver:
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)
+        settle()
 
     def _begin_turn(self) -> None:
         """Go on with what earlier turns left over, after the sockets had theirs."""

@@ -1,0 +1,41 @@
+"""The garbage collector, kept from looking at all that lives.
+
+A full collection visits every object there is: with a million subscriptions it takes seconds,
+and the loop stands still meanwhile. Python starts one whenever a quarter more objects have grown
+old, so each message that leaves something behind for a while, such as a match in the cache, would
+pay for subscriptions that do not concern it. Penstock collects in portions instead::
+
+      made ─▶ young ─▶ old ── ``settle``: collected, and what is alive set aside ─▶ not looked at
+                        ╰──── at the end of a turn, once so much has grown old         any more
+
+What is set aside is freed all the same, by its reference count: clients and their sessions leave
+no cycles behind (``test_no_cycles.py``). A cycle that did form of what is aside
+would stay until the broker ends.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+_COLLECTIONS_MAX: Final = 10  # of the middle generation, a few thousand objects each
+_NEVER: Final = 2**31 - 1
+
+
+def set_aside() -> None:
+    """Collect now, and look at what is alive no more."""
+    gc.collect()
+    gc.freeze()
+
+
+def collect_in_portions() -> None:
+    """From now on only ``settle`` collects what has grown old. Sets aside what there is."""
+    set_aside()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _NEVER)
+
+
+def settle() -> None:
+    """The end of a turn: collect what has grown old if it is a portion."""
+    if gc.get_count()[2] >= _COLLECTIONS_MAX:
+        set_aside()

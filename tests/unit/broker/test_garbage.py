@@ -1,0 +1,78 @@
+"""What has grown old is collected in portions, and what is alive looked at once."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.broker.garbage import collect_in_portions, settle
+
+
+class Node:
+    def __init__(self) -> None:
+        self.itself: Node | None = None
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+
+
+def cycle() -> "weakref.ref[Node]":
+    node = Node()
+    node.itself = node
+    return weakref.ref(node)
+
+
+def grow_old() -> None:
+    """Two collections of the young, and the middle generation is old."""
+    gc.collect(1)
+
+
+def is_looked_at(node: Node) -> bool:
+    return any(one is node for one in gc.get_objects())
+
+
+def test_what_there_is_at_the_start_is_set_aside() -> None:
+    node, garbage = Node(), cycle()
+    assert is_looked_at(node)
+    collect_in_portions()
+    assert not is_looked_at(node)
+    assert garbage() is None
+
+
+def test_a_portion_is_collected_and_set_aside_and_less_than_that_is_not() -> None:
+    collect_in_portions()
+    node, garbage = Node(), cycle()
+    gc.disable()  # none by itself meanwhile
+    try:
+        while is_looked_at(node):
+            grow_old()
+            assert gc.get_count()[2] < 100
+            before = gc.get_count()[2]
+            settle()
+            assert is_looked_at(node) == (gc.get_count()[2] == before)
+        assert before > 1
+    finally:
+        gc.enable()
+    assert garbage() is None
+
+
+def test_a_full_collection_does_not_come_by_itself() -> None:
+    collect_in_portions()
+    full = gc.get_stats()[2]["collections"]
+    kept = [Node() for _ in range(300_000)]
+    assert gc.get_stats()[2]["collections"] == full
+    del kept
+
+
+def test_what_is_aside_is_freed_by_its_reference_count() -> None:
+    node = Node()
+    reference = weakref.ref(node)
+    collect_in_portions()
+    del node
+    assert reference() is None
