@@ -208,7 +208,7 @@ class Outbound(Transmission):
             if message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             elif head.qos == 0:
-                self._send_qos0(link, message, head.retain, head.subscription_ids, False, now)
+                self._send_waiting_qos0(link, head, message, now)
             else:
                 self._send_new(link, head, message, now)
         self._held_up.watch(self._queue, now)
@@ -238,10 +238,16 @@ class Outbound(Transmission):
             if message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
             else:
-                ids = delivery.subscription_ids
-                self._send_qos0(link, message, delivery.retain, ids, False, now)
+                self._send_waiting_qos0(link, delivery, message, now)
             delivery = queue.first_qos0()
         return True
+
+    def _send_waiting_qos0(
+        self, link: Link, delivery: Delivery, message: Message, now: Now
+    ) -> None:
+        if self.permissions is None or self._may_have(delivery, message, False, now):
+            ids = delivery.subscription_ids
+            self._send_qos0(link, message, delivery.retain, ids, False, now)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver what a subscription finds retained, as there is room for it."""

@@ -95,12 +95,9 @@ class Transmission(Backlog):
     def _send(
         self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
     ) -> bool:
-        """Send ``entry``; whether it left: what it may have may have changed while it waited."""
+        """Send ``entry``; whether it left."""
         delivery = entry.delivery
-        if self.permissions is not None and not self.may_receive(message):
-            lost = duplicate or delivery.shared is None
-            if lost or not self._effects.groups.hand_back(self, delivery, message, now):
-                self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+        if self.permissions is not None and not self._may_have(delivery, message, duplicate, now):
             return False
         frame = publish_frame(
             link,
@@ -119,6 +116,16 @@ class Transmission(Backlog):
         link.hold(frame)
         return True
 
+    def _may_have(self, delivery: Delivery, message: Message, duplicate: bool, now: Now) -> bool:
+        """Whether the client may have what waited: that may have changed meanwhile, and of what
+        was in the log nobody knew the topic. If not, it goes to one that may, or is counted."""
+        if self.may_receive(message):
+            return True
+        lost = duplicate or delivery.shared is None
+        if lost or not self._effects.groups.hand_back(self, delivery, message, now):
+            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+        return False
+
     def _send_qos0(
         self,
         link: Link,
@@ -134,8 +141,6 @@ class Transmission(Backlog):
             return
         if not at_once and self._effects.store_fails and link.opened and not link.waits:
             at_once = True
-        if self.permissions is not None and not self._permitted(message):
-            return
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         frame = publish_frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
         if len(frame) == 0:

@@ -7,6 +7,7 @@ import pytest
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
+from penstock.engine.message import Message
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
@@ -156,7 +157,9 @@ def test_who_never_has_room_for_it_does_not_take_it_from_who_will_have(there: bo
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_what_a_member_may_not_receive_goes_on_to_one_that_may() -> None:
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("busy", [False, True])
+def test_what_a_member_may_not_receive_goes_on_to_one_that_may(qos: int, busy: bool) -> None:
     """Its body is in the log when it is handed on: that it may not have it is seen too late."""
     bench = Bench(EngineLimits())
     holder = bench.subscriber("s1", SHARED, 1)
@@ -164,10 +167,19 @@ def test_what_a_member_may_not_receive_goes_on_to_one_that_may() -> None:
     bench.commit()
     for _ in range(3):
         bench.publish("t", b"x")
-    barred = bench.join("s2", durable=True)
+    barred = bench.join("s2", durable=True, receive_maximum=1 if busy else None)
+    if busy:  # QoS 0 passes the full window
+        for _ in range(2):
+            barred.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     barred.session.permissions = Barred()
-    barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    barred.send(Subscribe(1, [Subscription(SHARED, qos)]))
     bench.commit()
+    if busy:
+        barred.session.permissions = None
+        barred.send(Puback(1))
+        barred.session.permissions = Barred()
+        barred.send(Puback(2))
+        bench.commit()
     assert sum(bench.server.drops.counts) == 0
     assert waiting(holder, barred) == [(0, 3), (0, 0)]
     commits = bench.server.effects.counters.commits
