@@ -134,12 +134,16 @@ class Lane:
         """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head:
-            offset = -1 if delivery.gone else delivery.offset
-            if offset >= 0 and (delivery.sequence > 0 or delivery.message is None):
-                if lowest < 0 or offset < lowest:
-                    lowest = offset
+            if delivery.offset >= 0 and _needs_log(delivery):
+                if lowest < 0 or delivery.offset < lowest:
+                    lowest = delivery.offset
                 if not mixed:
                     return lowest
+        if mixed:
+            for _, delivery in self._between:
+                is_lower = lowest < 0 or delivery.offset < lowest
+                if is_lower and delivery.offset >= 0 and _needs_log(delivery):
+                    lowest = delivery.offset
         at = self._at
         for run in self._runs:
             offset = min(run.offsets[at:]) if mixed else run.offsets[at]
@@ -247,3 +251,11 @@ class Lane:
         if not self._runs:
             head.extend([delivery for _, delivery in self._between])
             self._between.clear()
+
+
+def _needs_log(delivery: Delivery) -> bool:
+    """Whether what is in the log is needed from there: for a start of the broker, for want of the
+    body, or by whoever takes it over, who gets no more than its offset."""
+    if delivery.gone:
+        return False
+    return delivery.sequence > 0 or delivery.message is None or delivery.shared is not None

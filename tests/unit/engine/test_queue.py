@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
-from penstock.engine.message import Delivery, Message
+from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.queue import MessageQueue
 
 
@@ -257,3 +257,17 @@ def test_what_others_took_over_is_no_qos_0_that_waits() -> None:
     assert add(queue, delivery("new", 1)) == []
     assert add(queue, delivery("newer", 1)) == ["c"]
     assert names(queue) == ["b", "new", "newer"]
+
+
+def test_what_others_may_take_over_is_needed_from_the_log() -> None:
+    """Also with its body, also between what is packed."""
+    queue = bounded()
+    shared = delivery("shared", 1, offset=5)
+    shared.shared = Shared("$share/g/t", 1, False)
+    queue.push(shared)
+    assert queue.lowest_offset(False) == 5
+    packed = resting([3, 4])
+    for sequence in range(3, 2000):
+        packed.push(Delivery(None, 1000 + sequence, 1, sequence=sequence))
+    packed.push(Delivery(None, 2, 0))
+    assert packed.lowest_offset(True) == 2

@@ -409,6 +409,30 @@ def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
     assert effects.lowest_adopted == offset
 
 
+def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:
+    """That one has it in memory, and needs nothing of the log; the next gets its offset only."""
+    bench = Bench(streams=())
+    member(bench, "stored").cut()
+    bench.commit()
+    other = member(bench, "other", durable=False, window=1)
+    publish(bench, 1, qos=2)
+    (taken,) = publishes(other.read())
+    other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
+    publish(bench, 5, first=1)
+    assert other.session.queue_length == 5
+    needed_from = bench.server.needed_from(bench.server.effects.next_offset)
+    bench.store.retain(bench.now.wall_us + 1, 2**62, needed_from)
+    other.cut()
+    bench.commit()
+    assert got(bench.join("stored", durable=True)) == [1, 2, 3, 4, 5]
+    assert sum(bench.server.drops.counts) == 0
+    bench.commit()
+    end = bench.server.effects.next_offset
+    line = bench.join("stored", durable=True)
+    acknowledge(bench, line, publishes(line.read()))
+    assert bench.server.needed_from(end) == end
+
+
 def test_other_messages_of_the_queue_keep_their_place() -> None:
     """Shared messages leave from the middle of a stored queue; the rest survives a crash."""
     bench = Bench()
