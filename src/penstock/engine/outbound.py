@@ -361,6 +361,14 @@ class Outbound(Transmission):
         self._effects.counters.shared_looked_at += looked_at
         return found
 
+    def shared_names(self) -> set[str] | None:
+        """The shared subscriptions through which ``shared_waiting`` may have come; None = any."""
+        names = {_name(item) for item in self._window.shared()}
+        shared = self._shared
+        if shared is None:
+            return names
+        return None if shared.mixed else names | shared.names()
+
     def holds_none_shared(self) -> None:
         """Nothing waits that others may take over."""
         self.took_shared = False
@@ -398,6 +406,10 @@ class Outbound(Transmission):
         waiting = self._queue.lowest_offset(self.took_shared)
         sent = self._window.lowest_offset()
         return waiting if sent < 0 or 0 <= waiting < sent else sent
+
+
+def _name(delivery: Delivery) -> str:
+    return "" if delivery.shared is None else delivery.shared.topic_filter
 
 
 def _came_through(delivery: Delivery, filters: set[str] | None) -> bool:

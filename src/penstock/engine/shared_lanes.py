@@ -66,6 +66,10 @@ class SharedLanes:
             if kind[3] is not None:
                 self._slots[kind[3][0]] = slot
 
+    def names(self) -> set[str]:
+        """The shared subscriptions that have a slot."""
+        return set(self._slots)
+
     def slots_of(self, filters: set[str] | None) -> list[int]:
         """The slots of these shared subscriptions, of all if None."""
         if filters is None:

@@ -45,7 +45,6 @@ from penstock.engine.topics import share_name
 
 _HANDED_ON_MAX: Final = 1000  # at once, of what waits at one member
 _LOOKED_AT_MAX: Final = 64  # before room is asked for
-_ALL: Final = 2**62
 
 
 @final
@@ -213,9 +212,24 @@ class Sharing(Groups):
                     parked.end()
 
     def ended(self, session: Session, now: Now) -> None:
-        """The session of a member ends. It is in no group any more."""
-        if session.took_shared:
-            self._bequeath(session, session.shared_waiting(None, True, _ALL), now)
+        """The session of a member ends. It is in no group any more.
+
+        What waits is unpacked in portions: a queue that lies in the log may be long.
+        """
+        if not session.took_shared:
+            return
+        filters = session.shared_names()
+        if filters is not None:
+            filters = {topic_filter for topic_filter in filters if topic_filter in self.groups}
+        if not self.groups or (filters is not None and not filters):
+            return
+        stays = 0  # what nobody may have
+        while True:
+            waiting = session.shared_waiting(filters, True, stays + _HANDED_ON_MAX)
+            taken = self._leave_to_any(session, waiting, now)
+            if taken == 0 and len(waiting) == stays:
+                return
+            stays = len(waiting) - taken
 
     def ready(self, session: Session, now: Now) -> None:
         """``session`` is connected and may have room: it may take what others hold."""
@@ -321,8 +335,8 @@ class Sharing(Groups):
             session.refill(now)
         return len(taken)
 
-    def _bequeath(self, holder: Session, waiting: list[Delivery], now: Now) -> None:
-        """Give ``waiting`` of ``holder`` to any members that may have it."""
+    def _leave_to_any(self, holder: Session, waiting: list[Delivery], now: Now) -> int:
+        """Give ``waiting`` of ``holder`` to any members that may have it; how many."""
         taken: list[Delivery] = []
         adopted: dict[Session, None] = {}
         for delivery in waiting:
@@ -344,6 +358,7 @@ class Sharing(Groups):
             holder.let_go(taken)
         for session in adopted:
             session.refill(now)
+        return len(taken)
 
     def _pass_on(
         self, holder: Session, delivery: Delivery, shared: Shared, member: Member, now: Now

@@ -7,10 +7,18 @@ from typing import final
 import pytest
 
 from penstock.engine.access import Permissions
+from penstock.engine.kept import PACKED_BYTES
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.share_group import ShareGroup
-from penstock.protocol.packets import Connect, Puback, Subscribe, Subscription
+from penstock.protocol.packets import (
+    Connect,
+    Disconnect,
+    Puback,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -219,3 +227,64 @@ def test_what_there_is_no_memory_for_stays_where_it_is(published: int) -> None:
     seen += settle(bench, line) + settle(bench, at_qos_1)
     assert len(seen) == 11
     assert sum(bench.server.drops.counts) == 0
+
+
+def long_queue(count: int) -> tuple[Bench, Line]:
+    """A connected member for which ``count`` messages wait, most of them packed."""
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=())
+    line = bench.join("holder", durable=True, receive_maximum=1)
+    line.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    for number in range(count + 1):
+        publish(bench, "t", b"%d" % number)
+    bench.commit()
+    assert line.session.queue_length == count
+    return bench, line
+
+
+def packed(bench: Bench) -> int:
+    return bench.server.effects.kept.packed_bytes // PACKED_BYTES
+
+
+def test_the_last_member_that_unsubscribes_keeps_its_queue_packed() -> None:
+    """All of it was unpacked at once, uncounted, and nobody was there to take it."""
+    bench, line = long_queue(5000)
+    before, was_packed = looked_at(bench), packed(bench)
+    line.send(Unsubscribe(2, [SHARED]))
+    assert (looked_at(bench), packed(bench)) == (before, was_packed)
+    bench.commit()
+    assert take_all(bench, line) == [b"%d" % number for number in range(5001)]
+
+
+def test_what_waits_for_who_unsubscribes_is_handed_on_in_portions() -> None:
+    bench, line = long_queue(5000)
+    away = bench.subscriber("away", SHARED, 1)
+    away.cut()
+    was_packed = packed(bench)
+    line.send(Unsubscribe(2, [SHARED]))
+    assert packed(bench) == was_packed  # nobody is there
+    bench.join("away", durable=True, receive_maximum=1)
+    assert was_packed - 2500 < packed(bench) <= was_packed
+    assert 1000 <= away.session.queue_length + away.session.window_length < 1100
+    for _ in range(4):
+        bench.pass_s(1)
+        bench.commit()
+    assert line.session.queue_length == 0
+    assert away.session.queue_length + away.session.window_length == 5000
+    assert len(take_all(bench, line)) == 1
+    assert sum(bench.server.drops.counts) == 0
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_what_an_ended_session_leaves_is_unpacked_only_for_those_who_take_it(others: bool) -> None:
+    bench, line = long_queue(5000)
+    away = bench.subscriber("away", SHARED if others else "other", 1)
+    away.cut()
+    before = looked_at(bench)
+    line.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    bench.commit()
+    assert looked_at(bench) - before <= (8000 if others else 0)
+    assert away.session.queue_length == (5001 if others else 0)
+    assert sum(bench.server.drops.counts) == (0 if others else 5001)
+    back = bench.join("away", durable=True)
+    assert take_all(bench, back) == [b"%d" % number for number in range(5001)][: 5001 * others]
