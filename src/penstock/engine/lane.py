@@ -6,9 +6,9 @@
                           ╰ between them: QoS 0, which no run holds
 
 Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what
-waits behind it and lies in the log is packed. A QoS 0 delivery that has to go for a
-new message is marked as gone where it stands, so that dropping costs the same however
-long the lane is.
+waits behind it and lies in the log is packed. What leaves from the middle, a QoS 0 delivery
+that has to go for a new message, or what another member of a group takes over, is marked as
+gone where it stands, so that this costs the same however long the lane is.
 """
 
 from __future__ import annotations
@@ -43,19 +43,16 @@ class Lane:
         self._runs: deque[Run] = deque()
         self._at = 0  # in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
-        self._qos0: deque[Delivery] = deque()  # those in here, oldest first
+        self.qos0_count = 0  # QoS 0 deliveries that wait
+        self._qos0: deque[Delivery] = deque()  # those, oldest first, and some that are gone
         self._kept = kept
         self._gone = 0  # marked and still in ``_head`` or ``_between``
-
-    @property
-    def qos0_count(self) -> int:
-        """QoS 0 deliveries that wait."""
-        return len(self._qos0)
 
     def push(self, delivery: Delivery) -> None:
         """Append ``delivery``."""
         self.count += 1
         if delivery.qos == 0:
+            self.qos0_count += 1
             self._qos0.append(delivery)
             self._kept.add_qos0(delivery)
         if not self._runs and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
@@ -98,18 +95,26 @@ class Lane:
         self._head.popleft()
         self.count -= 1
         if delivery.qos == 0:
+            self.first_qos0()
             self._qos0.popleft()
-            self._kept.remove_qos0(delivery)
+            self._leaves_qos0(delivery)
         return delivery
 
     def first_qos0(self) -> Delivery | None:
         """The oldest QoS 0 delivery, left in place."""
-        return self._qos0[0] if self._qos0 else None
+        while self._qos0:
+            first = self._qos0[0]
+            if not first.gone:
+                return first
+            self._qos0.popleft()
+        return None
 
     def qos0_without_body(self, limit: int) -> list[int]:
         """Log offsets of the first QoS 0 deliveries whose body is not in memory."""
         offsets: list[int] = []
         for delivery in self._qos0:
+            if delivery.gone:
+                continue
             if len(offsets) >= limit or delivery.message is not None:
                 break
             offsets.append(delivery.offset)
@@ -117,17 +122,12 @@ class Lane:
 
     def drop_qos0(self) -> Delivery | None:
         """Take the oldest QoS 0 delivery out, wherever it stands."""
-        if not self._qos0:
+        delivery = self.first_qos0()
+        if delivery is None:
             return None
-        delivery = self._qos0.popleft()
-        self._kept.remove_qos0(delivery)
-        delivery.gone = True
-        self.count -= 1
-        self._gone += 1
-        if self._gone > _GONE_MAX and self._gone > len(self._qos0):
-            self._head = deque([item for item in self._head if not item.gone])
-            self._between = deque([pair for pair in self._between if not pair[1].gone])
-            self._gone = 0
+        self._qos0.popleft()
+        self._leaves_middle(delivery)
+        self._tidy()
         return delivery
 
     def lowest_offset(self, mixed: bool) -> int:
@@ -167,16 +167,34 @@ class Lane:
         return found
 
     def remove(self, gone: set[Delivery]) -> list[Delivery]:
-        """Take out those of ``gone`` that are in here; they are returned."""
-        all_of_them = self.unpacked(self.count)
-        self._head = deque([item for item in all_of_them if item not in gone])
-        for item in self._qos0:
-            if item in gone:
-                self._kept.remove_qos0(item)
-        self._qos0 = deque([item for item in self._qos0 if item not in gone])
-        self._gone = 0
-        self.count = len(self._head)
-        return [item for item in all_of_them if item in gone]
+        """Take out those of ``gone``, of ``unpacked``, that are in here, and them out of ``gone``;
+        they are returned."""
+        removed: list[Delivery] = []
+        for delivery in self._head:
+            if not gone:
+                break
+            if delivery in gone:
+                gone.remove(delivery)
+                removed.append(delivery)
+        for delivery in removed:
+            self._leaves_middle(delivery)
+        self._tidy()
+        return removed
+
+    def between(self, first: int, end: int) -> list[Delivery]:
+        """What waits with sequences from ``first`` to below ``end``, left in place; copies of
+        what is packed."""
+        head = self._head
+        found = [item for item in head if first <= item.sequence < end and not item.gone]
+        at = self._at
+        for run in self._runs:
+            if run.first >= end:
+                break
+            start = max(at, first - run.first)
+            stop = min(len(run), end - run.first)
+            found.extend([run.delivery(position) for position in range(start, stop)])
+            at = 0
+        return found
 
     def without_body(self, limit: int) -> list[int]:
         """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
@@ -199,6 +217,8 @@ class Lane:
                     break
                 delivery.message = body
         for delivery in self._qos0:
+            if delivery.gone:
+                continue
             body = bodies.get(delivery.offset) if delivery.message is None else None
             if body is None:
                 break
@@ -228,11 +248,32 @@ class Lane:
     def ended(self) -> None:
         """Nobody asks for what waits any more."""
         for delivery in self._qos0:
-            self._kept.remove_qos0(delivery)
+            if not delivery.gone:
+                self._kept.remove_qos0(delivery)
         packed = -self._at
         for run in self._runs:
             packed += len(run)
         self._kept.pack(-packed)
+
+    def _leaves_middle(self, delivery: Delivery) -> None:
+        delivery.gone = True
+        self.count -= 1
+        self._gone += 1
+        if delivery.qos == 0:
+            self._leaves_qos0(delivery)
+
+    def _leaves_qos0(self, delivery: Delivery) -> None:
+        self.qos0_count -= 1
+        self._kept.remove_qos0(delivery)
+
+    def _tidy(self) -> None:
+        """Forget those marked as gone when they are many."""
+        if self._gone > _GONE_MAX and self._gone > self.qos0_count:
+            self._head = deque([item for item in self._head if not item.gone])
+            self._between = deque([pair for pair in self._between if not pair[1].gone])
+            self._gone = 0
+        if len(self._qos0) > 2 * self.qos0_count + _GONE_MAX:
+            self._qos0 = deque([item for item in self._qos0 if not item.gone])
 
     def _unpack(self) -> None:
         """Move the next deliveries from the runs to the head."""

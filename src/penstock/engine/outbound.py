@@ -396,8 +396,9 @@ class Outbound(Transmission):
         for delivery in self._queue.take(gone, slots):
             self._passed(delivery)
         if gone:
-            for number in self._queue.remove(gone, slots):
-                self._stored_queue.lane(number).renumber(self._queue.lane(number))
+            for delivery in self._queue.remove(gone, slots):
+                if delivery.sequence > 0:
+                    self._stored_queue.taken_out(delivery.sequence)
 
     # -- retention ---------------------------------------------------------------------
 

@@ -257,17 +257,15 @@ class MessageQueue:
                 head = lane.head()
         return taken
 
-    def remove(self, gone: set[Delivery], slots: set[int]) -> list[int]:
-        """Take ``gone``, some of ``in_slot``, out of the middle; from which lanes."""
-        touched: list[int] = []
+    def remove(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
+        """Take ``gone``, some of ``in_slot``, out of the middle."""
+        removed: list[Delivery] = []
         for lane in self._lanes:
-            if lane.number >> SLOT_SHIFT in slots and lane.count > 0:
-                removed = lane.remove(gone)
-                for delivery in removed:
-                    self.size_bytes -= delivery.size_bytes
-                if removed:
-                    touched.append(lane.number)
-        return touched
+            if gone and lane.number >> SLOT_SHIFT in slots and lane.count > 0:
+                removed.extend(lane.remove(gone))
+        for delivery in removed:
+            self.size_bytes -= delivery.size_bytes
+        return removed
 
     def forget_slots(self) -> None:
         """Nothing waits but in slot 0."""
@@ -275,10 +273,9 @@ class MessageQueue:
             lane for lane in self._lanes if lane.count > 0 or lane.number <= PRIORITY_MASK
         ]
 
-    def lane(self, number: int) -> list[Delivery]:
-        """The deliveries of one lane, next first."""
-        lane = self._lane(number)
-        return lane.unpacked(lane.count)
+    def between(self, first: int, end: int) -> list[Delivery]:
+        """What waits with sequences from ``first`` to below ``end``, all of one lane."""
+        return self._lane(first >> PRIORITY_SHIFT).between(first, end)
 
     def _next(self) -> Lane | None:
         """The lane whose head is sent next."""

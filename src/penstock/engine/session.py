@@ -265,10 +265,10 @@ class Session(Outbound):
     def snapshot(self) -> Progress | None:
         """The change since the last snapshot; see ``records``."""
         self._changed = False
-        queue = self._stored_queue
-        segments = queue.take_segments()
         if self.ended:
             return None
+        queue = self._stored_queue
+        segments = queue.take_segments(self._queue)
         window, window_shared = self._window.snapshot()
         return Progress(
             self.number,

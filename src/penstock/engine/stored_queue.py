@@ -6,20 +6,23 @@
       ─────────────┬─[4 ·· 9]─[10 · 12]─ 13 14 15 ─┐
                   head                             next
 
-Every stored delivery has a sequence number, and in one lane (priority) they ascend
-without a gap while they wait. All below ``head`` are in the window or gone. Those that
-joined the queue in one commit and still wait at its end are a segment; a segment leaves
-the store when the head has passed it. A lane's numbers carry its own in their upper
-bits, so that lanes never share one, and each finds its lane again.
+Every stored delivery has a sequence number, and in one lane (priority) they ascend. All
+below ``head`` are in the window or gone. Those that joined the queue in one commit and
+still wait at its end are a segment; a segment leaves the store when the head has passed
+it. Where others took something out of the middle, the segment it was in is stored anew,
+as what is left of it: nothing else of the lane changes, and no number does. A lane's
+numbers carry its own in their upper bits, so that lanes never share one, and each finds
+its lane again.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from typing import Final, final
 
 from penstock.engine.message import Delivery
-from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
 from penstock.engine.records import LaneEntry
 from penstock.engine.runs import Run
 
@@ -42,6 +45,8 @@ class StoredLane:
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # those before are gone
         self._last = 0  # sequence of the last stored delivery
+        self._taken: set[int] = set()  # out of the middle, since the last snapshot
+        self._replaced: list[int] = []  # first sequences of segments that are stored anew
 
     def number(self) -> int:
         """The sequence of one more delivery."""
@@ -58,34 +63,47 @@ class StoredLane:
         if sequence >= self.head:
             self.head = sequence + 1
 
-    def renumber(self, waiting: list[Delivery]) -> None:
-        """Some left from the middle of the lane: what stays begins anew, without holes."""
-        self._joined = []
-        self.head = self.next_sequence
-        for delivery in waiting:
-            if delivery.sequence > 0:
-                delivery.sequence = self.number()
-                self._joined.append(delivery)
+    def taken_out(self, sequence: int) -> None:
+        """The delivery with this sequence left from the middle of the lane."""
+        self._taken.add(sequence)
 
-    def take_segments(self, segments: list[Run]) -> None:
-        """Add to ``segments`` what joined since the last call and still waits."""
+    def take_segments(self, segments: list[Run], queue: MessageQueue) -> None:
+        """Add to ``segments`` what joined since the last call and still waits, and what is left
+        of the stored ones from the middle of which something was taken."""
+        taken = self._taken
+        if taken:
+            self._taken = set()
+            self._replace(taken, segments, queue)
         joined = self._joined
         if not joined:
             return
         self._joined = []
         head = self.head
-        run: Run | None = None
-        for item in joined:
-            if item.sequence >= head and (run is None or not run.put(item)):
-                run = Run(item.sequence)
-                run.put(item)
-                segments.append(run)
-                self._firsts.append(run.first)
-        if run is not None:
-            self._last = run.end - 1
+        waiting = [item for item in joined if item.sequence >= head and item.sequence not in taken]
+        if waiting:
+            self._firsts.extend(_pack(waiting, segments))
+            self._last = waiting[-1].sequence
+
+    def _replace(self, taken: set[int], segments: list[Run], queue: MessageQueue) -> None:
+        firsts = self._firsts
+        done = self._last + 1  # the segments from this sequence on are
+        for sequence in sorted(taken, reverse=True):
+            if not self.head <= sequence < done:
+                continue
+            at = bisect_right(firsts, sequence) - 1
+            done = firsts[at]
+            is_last = at == len(firsts) - 1
+            end = self._last + 1 if is_last else firsts[at + 1]
+            stays = queue.between(max(done, self.head), end)
+            self._replaced.append(done)
+            firsts[at : at + 1] = array("q", _pack(stays, segments))
+            if is_last:
+                self._last = stays[-1].sequence if stays else done - 1
 
     def take_finished(self, finished: list[int]) -> None:
         """Add to ``finished`` the first sequences of segments that may leave the store."""
+        finished.extend(self._replaced)
+        self._replaced = []
         firsts = self._firsts
         while self._at < len(firsts):
             at_last = self._at == len(firsts) - 1
@@ -131,12 +149,16 @@ class StoredQueue:
         """The delivery with this sequence, above 0, is in the window, or gone."""
         self.lane(sequence >> PRIORITY_SHIFT).passed(sequence)
 
-    def take_segments(self) -> list[Run]:
-        """What joined since the last call and still waits."""
+    def taken_out(self, sequence: int) -> None:
+        """The delivery with this sequence, above 0, left from the middle of its lane."""
+        self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
+
+    def take_segments(self, queue: MessageQueue) -> list[Run]:
+        """What is to be stored of what waits in ``queue``."""
         segments: list[Run] = []
-        self.first.take_segments(segments)
+        self.first.take_segments(segments, queue)
         for lane in self._other_lanes():
-            lane.take_segments(segments)
+            lane.take_segments(segments, queue)
         return segments
 
     def take_finished(self) -> list[int]:
@@ -153,3 +175,16 @@ class StoredQueue:
 
     def _other_lanes(self) -> list[StoredLane]:
         return [] if self._others is None else list(self._others.values())
+
+
+def _pack(waiting: list[Delivery], segments: list[Run]) -> list[int]:
+    """Add ``waiting``, ascending, to ``segments``; the first sequences of those."""
+    firsts: list[int] = []
+    run: Run | None = None
+    for item in waiting:
+        if run is None or not run.put(item):
+            run = Run(item.sequence)
+            run.put(item)
+            segments.append(run)
+            firsts.append(run.first)
+    return firsts

@@ -250,8 +250,8 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
 
 def test_what_others_took_over_is_no_qos_0_that_waits() -> None:
     queue = filled(3, "010")
-    first, _, last = queue.lane(0)
-    assert queue.remove({first}, {0}) == [0]
+    first, _, last = queue.waiting(3)
+    assert queue.remove({first}, {0}) == [first]
     assert (len(queue), queue.qos0_count) == (2, 1)
     assert queue.first_qos0() is last
     assert add(queue, delivery("new", 1)) == []

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.effects import Commit
+from penstock.engine.kept import PACKED_BYTES
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.shared_lanes import SLOTS
@@ -250,3 +251,45 @@ def test_what_is_too_large_for_others_does_not_hold_up_the_rest() -> None:
     assert holder.session.queue_length == 90
     bench.restart()
     assert holder.session.queue_length == 90
+
+
+def test_what_is_taken_from_behind_what_stays_stores_no_more_than_a_segment_anew() -> None:
+    """All that stayed was unpacked and stored anew, for each message handed on."""
+    zones = {"small": EngineLimits(max_mqueue_len=0, max_mqueue_bytes=2000)}
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), zones=zones)
+    holder = holder_of(bench, SHARED)
+    bench.server.router.publish(Message("t", b"x" * 2000, 1, False, "p", 1), None, bench.now)
+    for number in range(1, 5 * MANY):
+        publish(bench, "t", number)
+        if number % 100 == 0:
+            bench.finish(bench.seal())
+    bench.commit()
+    packed_bytes = bench.server.effects.kept.packed_bytes
+    assert packed_bytes > 4 * MANY * PACKED_BYTES
+    wish = Properties(session_expiry_interval=3600)
+    helper, _ = bench.connect(Connect("helper", properties=wish), "small")
+    helper.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    seen: list[int] = []
+    for _ in range(10):
+        commit = bench.seal()
+        assert stored_anew(commit, holder) <= 200  # what two segments may have left
+        bench.finish(commit)
+        bench.commit()
+        packets = publishes(helper.read())
+        assert packets
+        seen.extend(int(packet.payload) for packet in packets)
+        helper.send(*[Puback(packet.packet_id) for packet in packets])
+    bench.commit()
+    assert packed_bytes - bench.server.effects.kept.packed_bytes < PACKED_BYTES * 1000
+    bench.restart()
+    back = bench.join("holder", durable=True)
+    bench.commit()
+    numbers: list[int] = []
+    large = 0
+    while packets := publishes(back.read()):
+        large += sum(len(packet.payload) == 2000 for packet in packets)
+        numbers += [int(packet.payload) for packet in packets if len(packet.payload) < 2000]
+        back.send(*[Puback(packet.packet_id) for packet in packets])
+        bench.commit()
+    assert large == 1
+    assert sorted(seen + numbers) == list(range(1, 5 * MANY))
