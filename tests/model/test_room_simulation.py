@@ -1,10 +1,11 @@
 """Publishers without room, seed by seed: refused, held back, sent again, cut, taken over.
 
 Clients of all versions publish to each other and to themselves through windows and queues of a
-few messages that ``reject``, with commits that come late or not at all for a while and rights that
-come and go. Whatever
-happens, what was acknowledged arrives, QoS 2 once, in order; answers keep their order; nobody
-who keeps to Receive Maximum is closed; and when all are back and read, nothing stays stuck.
+few messages that ``reject``, with commits that come late or not at all for a while, rights that
+come and go, and a topic that some of them share. Whatever happens, what was acknowledged arrives,
+QoS 2 once, in order; answers keep their order; nobody who keeps to Receive Maximum is closed; who
+waits for room would be refused if it went on, after every step and without a tick; and when all
+are back and read, nothing stays stuck.
 
 Seeds are as in ``test_simulation``.
 """
@@ -21,6 +22,10 @@ from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authorize, Permissions
 from penstock.engine.effects import Commit
 from penstock.engine.limits import REJECT, EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.room_line import RoomLine
+from penstock.engine.session import SessionLine
+from penstock.engine.share_group import GroupLine
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
 from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
@@ -29,6 +34,8 @@ from tests.unit.engine.bench import Bench
 STEPS: Final = 300
 ROUNDS_TO_REST: Final = 600
 TOPICS: Final = ("a", "b", "c")
+SHARED: Final = ("$share/g/s", "$share/h/s")  # each gets one copy of topic s
+ALL_TOPICS: Final = (*TOPICS, "s")
 QOS_0_ONLY: Final = (drops.QUEUE_FULL, drops.SLOW_CONSUMER, drops.QOS0_OFFLINE)
 
 
@@ -83,7 +90,8 @@ class Crowd:
         self.revoked: set[str] = set()
         self.sealed: Commit | None = None
         self.clients: list[Pressed] = []
-        self.receivers: dict[str, list[Pressed]] = {topic: [] for topic in TOPICS}
+        self.receivers: dict[str, list[Pressed]] = {topic: [] for topic in ALL_TOPICS}
+        self.groups: set[str] = set()  # that have members from the beginning to the end
         for number in range(random.randint(2, 4)):
             version = random.choice((3, 4, 4, 5))
             client = Pressed(self.bench, f"c{number}", version, random)
@@ -98,6 +106,12 @@ class Crowd:
                     self.receivers[topic].append(client)
                     self.commit()
                     client.line.read()
+            for name in SHARED:
+                if random.random() < 0.4:
+                    client.line.send(Subscribe(1, [Subscription(name, 2)]))
+                    self.groups.add(name)
+                    self.commit()
+                    client.line.read()
 
     # -- steps -------------------------------------------------------------------------
 
@@ -106,6 +120,7 @@ class Crowd:
         for _ in range(STEPS):
             self.step()
             self.check_bounds()
+            self.check_who_waits()
         self.come_to_rest()
         self.check_promises()
 
@@ -136,7 +151,7 @@ class Crowd:
         elif dice < 0.975:
             self.jam(client)
         elif dice < 0.99:
-            self.change_rights(random.choice(TOPICS))
+            self.change_rights(random.choice(ALL_TOPICS))
         elif dice < 0.993:
             self.crash()
         elif self.bench.server.effects.store_fails:
@@ -146,7 +161,7 @@ class Crowd:
 
     def publish(self, client: Pressed) -> None:
         """A few messages."""
-        topic = self.random.choice(TOPICS)
+        topic = self.random.choice(ALL_TOPICS)
         for _ in range(self.random.randint(1, 5)):
             sent = client.publish(topic, self.random.choice((0, 1, 1, 2, 2, 2)))
             if sent is not None and topic in self.revoked:
@@ -258,6 +273,45 @@ class Crowd:
                 assert connection.held_back_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
                 assert waiting > 0 or connection.held_back_bytes == 0
 
+    def check_who_waits(self) -> None:
+        """Whoever waits for room would be refused where it waits, or waits for something else."""
+        self.bench.turns()
+        for client in self.clients:
+            connection = client.line and client.line.connection
+            if connection is None or connection.link.user is None:
+                continue
+            waits = connection._publishing._waits
+            lines = waits.lines
+            effects = self.bench.server.effects
+            if effects.tick_line in lines:
+                continue  # of several groups, whose turns decide too
+            if lines and effects.store_line not in lines:
+                message, publisher = waits._message, waits._session
+                assert message is not None
+                assert publisher is not None
+                refused = self.bench.server.router.refuses(message, publisher)
+                assert refused, f"{client.client_id} could go on"
+                assert len(lines) == 1
+                assert self.is_blocked(lines[0], message), f"{client.client_id} waits elsewhere"
+            elif connection.held_back_count > 0 and not lines:
+                session = self.bench.server.registry.sessions[client.client_id]
+                waits_for_itself = session.releases or not session.has_room_to_receive()
+                assert waits_for_itself or effects.is_full(), f"{client.client_id} is forgotten"
+
+    def is_blocked(self, line: RoomLine, message: Message) -> bool:
+        """Whether ``message`` is refused by whom this is the line of, whatever others say."""
+        size_bytes = message.size_bytes()
+        if isinstance(line, SessionLine):
+            return line._session.refuses(size_bytes, 0)
+        assert isinstance(line, GroupLine)
+        group = line._group
+        matches = self.bench.server.router.trie.match(message.topic)
+        taken = {match.session: 1 for match in matches.sessions}
+        member = group.choose(message, size_bytes, None, False, taken)
+        return member is not None and group.refuses(
+            member, size_bytes, taken.get(member.session, 0)
+        )
+
     def check_promises(self) -> None:
         """What was acknowledged arrived, in order, QoS 2 once; what was refused did not."""
         counts = self.bench.server.drops.counts
@@ -266,18 +320,21 @@ class Crowd:
         for client in self.clients:
             for sent in client.all:
                 for receiver in self.receivers[sent.topic]:
-                    self.check(sent, receiver.got.count(sent.name))
+                    self.check(sent, receiver.got.count(sent.name), 1)
+                if sent.topic == "s":
+                    times = sum(receiver.got.count(sent.name) for receiver in self.clients)
+                    self.check(sent, times, len(self.groups))
         sure = {sent.name for client in self.clients for sent in client.all if not sent.maybe}
         for client in self.clients:
-            self.check_order([name for name in client.got if name in sure])
+            self.check_order([name for name in client.got if name in sure and " s " not in name])
 
     @staticmethod
-    def check(sent: Sent, times: int) -> None:
-        """One message at one receiver."""
+    def check(sent: Sent, times: int, copies: int) -> None:
+        """One message at one receiver, or at the members of all groups together."""
         if sent.qos != 1:
-            assert times <= 1, f"{sent.name} came {times} times"
+            assert times <= copies, f"{sent.name} came {times} times"
         if sent.qos > 0 and sent.taken and not sent.maybe:
-            assert times >= 1, f"{sent.name} was acknowledged, and lost"
+            assert times >= copies, f"{sent.name} was acknowledged, and lost"
         if sent.refused and sent.times == 1:
             assert times == 0, f"{sent.name} was refused, and arrived"
 

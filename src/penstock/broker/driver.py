@@ -272,10 +272,10 @@ class Driver:
         """Go on with what earlier turns left over, after the sockets had theirs."""
         self._turn_begins = False
         for user in self._server.resume(self.now()):
-            assert isinstance(user, ServerConnection)
-            peer = self._peers.get(user.link)
-            if peer is not None:
-                self._settle_reading(peer)
+            if isinstance(user, ServerConnection):
+                peer = self._peers.get(user.link)
+                if peer is not None:
+                    self._settle_reading(peer)
         self.end_turn_soon()
 
     def _write_ready(self) -> None:

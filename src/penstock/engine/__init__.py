@@ -66,6 +66,7 @@ A connection::
     server_connection  the accepting side's table of packets, and when they must wait
     publishing         PUBLISH to its acknowledgement, PUBREL
     held_back          what waits for room before it is published
+    waiting_publisher, room_line  who waits for room where, and is told of it
     subscribing        SUBSCRIBE and UNSUBSCRIBE
     answers            refusals in words
     keepalive          when a silent peer is given up

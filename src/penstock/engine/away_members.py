@@ -88,6 +88,12 @@ class AwayMembers:
         self._rejecting -= member.rejects
         return True
 
+    def are_full(self) -> bool:
+        """Whether each of them refuses whatever comes."""
+        if self._open or self._gave_up or self._rejecting < len(self._members):
+            return False
+        return not self._by_size or self._by_size[0][0] == 0
+
     def with_room(
         self,
         message: Message | None,

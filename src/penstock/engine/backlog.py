@@ -22,6 +22,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
 from penstock.engine.queue import SLOT_SHIFT, MessageQueue
+from penstock.engine.room_line import RoomLine
 from penstock.engine.shared_lanes import SharedLanes
 from penstock.engine.stored_queue import StoredQueue
 
@@ -59,6 +60,8 @@ class Backlog(Stored):
         self._changed = False
         self._held_up = HeldUp(client_id, effects)
         self._full_marks: list[FullMark] | None = None  # of those told that the queue is full
+        self.room_line: RoomLine | None = None  # publishers that wait for room here
+        self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
 
     def may_receive(self, message: Message | None) -> bool:
         """Whether this client may have ``message``; of one whose body is not here, it is unknown
@@ -195,6 +198,35 @@ class Backlog(Stored):
             for mark in self._full_marks:
                 mark.tell()
             self._full_marks = None
+        self._made_room()
+
+    def _made_room(self) -> None:
+        """There may be room: publishers that wait for it, here or in a group, try again."""
+        if self.room_line is not None:
+            self.room_line.tell()
+        lines = self._effects.group_lines
+        filters = self.shared_filters
+        if not lines or filters is None:
+            return
+        if len(filters) < len(lines):
+            for topic_filter in filters:
+                line = lines.get(topic_filter)
+                if line is not None:
+                    line.tell()
+        else:
+            for topic_filter, line in lines.items():
+                if topic_filter in filters:
+                    line.tell()
+
+    def another_question(self) -> None:
+        """What is refused here, or who may be, is not what it was."""
+        if self.room_line is not None:
+            self.room_line.tell_all()
+        if self._effects.group_lines and self.shared_filters is not None:
+            for topic_filter in self.shared_filters:
+                line = self._effects.group_lines.get(topic_filter)
+                if line is not None:
+                    line.tell_all()
 
     def _trim(self) -> None:
         dropped: list[Delivery] = []

@@ -22,6 +22,7 @@ from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
 from penstock.engine.message import Delivery, Message
 from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
+from penstock.engine.room_line import RoomLine
 from penstock.engine.timers import Timed, Timers
 
 NO_LIMIT_BYTES: Final = 2**62
@@ -105,12 +106,15 @@ class Effects(Turn):
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.lowest_adopted = 0  # see ``adopted``
-        self.held_back: dict[Resumable, None] = {}  # publishers that wait for room in a queue
+        self.store_line = RoomLine(self)  # publishers that wait until it can
+        self.tick_line = RoomLine(self)  # those who are asked again in every tick
+        self.group_lines: dict[str, RoomLine] = {}  # those of groups that somebody waits for
         self.groups = Groups()
         self.timers = Timers()
         self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
         self.changed: list[Stored] = []
         self.wanting: list[tuple[Stored, list[int]]] = []
+        self._unread: dict[Resumable, None] = {}  # go on with the next tick
         self._blocked: list[Resumable] = []  # by ``is_full``; go on once a batch is sealed
         self._base_offset = next_offset
         self._messages: list[Message] = []
@@ -142,23 +146,24 @@ class Effects(Turn):
             self.store_fails = False
             self.store_failure = ""
             self.waiting_bytes_max //= 2
-            self.wake_held_back()
+            self.store_line.tell()
 
     def has_room_for_qos0(self) -> bool:
         """Whether, while the store cannot write, more may wait that nobody acknowledges."""
         return self.size_bytes + self.unsent_bytes < self.waiting_bytes_max // 2
 
-    def hold_back(self, user: Resumable | None) -> None:
-        """``user`` has published what no queue has room for: see ``wake_held_back``."""
-        if user is not None:
-            self.held_back[user] = None
+    def resume_in_tick(self, user: Resumable) -> None:
+        """Let ``user`` look again a little later."""
+        self._unread[user] = None
 
-    def wake_held_back(self) -> None:
-        """There may be room in a queue: let those try again that wait for it."""
-        waiting = self.held_back
-        self.held_back = {}
-        for user in waiting:
-            self.resume_later(user)
+    def tick(self) -> None:
+        """A little later."""
+        self.tick_line.tell()
+        if self._unread:
+            unread = self._unread
+            self._unread = {}
+            for user in unread:
+                self.resume_later(user)
 
     def resume_when_sealed(self, user: Resumable) -> None:
         """Let ``user`` go on when there may be room again for what it makes."""

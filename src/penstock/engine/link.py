@@ -52,6 +52,7 @@ class Turn:
         self.closing: list[Link] = []  # are shut
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
         self.unfinished: list[Resumable] = []  # go on in the next turn
+        self.went_on: list[Resumable] = []  # in this turn, because of room (``room_line``)
 
     def resume_later(self, user: Resumable | None) -> None:
         """Let ``user`` go on in the next turn."""

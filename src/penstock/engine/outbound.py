@@ -57,7 +57,6 @@ class Outbound(Transmission):
         drops: Drops,
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops)
-        self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
         self.took_shared = False  # may hold what came through a shared subscription
         self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
 
@@ -69,8 +68,7 @@ class Outbound(Transmission):
         self._bound(limits)
         self._fetching = False
         self._window.reconnected(limits.window(receive_maximum))
-        if self._effects.held_back:
-            self._effects.wake_held_back()
+        self.another_question()
         self.refill(now)
 
     def rest(self) -> None:
@@ -178,6 +176,7 @@ class Outbound(Transmission):
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue, in order."""
         link = self.link
+        self._made_room()
         if link is None or self._fetching:
             return
         if not link.has_room():
@@ -203,8 +202,6 @@ class Outbound(Transmission):
                 return
             self._queue.pop()
             self._passed(head)
-            if self._effects.held_back:
-                self._effects.wake_held_back()
             if message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             elif head.qos == 0:
@@ -233,8 +230,6 @@ class Outbound(Transmission):
                 self._want(queue.qos0_without_body(self._bodies_at_once()))
                 return False
             queue.take_qos0()
-            if self._effects.held_back:
-                self._effects.wake_held_back()
             if message.expired(now.wall_us):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
             else:

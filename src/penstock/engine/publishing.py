@@ -35,6 +35,7 @@ from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS
 from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.waiting_publisher import WaitingPublisher
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
@@ -65,6 +66,7 @@ class Publishing:
         self._limits = limits
         self._router = server.router
         self._effects = server.effects
+        self._waits = WaitingPublisher(server.router, server.effects, link)
         self._drops = server.drops
         self._options = server.options
 
@@ -115,7 +117,6 @@ class Publishing:
         reached = self._route(packet, topic, encoded, session, now)
         if reached == _MUST_WAIT:
             self._hold_back(packet, topic, session)
-            self._effects.hold_back(self._link.user)
             return 0
         return reached
 
@@ -158,7 +159,7 @@ class Publishing:
                 else:
                     again = message.once_more(now.wall_us)
                     if self._router.rejecting and self._router.refuses(again, session):
-                        self._effects.hold_back(self._link.user)
+                        self._waits.wait_for_room(again, session)
                         break
                     reached += self._router.publish(again, session, now)
             reached += WORK_OF_A_PACKET
@@ -186,6 +187,7 @@ class Publishing:
 
         No more than one turn's share; what the client may do is asked again. The work it was.
         """
+        self._waits.begin()
         work = self._route_released(session, now)
         held_back = self.held_back
         packet = held_back.first()
@@ -198,12 +200,12 @@ class Publishing:
                 encoded = b"" if properties is None else encode_properties(properties)
                 reached = self._route(packet, topic, encoded, session, now)
                 if reached == _MUST_WAIT:
-                    self._effects.hold_back(self._link.user)
                     break
                 work += reached
             work += WORK_OF_A_PACKET
             held_back.pass_on()
             packet = held_back.first()
+        self._waits.tried()
         return work
 
     def _is_enough(self, work: int) -> bool:
@@ -220,6 +222,7 @@ class Publishing:
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
         has it."""
+        self._waits.stop()
         packet = self.held_back.first()
         while packet is not None:
             if packet.qos == 0:
@@ -249,13 +252,18 @@ class Publishing:
         )
         router = self._router
         if qos > 0:
-            refused = qos == 2 and not session.has_room_to_receive()
             effects = self._effects
-            refused = refused or effects.store_fails
-            full = router.rejecting and not held and router.refuses(message, session)
+            refused = effects.store_fails or (qos == 2 and not session.has_room_to_receive())
+            full = False
+            if router.rejecting and not refused and not held:
+                full = router.refuses(message, session)
             if refused or full:
                 if self._link.version != V5:
-                    return _MUST_WAIT
+                    if full:
+                        self._waits.wait_for_room(message, session)
+                    elif effects.store_fails:
+                        self._waits.wait_for_store()
+                    return _MUST_WAIT  # else for a PUBREL of its own
                 why = effects.store_failure or "there is no room for it now"
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return 0

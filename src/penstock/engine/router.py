@@ -18,7 +18,9 @@ from penstock.engine.message import Message
 from penstock.engine.options import SharingOptions
 from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
+from penstock.engine.room_line import RoomLine
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share_group import ShareGroup
 from penstock.engine.sharing import Sharing
 from penstock.engine.topic_answers import TopicAnswers
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
@@ -66,6 +68,8 @@ class Router:
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
         self._planned: list[Member | None] = []  # whom it is for, of each group
+        self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
+        self._refusing_groups: list[ShareGroup] = []  # the last of these, after the others
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
@@ -138,6 +142,7 @@ class Router:
             if grant is None or not session.may_receive(message):
                 continue
             if grant.qos > 0 and session.refuses(size_bytes, 0):
+                self._refusing = session
                 return True
             if taken is not None and (grant.qos > 0 or session.link is None):
                 taken[session] = 1
@@ -146,17 +151,45 @@ class Router:
         planned: list[Member | None] = []
         for group in matches.groups:
             member = group.choose(message, size_bytes, None, False, taken)
+            if member is not None:
+                session = member.session
+                before = taken.get(session, 0)
+                if group.refuses(member, size_bytes, before):
+                    self._blame(matches, message, size_bytes, taken, planned)
+                    return True
+                taken[session] = before + 1
             planned.append(member)
-            if member is None:
-                continue
-            session = member.session
-            before = taken.get(session, 0)
-            if member.entry.subscription.qos > 0 and session.refuses(size_bytes, before):
-                return True
-            taken[session] = before + 1
         self._planned_for = message
         self._planned = planned
         return False
+
+    def _blame(
+        self,
+        matches: Matches,
+        message: Message,
+        size_bytes: int,
+        taken: dict[Session, int],
+        planned: list[Member | None],
+    ) -> None:
+        """The next group refuses: by itself, or for what those before gave its members."""
+        for member in planned:
+            if member is not None:
+                taken[member.session] -= 1
+        group = matches.groups[len(planned)]
+        member = group.choose(message, size_bytes, None, False, taken)
+        self._refusing = None
+        self._refusing_groups = [group]
+        if member is None or not group.refuses(member, size_bytes, taken.get(member.session, 0)):
+            self._refusing_groups = matches.groups[: len(planned) + 1]
+
+    def lines_for_room(self) -> list[RoomLine]:
+        """Where to wait for what has just been refused."""
+        if self._refusing is not None:
+            return [self._refusing.line_for_room()]
+        lines = [group.line_for_room(self._effects) for group in self._refusing_groups]
+        if len(lines) > 1:  # whose turn it is in one decides about the other, too
+            lines.append(self._effects.tick_line)
+        return lines
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
@@ -201,6 +234,8 @@ class Router:
                 self.trie.add_group(group)
         else:
             self.trie.add(session, topic_filter, entry)
+            if not is_new:
+                session.another_question()
         return is_new
 
     def deliver_retained(
@@ -243,6 +278,7 @@ class Router:
                 self.trie.remove_group(group)
         else:
             self.trie.remove(session, topic_filter)
+            session.another_question()
         return True
 
     def _count_subscription(self, topic_filter: str, step: int) -> None:

@@ -97,8 +97,7 @@ class Server:
         self.effects.timers.wake_due(now)
         if self._dead_letters is not None:
             self._dead_letters.tick(now)
-        if self.effects.held_back:  # a timer may have made room, or a session ended
-            self.effects.wake_held_back()
+        self.effects.tick()
 
     def resume(self, now: Now) -> list[Resumable]:
         """Go on with what an earlier turn left over; who did. Those may be left over again."""
@@ -107,6 +106,10 @@ class Server:
         for user in unfinished:
             user.waits_for_turn = False
             user.resume(now)
+        went_on = self.effects.went_on
+        if went_on:
+            self.effects.went_on = []
+            unfinished.extend(went_on)
         return unfinished
 
     def needed_from(self, end: int) -> int:

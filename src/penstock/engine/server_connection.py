@@ -186,7 +186,9 @@ class ServerConnection(OpeningConnection):
             link.resume_when_room()
             return True
         if self._held_back.is_much() and not self._may_make_room():
-            link.resume_when_room()  # what it is sent, it may acknowledge; else in every tick
+            link.resume_when_room()  # what it is sent, it may acknowledge
+            if self._held_back.is_all() or effects.store_fails:
+                effects.resume_in_tick(self)  # its own queue may have filled since
             return True
         if effects.is_full():
             effects.resume_when_sealed(self)

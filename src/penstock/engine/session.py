@@ -32,6 +32,7 @@ from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
 from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.records import Progress
+from penstock.engine.room_line import RoomLine
 from penstock.engine.runs import Run
 from penstock.engine.shared_lanes import SharedLanes
 from penstock.protocol import reasons
@@ -108,6 +109,9 @@ class Session(Outbound):
         self.username = username
         self.identified = True
         self.permissions = permissions
+        self.another_question()
+        if self.link is not None:  # what it may publish now may wait for nothing
+            self._effects.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
@@ -122,7 +126,7 @@ class Session(Outbound):
         self.ended = True
         self.link = None
         self.wanted = []
-        self._effects.wake_held_back()
+        self.another_question()
         in_flight = self._window.undelivered()
         unfinished = len(in_flight) + len(self._queue)
         if self._drops.heir is not None:
@@ -245,6 +249,17 @@ class Session(Outbound):
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
         return self._inbound.here
 
+    # -- publishers that wait for room here -------------------------------------------------
+
+    def line_for_room(self) -> RoomLine:
+        """Where they wait; who looks for room asks whether the client reads."""
+        if self.room_line is None:
+            self.room_line = SessionLine(self, self._effects)
+        link = self.link
+        if link is not None and not link.has_room():
+            link.resume_when_room()
+        return self.room_line
+
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
@@ -257,6 +272,7 @@ class Session(Outbound):
             if forgotten:
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
+                self._effects.resume_later(self.link.user)  # there is room to receive
             self._watch_releases()
         self.retry(now)
 
@@ -324,3 +340,21 @@ class Session(Outbound):
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
         self._held.restore(progress.held)
+
+
+@final
+class SessionLine(RoomLine):
+    """Publishers that wait for room in one session's queue.
+
+    Args:
+        session: whose.
+        effects: where what it does is collected.
+    """
+
+    def __init__(self, session: Session, effects: Effects) -> None:
+        super().__init__(effects)
+        self._session = session
+
+    def is_full(self) -> bool:
+        """Whether it refuses the smallest message too."""
+        return self._session.refuses(0, 0)

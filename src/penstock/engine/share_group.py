@@ -18,9 +18,11 @@ from typing import Final, final
 from zlib import crc32
 
 from penstock.engine.away_members import AwayMembers, Member, place, put_in, take_out
+from penstock.engine.effects import Effects
 from penstock.engine.message import Message
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RANDOM, STICKY
 from penstock.engine.parked import Parked
+from penstock.engine.room_line import RoomLine
 from penstock.engine.session import Session, SessionSubscription
 
 _32_BITS: Final = 0xFFFFFFFF
@@ -74,11 +76,13 @@ class ShareGroup:
         self.parked = Parked(self._connected)  # what members may get of others
         self._next = 0  # order
         self._favourite: Member | None = None
+        self._room_line: RoomLine | None = None  # publishers that wait for room here
 
     # -- members -----------------------------------------------------------------------
 
     def put(self, session: Session, entry: SessionSubscription) -> None:
         """Add a member, or change its options."""
+        self._another_question()
         member = self.members.get(session)
         if member is not None:
             self._count_stored(member, -1)
@@ -100,6 +104,7 @@ class ShareGroup:
         member = self.members.pop(session, None)
         if member is None:
             return
+        self._another_question()
         take_out(self._all, member)
         take_out(self._connected, member)
         self.away.remove(member)
@@ -131,6 +136,29 @@ class ShareGroup:
             if member.session.is_ready():
                 return True
         return False
+
+    # -- publishers that wait for room here --------------------------------------------------
+
+    def is_full(self) -> bool:
+        """Whether every member refuses, however small a message is."""
+        for member in self._connected:
+            if member.entry.subscription.qos == 0 or not member.session.refuses(0, 0):
+                return False
+        return bool(self._all) and self._stored_by_qos[0] == 0 and self.away.are_full()
+
+    def line_for_room(self, effects: Effects) -> RoomLine:
+        """Where they wait; who looks for room asks whether the members read."""
+        if self._room_line is None:
+            self._room_line = GroupLine(self, effects)
+        for member in self._connected:
+            link = member.session.link
+            if link is not None and not link.has_room():
+                link.resume_when_room()
+        return self._room_line
+
+    def _another_question(self) -> None:
+        if self._room_line is not None:
+            self._room_line.tell_all()
 
     # -- messages ----------------------------------------------------------------------
 
@@ -200,6 +228,10 @@ class ShareGroup:
         if other is not None and not other.rejects:
             return other
         return full or other or never
+
+    def refuses(self, member: Member, size_bytes: int, before: int) -> bool:
+        """Whether the ``member`` it chose refuses, after so many other copies."""
+        return member.entry.subscription.qos > 0 and member.session.refuses(size_bytes, before)
 
     def took(self, member: Member) -> None:
         """``member`` is given a message: it may be another's turn."""
@@ -272,3 +304,29 @@ class ShareGroup:
         for qos, count in enumerate(self._stored_by_qos):
             if count > 0:
                 self.stored_qos = qos
+
+
+@final
+class GroupLine(RoomLine):
+    """Publishers that wait for room in one group.
+
+    Args:
+        group: which.
+        effects: where members find it when they have room.
+    """
+
+    def __init__(self, group: ShareGroup, effects: Effects) -> None:
+        super().__init__(effects)
+        self._group = group
+        self._lines = effects.group_lines
+
+    def is_full(self) -> bool:
+        """Whether none of the members takes the smallest message."""
+        return self._group.is_full()
+
+    def changed(self) -> None:
+        """Somebody came or left."""
+        if self.length > 0:
+            self._lines[self._group.topic_filter] = self
+        else:
+            self._lines.pop(self._group.topic_filter, None)

@@ -179,8 +179,6 @@ class Transmission(Backlog):
             return
         if verdict == REJECTED and refused is not None:
             self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
-        if self._effects.held_back:
-            self._effects.wake_held_back()
         self.refill(now)
 
     # -- sending again -----------------------------------------------------------------
@@ -304,4 +302,3 @@ class Transmission(Backlog):
         if messages > 0:
             self._touch()
             self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", messages)
-            self._effects.wake_held_back()

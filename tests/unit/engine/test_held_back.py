@@ -263,6 +263,34 @@ def test_a_held_back_client_that_is_sent_something_may_answer() -> None:
         assert line.session.window_length == 0
 
 
+def test_who_holds_all_back_is_read_on_once_its_own_queue_is_full() -> None:
+    """Its PUBACK is among what was not read, and others may wait for it by now."""
+    limits = EngineLimits(
+        max_inflight=1,
+        max_mqueue_len=1,
+        mqueue_overflow=REJECT,
+        receive_maximum=2,
+        max_packet_size_bytes=500,
+        write_buffer_bytes_max=1000,
+    )
+    bench = Bench(limits)
+    line = bench.join("p", 4)
+    line.send(Subscribe(1, [Subscription("own", 1)]))
+    bench.publish("own", b"1")
+    (own,) = publishes(line.read())
+    away(bench, 1)
+    for number in range(1, 3):
+        line.send(Publish("t", b"x" * 400, 1, packet_id=number))
+    line.send(Puback(own.packet_id))
+    bench.commit()
+    assert line.connection.stalled
+    bench.publish("own", b"2")
+    assert line.session.queue_length == 1
+    bench.pass_s(0.25)
+    bench.commit()
+    assert payloads(line) == [b"2"]
+
+
 # -- what comes twice ----------------------------------------------------------------------------
 
 
