@@ -136,7 +136,7 @@ class _Broker:
                 tell_forever(
                     driver,
                     SysTopics(server, self._store, status.sys_interval_s, driver.now()),
-                    FlowTopics(server, status.sys_interval_s),
+                    FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
                     LimitWarnings(server.effects, status.limit_warning_s),
                 )
             ),

@@ -171,6 +171,11 @@ class Driver:
         self._settle_reading(peer)
         self.end_turn_soon()
 
+    def buffered_bytes(self, link: Link) -> int:
+        """What a client was sent and the system has not taken yet."""
+        peer = self._peers.get(link)
+        return 0 if peer is None else peer.wire.buffered_bytes()
+
     def _settle_reading(self, peer: Peer) -> None:
         """Read from a client, or not, as its connection says."""
         connection = peer.connection

@@ -19,12 +19,14 @@ written as %25, %2F, %2B and %23. In the JSON it is what it is.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final, final
 
 from penstock.engine.at_limit import LIMITS
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import slug_of
 from penstock.engine.flow import Flow, flow_of
+from penstock.engine.link import Link
 from penstock.engine.server import Server
 from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
 
@@ -40,7 +42,7 @@ def flow_topic(client_id: str) -> str:
     return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
 
 
-def as_json(flow: Flow) -> bytes:
+def as_json(flow: Flow, buffered_bytes: int) -> bytes:
     """One client's flow as a JSON object; docs/sys_topics.md explains every name."""
     return json.dumps(
         {
@@ -64,7 +66,7 @@ def as_json(flow: Flow) -> bytes:
                 "receive_maximum": flow.receive_maximum,
                 "awaiting_release": flow.awaiting_release,
             },
-            "unwritten_bytes": flow.unwritten_bytes,
+            "unwritten_bytes": flow.pending_bytes + buffered_bytes,
             "drops": {slug_of(reason): number for reason, number in sorted(flow.drops.items())},
             "limits": {
                 name: {
@@ -88,10 +90,14 @@ class FlowTopics:
     Args:
         server: whose clients.
         interval_s: time from the start of one round to that of the next; 0 = never.
+        buffered_bytes: what the wire of a connected client's link holds.
     """
 
-    def __init__(self, server: Server, interval_s: float) -> None:
+    def __init__(
+        self, server: Server, interval_s: float, buffered_bytes: Callable[[Link], int]
+    ) -> None:
         self._server = server
+        self._buffered_bytes = buffered_bytes
         self._interval_s = interval_s
         self._wanted = False
         self._due_s = 0.0
@@ -134,4 +140,7 @@ class FlowTopics:
             self._held_up += 1
         matches = self._server.router.trie.match_once(topic)
         if matches.sessions or matches.groups:
-            self._server.router.publish_passing(topic, as_json(flow), matches, now)
+            connection = self._server.connections.get(client_id)
+            buffered_bytes = 0 if connection is None else self._buffered_bytes(connection.link)
+            value = as_json(flow, buffered_bytes)
+            self._server.router.publish_passing(topic, value, matches, now)

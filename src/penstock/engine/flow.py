@@ -66,7 +66,7 @@ class Flow:
         self.inbound_unacknowledged = 0
         self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
         self.receive_maximum = 0  # what we accept; 0 while the client is away
-        self.unwritten_bytes = 0  # made for the client, and not with its socket yet
+        self.pending_bytes = 0  # made for the client, and not handed to its socket yet
         self.drops = drops
         now_s = now.monotonic_s
         self.limits: list[LimitUse] = []
@@ -78,7 +78,7 @@ class Flow:
             self.client_receive_maximum = connection.receive_maximum
             self.inbound_unacknowledged = connection.inbound_unacknowledged
             self.receive_maximum = connection.limits.receive_maximum
-            self.unwritten_bytes = connection.link.pending_bytes + connection.link.unwritten_bytes
+            self.pending_bytes = connection.link.pending_bytes
             inbound = connection.inbound_limit
         self.limits.append(LimitUse(inbound, now_s))
         assert len(self.limits) == INBOUND + 1

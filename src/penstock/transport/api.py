@@ -39,6 +39,9 @@ class Wire(Protocol):
     def unwritten_bytes(self) -> int:
         """How much of what was written the peer's side of the network has not taken yet."""
 
+    def buffered_bytes(self) -> int:
+        """How much of that is still in this process."""
+
     def close(self) -> None:
         """Close after what was written has left, or the peer has had its time to read it."""
 

@@ -3,7 +3,7 @@
 ::
 
       wire ─── transport ──────────── socket        plain: the transport reads the socket
-      wire ─── TLS ─── below ──────── socket        TLS: the one below it does
+      wire ─── TLS ─── below ──────── socket        TLS: the one below it does; each has a buffer
 
 To read nothing is to leave everything in the system's buffer, the end of the stream too. It is
 the transport *below* TLS that must pause: were TLS itself paused, the loop would go on reading
@@ -48,8 +48,15 @@ class StreamWire(asyncio.Protocol):
         return hang_up(self._transport)
 
     def unwritten_bytes(self) -> int:
-        """What the peer has not taken yet."""
-        return unread_bytes(self._transport)
+        """What the peer has not taken yet, here and in the system."""
+        return self.buffered_bytes() + unread_bytes(self._transport)
+
+    def buffered_bytes(self) -> int:
+        """What the system has not taken yet."""
+        if self._transport is None:
+            return 0
+        size_bytes = self._transport.get_write_buffer_size()
+        return size_bytes + (self.below.get_write_buffer_size() if self.below is not None else 0)
 
     def _gone(self) -> None:
         """The connection is gone: let go of what is below, which holds this wire."""

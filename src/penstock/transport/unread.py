@@ -1,6 +1,6 @@
-"""How much of what was written a peer has not taken yet: here, and in the system's buffer.
+"""How much of what was written the system keeps, because the peer has not taken it yet.
 
-The system takes megabytes from us before our own buffer fills, and lets go of them in large
+The system takes megabytes from us before our own buffers fill, and lets go of them in large
 steps; only both together tell whether a slow peer reads at all.
 """
 
@@ -15,14 +15,8 @@ _INT_SIZE_BYTES: Final = struct.calcsize("i")
 
 
 def unread_bytes(transport: asyncio.Transport | None) -> int:
-    """Bytes written to ``transport`` that the peer's system has not acknowledged."""
-    if transport is None:
-        return 0
-    return transport.get_write_buffer_size() + _queued_bytes(transport)
-
-
-def _queued_bytes(transport: asyncio.Transport) -> int:
-    if sys.platform != "linux":
+    """Bytes that left ``transport`` and that the peer's system has not acknowledged."""
+    if transport is None or sys.platform != "linux":
         return 0
     import fcntl
     import termios

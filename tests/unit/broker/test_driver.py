@@ -114,6 +114,9 @@ class WireInMemory:
     def unwritten_bytes(self) -> int:
         return self.unwritten
 
+    def buffered_bytes(self) -> int:
+        return self.unwritten
+
     def hang_up(self) -> int:
         return self.hung_up
 

@@ -1,11 +1,13 @@
 """``$penstock/flow``: to whom, when, and under which name."""
 
 import json
+from collections import defaultdict
 
 import pytest
 
 from penstock.broker.flow_topics import SESSIONS_A_TICK_MAX, FlowTopics, as_json, flow_topic
 from penstock.engine.flow import flow_of
+from penstock.engine.link import Link
 from penstock.engine.topics import is_topic_name
 from penstock.protocol import reasons
 from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
@@ -19,7 +21,8 @@ class Telling:
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
         self.bench = Bench()
-        self.topics = FlowTopics(self.bench.server, interval_s)
+        self.buffered: defaultdict[Link, int] = defaultdict(int)
+        self.topics = FlowTopics(self.bench.server, interval_s, self.buffered.__getitem__)
 
     def tick(self, seconds: float = 0.0) -> bool:
         self.bench.pass_s(seconds)
@@ -174,7 +177,7 @@ def test_the_json_tells_it_all(telling: Telling) -> None:
     flow = flow_of(telling.bench.server, "a/b", telling.bench.now)
     assert flow is not None
     at_no_limit = {"reached": False, "times": 0, "total_s": 0.0, "lasts_s": 0.0}
-    assert json.loads(as_json(flow)) == {
+    assert json.loads(as_json(flow, 0)) == {
         "client_id": "a/b",
         "connected": True,
         "version": 5,
@@ -186,3 +189,14 @@ def test_the_json_tells_it_all(telling: Telling) -> None:
         "drops": {"queue_full": 1},
         "limits": dict.fromkeys(("window", "write_buffer", "queue", "inbound"), at_no_limit),
     }
+
+
+def test_what_the_wire_holds_counts_as_unwritten(telling: Telling) -> None:
+    slow = telling.bench.join("slow")
+    line = telling.watcher("$penstock/flow/slow")
+    telling.buffered[slow.connection.link] = 1_000_000
+    slow.connection.link.send_now(b"x" * 500)
+    telling.topics.tick(telling.bench.now)
+    telling.bench.write_ready()
+    (told,) = publishes(line.read())
+    assert json.loads(told.payload)["unwritten_bytes"] == 1_000_500
