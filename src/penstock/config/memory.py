@@ -7,7 +7,7 @@
                                             + in-flight window x max_packet_size_bytes   windows
                                             + message queue                              queues
                                             + max_awaiting_rel_bytes, and a packet       held
-                                            + write_buffer_bytes_max )                   writing
+                                            + what waits to be sent; with TLS twice )    writing
       for the broker      sessions_max x ( what waits for one, without the messages,
                                             + its packet identifiers )                   away
                           the bounds of [memory]     QoS 0, spilled, sessions, retained
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.config.limits import Limits
+from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.engine.connection import EARLY_BYTES_MAX
 from penstock.engine.dead_letters import PENDING_MAX
@@ -35,6 +36,7 @@ from penstock.engine.message import SMALLEST_MESSAGE_BYTES
 UNBOUNDED: Final = -1
 
 _READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
+_BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's write buffer
 _COMMITS: Final = 3  # one is written, the next fills, and twice while the store cannot write
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
@@ -87,16 +89,17 @@ def commitment(settings: Settings) -> Commitment:
 
 
 def _of_connections(settings: Settings) -> tuple[Part, ...]:
-    received = reading = windows = queues = held = writing = 0
+    received = reading = windows = queues = held = writing = early = 0
     for listener in settings.listener.open_ones():
         limits = settings.limits_of(listener)
         connections = listener.max_connections
         packet_bytes = limits.max_packet_size_bytes
         received += connections * limits.receive_maximum * packet_bytes
         reading += connections * (max(EARLY_BYTES_MAX, packet_bytes) + _READ_BYTES)
+        early = max(early, EARLY_BYTES_MAX, packet_bytes)
         windows += connections * (limits.max_inflight or PACKET_IDENTIFIERS) * packet_bytes
         held += connections * (limits.max_awaiting_rel_bytes + packet_bytes)
-        writing += connections * listener.write_buffer_bytes_max
+        writing += connections * _writing(settings, listener)
         length = _length(limits)
         shares = [length * packet_bytes] if length else []
         shares += [limits.max_mqueue_bytes] if limits.max_mqueue_bytes else []
@@ -104,16 +107,34 @@ def _of_connections(settings: Settings) -> tuple[Part, ...]:
             queues = UNBOUNDED
         elif queues != UNBOUNDED:
             queues += connections * min(shares)
+    if settings.access.password_file:  # who left before its verdict is no connection any more
+        reading += settings.access.checks_waiting_max * early
     packets = "limits.max_packet_size_bytes or listener.max_connections"
     connections_too = "or listener.max_connections"
+    commits = "durability.commit_bytes_max"
     return (
         Part("received", received, f"limits.receive_maximum, {packets}"),
         Part("reading", reading, packets),
         Part("windows", windows, f"limits.max_inflight, {packets}"),
         Part("queues", queues, f"limits.max_mqueue_bytes, limits.max_mqueue_len {connections_too}"),
         Part("held", held, f"limits.max_awaiting_rel_bytes, {packets}"),
-        Part("writing", writing, f"listener.write_buffer_bytes_max {connections_too}"),
+        Part("writing", writing, f"listener.write_buffer_bytes_max, {commits} {connections_too}"),
     )
+
+
+def _writing(settings: Settings, listener: MainListener | OtherListener) -> int:
+    """What waits to be sent to one client: in its link, and in the buffers of its wire.
+
+    The wire's buffer lacks a byte to be full; then comes all that a turn makes for the client:
+    QoS 0, which waits for nobody, is bounded by what all may leave unsent in one turn. After that
+    only answers to its own packets are added. With TLS all of it may lie in the transport below,
+    which has just room enough to take it, while as much is made once more.
+    """
+    buffer_bytes = listener.write_buffer_bytes_max
+    packet_bytes = settings.limits_of(listener).max_packet_size_bytes
+    turn_bytes = max(buffer_bytes, settings.durability.commit_bytes_max) + packet_bytes
+    plain_bytes = buffer_bytes + turn_bytes + buffer_bytes + packet_bytes
+    return 2 * plain_bytes + _BELOW_TLS_BYTES if listener.is_encrypted else plain_bytes
 
 
 def _of_the_broker(settings: Settings) -> tuple[Part, ...]:

@@ -93,8 +93,13 @@ class Connection(Resumable):
                 return
         try:
             self._decoder.feed(data)
-            if self.hung_up or not self.stalled:
-                self._decode(now, self.hung_up)
+            if self.hung_up:
+                self._decode(now, True)
+            elif not self.stalled:
+                if self.others_made_enough():
+                    self.stalled = True
+                else:
+                    self._decode(now, False)
         except RemoteProtocolError as error:
             self.protocol_error(error, now)
 
@@ -138,6 +143,10 @@ class Connection(Resumable):
 
     def must_wait(self) -> bool:
         """Whether too much waits on our side; if so, it is settled who calls ``resume``."""
+        return False
+
+    def others_made_enough(self) -> bool:
+        """Whether all together are at their bound before this one began; then as ``must_wait``."""
         return False
 
     def wait_for_turn(self) -> None:

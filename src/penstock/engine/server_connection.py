@@ -177,6 +177,14 @@ class ServerConnection(OpeningConnection):
             return False
         return self._must_wait_for_what()
 
+    def others_made_enough(self) -> bool:
+        """Whether so much waits for commits and sockets that nobody's packets are decoded."""
+        effects = self._server.effects
+        if effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max:
+            return False
+        effects.resume_when_sealed(self)
+        return True
+
     def _must_wait_for_what(self) -> bool:
         link = self.link
         effects = self._server.effects

@@ -46,7 +46,7 @@ def test_the_sum_of_what_clients_were_promised() -> None:
         "windows": 10 * 3 * 1000,
         "queues": 10 * 100 * 1000,
         "held": 10 * (2000 + 1000),
-        "writing": 10 * 4096,
+        "writing": 10 * (4096 + (100_000 + 1000) + (4096 + 1000)),
         "away": 20 * (AWAY_ONE + 7 * 128),
         "spilled": 0,
         "QoS 0": 70_000,
@@ -107,6 +107,19 @@ def test_a_log_in_memory_counts() -> None:
 
 def test_dead_letters_count_where_there_are_any() -> None:
     assert parts_of(SMALL | {"dead_letters.topic": "lost"})["dead letters"] == 10_000 * 1000
+
+
+def test_what_clients_left_that_are_gone_before_their_verdict_counts() -> None:
+    checked = {"access.password_file": "users", "access.checks_waiting_max": 7}
+    assert parts_of(SMALL | checked)["reading"] == 10 * (MIB + MIB // 4) + 7 * MIB
+
+
+def test_what_waits_to_be_sent_counts_once_more_below_tls() -> None:
+    other = {"name": "b", "bind": "127.0.0.1:1884", "max_connections": 3}
+    other |= {"kind": "tls", "certificate": "c", "key": "k", "write_buffer_bytes_max": 200_000}
+    plain = parts_of(SMALL)["writing"]
+    both = parts_of(SMALL | {"listener.others": [other]})["writing"]
+    assert both == plain + 3 * (2 * (200_000 + 201_000 + 201_000) + 65_536)
 
 
 def test_each_listener_counts_with_its_own_limits() -> None:

@@ -293,3 +293,21 @@ def test_what_must_wait_keeps_its_place_behind_what_came_first() -> None:
     assert [m.payload for m in publishes(line.read())] == [b"0"]
     bench.commit()
     assert [m.payload for m in publishes(line.read())] == [b"1", b"2", b"3"]
+
+
+def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
+    """One packet of each of many publishers would be no bound of what one client is sent."""
+    bench = Bench()
+    subscriber = bench.join("s")
+    subscriber.send(Subscribe(1, [Subscription("t", 0)]))
+    publishers = [bench.join(f"p{number}") for number in range(20)]
+    bench.commit()
+    effects = bench.server.effects
+    effects.waiting_bytes_max = effects.size_bytes + effects.unsent_bytes + 50_000
+    data = encode(Publish("t", bytes(20_000)), 5)
+    for publisher in publishers:
+        publisher.connection.receive(data, bench.now)
+    assert subscriber.connection.link.pending_bytes < 50_000 + len(data) + 1000
+    assert sum(publisher.connection.stalled for publisher in publishers) >= 17
+    bench.commit()
+    assert len(publishes(subscriber.read())) == 20
