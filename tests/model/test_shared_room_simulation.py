@@ -115,6 +115,7 @@ class Member:
 
     def bar(self) -> None:
         self._permissions.barred = not self._permissions.barred
+        self._world.bench.server.router.sharing.permissions_changed()
 
     def answer(self, patience: int, refusing: bool) -> None:
         """Take what came, and answer the first of it."""

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from penstock.engine.away_members import AwayMembers, Member, place, put_in, take_out
 from penstock.engine.effects import Effects
+from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RANDOM, STICKY
 from penstock.engine.parked import Parked
@@ -89,6 +90,8 @@ class ShareGroup:
             member.entry = entry
             self._count_stored(member, 1)
             return
+        if self._joined > 2 * len(self._all) + OUT_OF_DATE_MAX:
+            self._renumber()
         member = Member(session, entry, self._joined)
         self._joined += 1
         self.members[session] = member
@@ -136,6 +139,14 @@ class ShareGroup:
             if member.session.is_ready():
                 return True
         return False
+
+    def _renumber(self) -> None:
+        """Many left: their numbers are used again."""
+        self._next = place(self._all, self._next)
+        for order, member in enumerate(self._all):
+            member.order = order
+        self._joined = len(self._all)
+        self.away.renumber()
 
     # -- publishers that wait for room here --------------------------------------------------
 

@@ -244,8 +244,9 @@ class Sharing(Groups):
 
     def permissions_changed(self) -> None:
         """Members may receive what nobody might, or no more what they did."""
-        for group in self.uneven.values():
+        for group in self.groups.values():
             group.parked.ask_again()
+            group.away.permissions_changed()
 
     def spread(self, now: Now) -> None:
         """What is parked goes to members that are connected and have room for it."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from random import Random
+from typing import final
 
 import pytest
 
 from penstock.engine import drop_counts
-from penstock.engine.access import Permissions
+from penstock.engine.access import Authorize, Permissions
 from penstock.engine.away_members import AwayMembers
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.session import Session
-from penstock.protocol.packets import Connect, Puback, Subscribe, Subscription
+from penstock.protocol.packets import Connect, Puback, Subscribe, Subscription, Unsubscribe
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -170,6 +171,103 @@ def test_what_goes_by_hash_to_one_who_is_away_goes_to_all_who_are_there() -> Non
     assert min(len(publishes(line.read())) for line in lines) >= 15
 
 
+@final
+class Deaf(Permissions):
+    """Some topics may not be received; asking is counted."""
+
+    asked = 0
+
+    def may_receive(self, topic: str) -> bool:
+        """Unless it is secret."""
+        Deaf.asked += 1
+        return not topic.startswith("secret")
+
+
+def group_away(bench: Bench, count: int) -> AwayMembers:
+    """Members of ``$share/g/#`` that left, and may not receive what is secret."""
+    for number in range(count):
+        line = bench.subscriber(f"s{number}", "$share/g/#", 1)
+        line.session.permissions = Deaf()
+        line.cut()
+    bench.commit()
+    return bench.server.router.sharing.groups["$share/g/#"].away
+
+
+def send(bench: Bench, topic: str, size: int = 1) -> None:
+    message = Message(topic, b"x" * size, 1, False, "p", bench.now.wall_us)
+    bench.server.router.publish(message, None, bench.now)
+
+
+def test_what_fits_nowhere_does_not_ask_everybody_each_time() -> None:
+    bench = bench_of(EngineLimits(max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT))
+    group = group_away(bench, MANY)
+    send(bench, "t", 2000)
+    before, asked = group.looked_at, Deaf.asked
+    for size in range(2001, 2051):
+        send(bench, "t", size)
+    assert group.looked_at - before <= 3 * 50
+    assert Deaf.asked - asked <= 6 * 50
+    assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 51
+
+
+@pytest.mark.parametrize("overflow", [DROP_OLDEST, DROP_NEWEST, REJECT])
+def test_who_may_not_receive_it_is_not_asked_each_time(overflow: str) -> None:
+    """Not for each of many topics, nor when others of the members fill and empty."""
+    bench = bench_of(EngineLimits(max_mqueue_len=2, mqueue_overflow=overflow))
+    group = group_away(bench, MANY)
+    topics = [f"secret/{number}" for number in range(20)]
+    for topic in topics:
+        send(bench, topic)
+    before, asked = group.looked_at, Deaf.asked
+    for number in range(10):
+        for topic in topics:
+            send(bench, topic)
+        send(bench, f"t/{number}")
+    assert group.looked_at - before <= 5 * 200
+    assert Deaf.asked - asked <= 5 * 200
+    assert bench.server.drops.counts[drop_counts.NO_PERMISSION] == 220
+
+
+def test_the_one_that_may_receive_it_is_found_without_asking_the_others() -> None:
+    bench = bench_of(EngineLimits(max_mqueue_len=50, mqueue_overflow=DROP_NEWEST))
+    group = group_away(bench, MANY)
+    free = bench.subscriber("free", "$share/g/#", 1)
+    free.cut()
+    send(bench, "secret")
+    before, asked = group.looked_at, Deaf.asked
+    for _ in range(99):
+        send(bench, "secret")
+    assert group.looked_at - before <= 3 * 100
+    assert Deaf.asked - asked <= 3 * 100
+    assert waiting([free]) == [50]
+
+
+def test_who_may_not_receive_it_is_asked_again_when_that_changes() -> None:
+    bench = bench_of(EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT))
+    group_away(bench, 3)
+    send(bench, "secret")
+    assert bench.server.drops.counts[drop_counts.NO_PERMISSION] == 1
+    for session in bench.server.registry.sessions.values():
+        session.identified = True
+    bench.server.authorize_anew(Authorize(), set(), bench.now)
+    send(bench, "secret")
+    assert sum(bench.server.drops.counts) == 1
+
+
+def test_numbers_of_members_that_left_are_used_again() -> None:
+    """What is known of members has a place for each number."""
+    bench = bench_of(EngineLimits(max_mqueue_len=1, mqueue_overflow=DROP_NEWEST))
+    lines = away(bench, 3)
+    for number in range(300):
+        line = bench.subscriber(f"x{number}", SHARED, 1)
+        line.send(Unsubscribe(2, [SHARED]))
+    group = bench.server.router.sharing.groups[SHARED]
+    assert max(member.order for member in group.members.values()) < 200
+    publish(bench, 4)
+    assert sum(bench.server.drops.counts) == 1
+    assert waiting(lines) == [1, 1, 1]
+
+
 # -- the oracle asks everybody ---------------------------------------------------------------
 
 
@@ -243,9 +341,12 @@ def test_it_chooses_as_if_it_asked_everybody(seed: int) -> None:
             line.send(*[Puback(packet.packet_id) for packet in publishes(line.read())])
         elif dice < 0.22 and isinstance(line.session.permissions, BarredNow):
             line.session.permissions.barred = not line.session.permissions.barred
+            bench.server.router.sharing.permissions_changed()
         elif dice < 0.25:
             bench.pass_s(1)
             bench.commit()
+        elif dice < 0.26:
+            group._renumber()
         payload = b"x" * random.choice((1, 100, 400, 2000))
         message = Message("t", payload, 1, False, str(random.random()), bench.now.wall_us)
         from_log = random.random() < 0.2
