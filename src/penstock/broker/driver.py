@@ -123,6 +123,7 @@ class Driver:
         self._turn_begins = False
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._failed = False
+        self._ended = ""  # why no client is served any more; empty while they are
         self._failing_since_s = 0.0  # 0 = the store works
         self._wall_us = 0
         self._limiter = RepeatLimiter()
@@ -142,6 +143,9 @@ class Driver:
         connection.lets_anonymous_in = lets_anonymous_in
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
+        if self._ended:  # its handshake was under way
+            connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
+            self._loop.call_soon(wire.close)
         self._watch(peer)
         return peer
 
@@ -371,7 +375,7 @@ class Driver:
             return
         self._failed = True
         logger.error("%s; nothing is acknowledged any more", failure)
-        self._server.shut_down(reasons.UNSPECIFIED_ERROR, "the store failed", self.now())
+        self._end_all(reasons.UNSPECIFIED_ERROR, "the store failed")
         self._write_ready()
         self._failed_callback(failure)
 
@@ -469,13 +473,20 @@ class Driver:
 
     # -- the end -----------------------------------------------------------------------
 
+    def _end_all(self, reason_code: int, because: str) -> None:
+        """End every connection, also those that the server does not know yet, and all to come."""
+        now = self.now()
+        self._ended = because
+        self._server.shut_down(reason_code, because, now)
+        for peer in list(self._peers.values()):
+            peer.connection.close(reason_code, because, now)
+            self._forget_if_over(peer)
+
     async def stop(self) -> None:
         """Say farewell, commit what is open, and end the committer."""
         self._ticker.cancel()
         if not self._failed:
-            self._server.shut_down(
-                reasons.SERVER_SHUTTING_DOWN, "the server is shutting down", self.now()
-            )
+            self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             self._end_turn()
             self._log_drops(self.now())
         self._committer.stop_trying()

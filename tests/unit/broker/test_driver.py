@@ -340,3 +340,37 @@ async def test_a_broker_is_stopped_while_its_store_fails() -> None:
     await until(lambda: rig.server.effects.store_fails)
     await asyncio.wait_for(rig.driver.stop(), 5.0)
     assert rig.failures
+
+
+async def test_who_has_not_connected_yet_is_not_served_after_the_stop() -> None:
+    """Nor is one whose connection stands only then: its handshake was under way."""
+    rig = Rig()
+    waiting_wire = WireInMemory()
+    waiting = rig.driver.accept(waiting_wire, rig.server.limits)
+    await rig.driver.stop()
+    late_wire = WireInMemory()
+    late = rig.driver.accept(late_wire, rig.server.limits)
+    for peer, wire in ((waiting, waiting_wire), (late, late_wire)):
+        send(peer, Connect("c", 4, False, 0), Publish("t", b"x", 1, packet_id=1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert wire.closed
+        assert not wire.written
+        peer.lost("gone")
+    assert not rig.server.registry.sessions
+    assert not rig.store.attempts
+    assert not rig.driver._peers
+
+
+async def test_who_has_not_connected_yet_is_not_served_after_the_store_failed() -> None:
+    rig = Rig()
+    wire = WireInMemory()
+    peer = rig.driver.accept(wire, rig.server.limits)
+    publisher, _ = rig.connect("p")
+    rig.store.broken = "the disk is full"
+    send(publisher, Publish("t", b"1", 1, packet_id=1))
+    await until(lambda: rig.failures)
+    send(peer, Connect("c", 4, True, 0))
+    assert wire.closed
+    assert not wire.written
+    await rig.driver.stop()
