@@ -15,6 +15,7 @@ from penstock.engine.effects import Commit
 from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.engine.message import Message
 from penstock.engine.records import (
+    ProducerRecord,
     Progress,
     Recovered,
     SessionRecord,
@@ -409,6 +410,30 @@ def test_wills_are_kept_replaced_and_removed(place: Place, restart: Restart) -> 
     assert {name: fields(will) for name, will in recovered.wills.items()} == {"c": fields(second)}
 
 
+def test_the_numbers_of_producers_are_kept_moved_and_removed(
+    place: Place, restart: Restart
+) -> None:
+    commit = rows(0, 1)
+    commit.producers = [
+        ("\0ü", ProducerRecord("\0ü", 1, 5)),
+        ("u\0gone", ProducerRecord("u\0gone", 9, 5)),
+    ]
+    place.store.commit(commit)
+    commit = Commit(1)
+    commit.producers = [
+        ("\0ü", ProducerRecord("\0ü", 2**40, 7)),
+        ("u\0gone", None),
+        ("never", None),
+    ]
+    place.store.commit(commit)
+    recovered = restart().recover()
+    assert [producer(one) for one in recovered.producers] == [("\0ü", 2**40, 7)]
+
+
+def producer(record: ProducerRecord) -> tuple[str, int, int]:
+    return (record.key, record.sequence, record.used_at_us)
+
+
 # -- everything together -------------------------------------------------------------------
 
 
@@ -424,6 +449,7 @@ def state(recovered: Recovered) -> object:
         recovered.segments,
         sorted(map(repr, map(fields, recovered.retained))),
         {name: fields(will) for name, will in recovered.wills.items()},
+        sorted(map(producer, recovered.producers)),
     )
 
 
@@ -434,6 +460,7 @@ def test_every_restart_finds_the_same(place: Place) -> None:
     commit.progress = [progress(1, 1, 3, entries(1, 2))]
     commit.retained = [("a", Message("a", b"x"))]
     commit.wills = [("c", WillRecord(Message("w", b"x"), 1, 2))]
+    commit.producers = [("u\0p", ProducerRecord("u\0p", 3, 4))]
     place.store.commit(commit)
     before = state(place.store.recover())
     assert state(place.store.recover()) == before, "recovering changes nothing"

@@ -93,6 +93,8 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         spilled_bytes_max=settings.memory.spilled_bytes_max,
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,
+        producers_max=settings.durability.producers_max,
+        producer_expiry_s=settings.durability.producer_expiry_s,
     )
 
 

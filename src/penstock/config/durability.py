@@ -29,6 +29,14 @@ class Durability(Group):
     """The oldest messages leave the log while it is larger than this, in bytes.
     0 to 4611686018427387904; 0 is no limit by size."""
 
+    producers_max: int = Field(default=100_000, ge=0, le=100_000_000)
+    """Producers whose latest number is remembered (docs/producers.md). The first message of one
+    more is refused with 0x97. 0 to 100000000; 0 is no limit."""
+
+    producer_expiry_s: float = Field(default=604_800.0, ge=0, le=10**10)
+    """A producer that publishes nothing for this long is forgotten, in seconds: it would have to
+    begin anew. 0 to 10000000000; 0 is never."""
+
     commit_bytes_max: int = Field(default=16 * 1024**2, ge=65_536, le=1024**3)
     """Bytes of messages waiting for one commit above which reading from their senders pauses.
     65536 to 1073741824."""

@@ -10,6 +10,7 @@
                                             + what waits to be sent; with TLS twice )    writing
       for the broker      sessions_max x ( what waits for one, without the messages,
                                             + its packet identifiers )                   away
+                          producers_max x their names and numbers              producers
                           the bounds of [memory]     QoS 0, spilled, sessions, retained
                           commit_bytes_max, and the log where it is in memory  log
                           dead letters that wait                         dead letters
@@ -32,6 +33,7 @@ from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, LEVEL_BYTES, 
 from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import PACKET_IDENTIFIERS, SPILL
 from penstock.engine.message import SMALLEST_MESSAGE_BYTES
+from penstock.engine.producers import PRODUCER_BYTES
 
 UNBOUNDED: Final = -1
 
@@ -157,10 +159,12 @@ def _of_the_broker(settings: Settings) -> tuple[Part, ...]:
     if settings.durability.persistence == "memory":
         kept = settings.durability.retention_bytes_max
         log = log + kept if kept else UNBOUNDED
+    producers = settings.durability.producers_max * PRODUCER_BYTES
     letters = PENDING_MAX * packet_bytes if settings.dead_letters.topic else 0
     lengths = "limits.max_mqueue_len, limits.max_awaiting_rel, limits.max_inflight"
     return (
         Part("away", away, f"{lengths} or limits.sessions_max"),
+        Part("producers", _or_unbounded(producers), "durability.producers_max"),
         Part("spilled", spilled, "memory.spilled_bytes_max"),
         Part("QoS 0", _or_unbounded(memory.qos0_bytes_max), "memory.qos0_bytes_max"),
         Part("sessions", _or_unbounded(memory.sessions_bytes_max), "memory.sessions_bytes_max"),

@@ -65,6 +65,7 @@ A connection::
     handshake          which AUTH is due
     server_connection  the accepting side's table of packets, and when they must wait
     publishing         PUBLISH to its acknowledgement, PUBREL
+    producers          publishers that number their messages: which are repeats
     held_back          what waits for room before it is published
     waiting_publisher, room_line  who waits for room where, and is told of it
     subscribing        SUBSCRIBE and UNSUBSCRIBE

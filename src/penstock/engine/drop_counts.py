@@ -27,6 +27,7 @@ NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; the messa
 PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
 MEMORY_FULL: Final = 14  # QoS 0 beyond what all queues together may hold of it
+OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
 
 REASONS: Final = (
     "queue full",
@@ -44,6 +45,7 @@ REASONS: Final = (
     "payload format invalid",
     "dead letter lost",
     "memory full",
+    "out of sequence",
 )
 
 _RECENT_MAX: Final = 100

@@ -21,7 +21,13 @@ from penstock.engine.clock import Now
 from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
 from penstock.engine.message import Delivery, Message
-from penstock.engine.records import Progress, SessionRecord, SubscriptionRecord, WillRecord
+from penstock.engine.records import (
+    ProducerRecord,
+    Progress,
+    SessionRecord,
+    SubscriptionRecord,
+    WillRecord,
+)
 from penstock.engine.room_line import RoomLine
 from penstock.engine.timers import Timed, Timers
 
@@ -65,6 +71,7 @@ class Commit:
         self.progress: list[Progress] = []
         self.retained: list[tuple[str, Message | None]] = []
         self.wills: list[tuple[str, WillRecord | None]] = []
+        self.producers: list[tuple[str, ProducerRecord | None]] = []
         self.releases: list[Release] = []
         # who asks for which log offsets: bodies that may be read once this is durable
         self.wanting: list[tuple[Stored, list[int]]] = []
@@ -85,6 +92,7 @@ class Commit:
             or self.subscriptions
             or self.ended
             or self.wills
+            or self.producers
         )
 
 
@@ -123,6 +131,7 @@ class Effects(Turn):
         self._subscriptions: list[SubscriptionRecord] = []
         self._retained: dict[str, Message | None] = {}
         self._wills: dict[str, WillRecord | None] = {}
+        self._producers: dict[str, ProducerRecord | None] = {}
 
     def is_full(self) -> bool:
         """Whether so much waits for commits and sockets that nothing more should be read."""
@@ -214,6 +223,10 @@ class Effects(Turn):
         """Store the will of ``client_id``, or remove it."""
         self._wills[client_id] = will
 
+    def put_producer(self, key: str, record: ProducerRecord | None) -> None:
+        """Store the latest number of a producer, or forget it."""
+        self._producers[key] = record
+
     def seal(self) -> Commit:
         """Close the batch and start the next."""
         commit = Commit(self._base_offset)
@@ -229,6 +242,7 @@ class Effects(Turn):
                 commit.progress.append(progress)
         commit.retained = list(self._retained.items())
         commit.wills = list(self._wills.items())
+        commit.producers = list(self._producers.items())
         for link in self.holding:
             commit.releases.append(link.seal())
         commit.wanting = self.wanting
@@ -250,6 +264,8 @@ class Effects(Turn):
             self._retained = {}
         if self._wills:
             self._wills = {}
+        if self._producers:
+            self._producers = {}
         self._unblock()
         return commit
 

@@ -11,6 +11,7 @@ from typing import Final
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.options import ServerOptions
+from penstock.engine.producers import SEQUENCE
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31, V311
@@ -77,8 +78,12 @@ def accepted_properties(
     acknowledged_when: str,
     sharing: bool,
     options: ServerOptions,
+    latest: int | None,
 ) -> Properties:
-    """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults."""
+    """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults.
+
+    ``latest`` is the number that a producer asked for, see ``producers``.
+    """
     properties = Properties()
     properties.receive_maximum = limits.receive_maximum
     properties.maximum_packet_size = limits.max_packet_size_bytes
@@ -86,6 +91,8 @@ def accepted_properties(
     if not sharing:
         properties.shared_subscription_available = 0
     properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
+    if latest is not None:
+        properties.user_properties.append((SEQUENCE, str(latest)))
     wanted = connect.properties
     if expiry_s != wanted_session_expiry_s(connect):
         properties.session_expiry_interval = expiry_s

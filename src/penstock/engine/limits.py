@@ -55,6 +55,8 @@ class EngineLimits:
         spilled_bytes_max: packed deliveries of all queues that spill, 0 = no limit.
         sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit.
+        producers_max: producers whose numbers are remembered, 0 = no limit.
+        producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
         zone: name of the listener whose clients they are for.
     """
 
@@ -92,6 +94,8 @@ class EngineLimits:
         spilled_bytes_max: int = 0,
         sessions_bytes_max: int = 0,
         retained_bytes_max: int = 0,
+        producers_max: int = 100_000,
+        producer_expiry_s: float = 604_800.0,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -127,6 +131,8 @@ class EngineLimits:
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.retained_bytes_max = retained_bytes_max
+        self.producers_max = producers_max
+        self.producer_expiry_s = producer_expiry_s
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

@@ -38,6 +38,7 @@ from penstock.engine.handshake import Handshake
 from penstock.engine.keepalive import KeepAlive
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
+from penstock.engine.producers import asked_for
 from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
@@ -276,11 +277,19 @@ class OpeningConnection(Connection):
             server.acknowledged_when,
             self._sharing.options.enabled,
             server.options,
+            self._latest(connect),
         )
         if self._handshake is not None:  # [MQTT-4.12.0-5]
             properties.authentication_method = self._handshake.method
             properties.authentication_data = proof
         return properties
+
+    def _latest(self, connect: Connect) -> int | None:
+        """The latest number of the producer that CONNECT names."""
+        name = asked_for(connect.properties)
+        if not name or self._session is None:
+            return None
+        return self._server.producers.latest(self._session.username, name)
 
     def _needs_store(self, connect: Connect) -> bool:
         """Whether to accept ``connect`` would promise what only the store can keep."""

@@ -31,6 +31,7 @@ from penstock.engine.held_back import HeldBack
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message, is_utf8
+from penstock.engine.producers import NEXT, NO_ROOM, REPEATED, Numbered, numbered
 from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS
@@ -69,6 +70,7 @@ class Publishing:
         self._waits = WaitingPublisher(server.router, server.effects, link)
         self._drops = server.drops
         self._options = server.options
+        self._producers = server.producers
 
     def publish(self, packet: Publish, session: Session, now: Now) -> int:
         """A PUBLISH; the number of sessions it went to."""
@@ -251,6 +253,9 @@ class Publishing:
             topic, packet.payload, qos, packet.retain, session.client_id, now.wall_us, encoded
         )
         router = self._router
+        number = numbered(packet.properties) if qos > 0 else None
+        if number is not None and not self._is_next(number, packet, topic, session, now):
+            return 0
         if qos > 0:
             effects = self._effects
             refused = effects.store_fails or (qos == 2 and not session.has_room_to_receive())
@@ -277,11 +282,32 @@ class Publishing:
                 session.hold(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
                 return 0
+        if number is not None:
+            self._producers.published(session.username, number, now)
         reached = router.publish(message, session, now)
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self._link.version == V5
             self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
         return reached
+
+    def _is_next(
+        self, number: Numbered, packet: Publish, topic: str, session: Session, now: Now
+    ) -> bool:
+        """Whether this is its producer's next message; if not, it is answered."""
+        username = session.username
+        verdict = self._producers.judge(username, number, session.client_id, topic)
+        if verdict == NEXT:
+            return True
+        if verdict == REPEATED:  # it is published; QoS 2 goes on to PUBREL all the same
+            session.receive(packet, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+        elif verdict == NO_ROOM:
+            why = "there is no room for more producers"
+            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
+        else:
+            why = self._producers.why(username, number)
+            self._acknowledge(packet, reasons.IMPLEMENTATION_SPECIFIC_ERROR, why)
+        return False
 
     def _is_retainable(self, message: Message) -> bool:
         """Whether a message with the RETAIN flag finds the room it needs; if not, it is counted."""

@@ -129,6 +129,22 @@ class WillRecord:
 
 
 @final
+class ProducerRecord:
+    """The latest message of a producer, see ``producers``.
+
+    Args:
+        key: its user's name and its own.
+        sequence: the number of that message, 1 or more.
+        used_at_us: when it was published, wall clock.
+    """
+
+    def __init__(self, key: str, sequence: int, used_at_us: int) -> None:
+        self.key = key
+        self.sequence = sequence
+        self.used_at_us = used_at_us
+
+
+@final
 class Recovered:
     """Everything a store holds of a broker's state; bodies of queued messages stay in the log."""
 
@@ -142,3 +158,4 @@ class Recovered:
         self.segments: dict[int, list[int]] = {}  # by session number: their first sequences
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}
+        self.producers: list[ProducerRecord] = []

@@ -21,6 +21,7 @@ from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
 from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.producers import Producers
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
@@ -78,6 +79,7 @@ class Server:
             self._dead_letters = DeadLetters(
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
             )
+        self.producers = Producers(self.effects, limits, self.drops)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
@@ -93,6 +95,7 @@ class Server:
         """Do what is due: delayed wills, expired sessions, shared messages nobody works on."""
         self.wills.publish_due(now)
         self.registry.expire(now)
+        self.producers.expire(now)
         self.router.sharing.spread(now)
         self.effects.timers.wake_due(now)
         if self._dead_letters is not None:
@@ -161,6 +164,7 @@ class Server:
             else:
                 self.router.retained.restore(message)
         self.registry.recover(recovered, now)
+        self.producers.recover(recovered.producers)
         for client_id, record in recovered.wills.items():
             session = self.registry.sessions.get(client_id)
             expiry_s = 0 if session is None else session.expiry_interval_s

@@ -6,7 +6,8 @@ Column families and their keys (numbers are 8 bytes, big-endian, so that they so
 meta          format, epoch, lineage,        (``store.identity``)
               created_at_us, commits,
               and of the chunks in the log
-              log_bytes_appended (by commit), log_bytes_removed (by retain)
+              log_bytes_appended (by commit), log_bytes_removed (by retain);
+              "producer/" user 0 name        latest message of a producer (``store.records``)
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
@@ -57,6 +58,9 @@ COLUMN_FAMILIES: Final = (
     "retained",
     "wills",
 )
+PRODUCERS: Final = b"producer/"
+"""How the keys of producers begin: they share a column family that every store has."""
+
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
 
@@ -89,16 +93,19 @@ class Database:
                 f"the store could not write: {with_remedy(error, self.data_dir)}"
             ) from None
 
-    def items(self, family: str) -> Iterator[tuple[bytes, bytes]]:
-        """All keys and values of a column family, in the order of the keys.
+    def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of a column family, those that begin with ``prefix``, in their order.
 
         Raises:
             StoreFailed: not all of it can be read.
         """
         entries = self.families[family].iter()
-        entries.seek_to_first()
+        entries.seek(prefix)
         while entries.valid():
-            yield entries.key(), entries.value()
+            key = entries.key()
+            if not key.startswith(prefix):
+                return
+            yield key, entries.value()
             entries.next()
         check(entries)
 

@@ -13,6 +13,7 @@ from typing import Final, final
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import (
+    ProducerRecord,
     Progress,
     Recovered,
     SessionRecord,
@@ -48,6 +49,7 @@ class MemoryStore:
         self._segments: dict[int, dict[int, Run]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
+        self._producers: dict[str, ProducerRecord] = {}
 
     def recover(self) -> Recovered:
         """Everything that was committed; see ``Store.recover``."""
@@ -64,6 +66,7 @@ class MemoryStore:
             recovered.segments[number] = sorted(segments)
         recovered.retained = list(self._retained.values())
         recovered.wills = dict(self._wills)
+        recovered.producers = list(self._producers.values())
         return recovered
 
     def commit(self, commit: Commit) -> None:
@@ -105,6 +108,11 @@ class MemoryStore:
                 self._wills.pop(client_id, None)
             else:
                 self._wills[client_id] = will
+        for key, record in commit.producers:
+            if record is None:
+                self._producers.pop(key, None)
+            else:
+                self._producers[key] = record
 
     def reopen(self) -> None:
         """Nothing ever fails here."""

@@ -16,6 +16,7 @@ from penstock.engine.message import Message
 from penstock.engine.records import (
     HeldEntry,
     LaneEntry,
+    ProducerRecord,
     Progress,
     SessionRecord,
     SharedEntry,
@@ -71,6 +72,7 @@ _session = msgspec.msgpack.Decoder(_SessionRow)
 _progress = msgspec.msgpack.Decoder(_Progress)
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
+_producer = msgspec.msgpack.Decoder(tuple[int, int, int])
 _message = msgspec.msgpack.Decoder(tuple[int, _MessageRow])
 
 
@@ -247,3 +249,14 @@ def _row(message: Message) -> _MessageRow:
 def _from_row(row: _MessageRow) -> Message:
     topic, payload, qos, retain, client_id, received_at_us, properties = row
     return Message(topic, payload, qos, retain, client_id, received_at_us, properties)
+
+
+def encode_producer(record: ProducerRecord) -> bytes:
+    """The value of a producer."""
+    return _encode((_LAYOUT, record.sequence, record.used_at_us))
+
+
+def decode_producer(key: str, value: bytes) -> ProducerRecord:
+    """Inverse of ``encode_producer``."""
+    _, sequence, used_at_us = _producer.decode(value)
+    return ProducerRecord(key, sequence, used_at_us)

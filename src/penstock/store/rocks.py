@@ -37,6 +37,7 @@ from penstock.store.api import LogExtent
 from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import (
+    PRODUCERS,
     STORE_DIRECTORY,
     Database,
     check,
@@ -137,6 +138,9 @@ class RocksStore:
             recovered.retained.append(records.decode_message(value))
         for key, value in self._database.items("wills"):
             recovered.wills[key.decode()] = records.decode_will(value)
+        for key, value in self._database.items("meta", PRODUCERS):
+            name = key[len(PRODUCERS) :].decode()
+            recovered.producers.append(records.decode_producer(name, value))
         return recovered
 
     # -- writing -----------------------------------------------------------------------
@@ -166,6 +170,12 @@ class RocksStore:
                 batch.delete(client_id.encode(), handles["wills"])
             else:
                 batch.put(client_id.encode(), records.encode_will(will), handles["wills"])
+        for name, record in commit.producers:
+            if record is None:
+                batch.delete(PRODUCERS + name.encode(), handles["meta"])
+            else:
+                value = records.encode_producer(record)
+                batch.put(PRODUCERS + name.encode(), value, handles["meta"])
         commits = self._commits + 1
         batch.put(COMMITS, encode_key(commits), handles["meta"])
         self._database.write(batch)

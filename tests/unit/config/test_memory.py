@@ -23,6 +23,7 @@ SMALL: dict[str, Any] = {
     "memory.sessions_bytes_max": 80_000,
     "memory.retained_bytes_max": 90_000,
     "durability.commit_bytes_max": 100_000,
+    "durability.producers_max": 8,
 }
 
 MIB = 2**20
@@ -48,6 +49,7 @@ def test_the_sum_of_what_clients_were_promised() -> None:
         "held": 10 * (2000 + 1000),
         "writing": 10 * (4096 + (100_000 + 1000) + (4096 + 1000)),
         "away": 20 * (AWAY_ONE + 7 * 128),
+        "producers": 8 * 1536,
         "spilled": 0,
         "QoS 0": 70_000,
         "sessions": 80_000,
@@ -90,6 +92,10 @@ def test_sessions_of_the_largest_zone_count() -> None:
 )
 def test_a_bound_that_is_off_is_none(name: str, part: str) -> None:
     assert parts_of(SMALL | {f"memory.{name}": 0})[part] == UNBOUNDED
+
+
+def test_producers_without_a_bound_are_none() -> None:
+    assert parts_of(SMALL | {"durability.producers_max": 0})["producers"] == UNBOUNDED
 
 
 def test_without_a_bound_in_bytes_the_largest_retained_messages_count() -> None:
@@ -142,6 +148,7 @@ def test_each_listener_counts_with_its_own_limits() -> None:
         ({"limits.receive_maximum": 60_000}, "limits.receive_maximum"),
         ({"limits.max_mqueue_len": 0}, "without bound"),
         ({"limits.sessions_max": 1_000_000}, "limits.sessions_max"),
+        ({"durability.producers_max": 1_000_000}, "durability.producers_max"),
         ({"memory.retained_bytes_max": 2**40}, "memory.retained_bytes_max"),
         ({"memory.sessions_bytes_max": 0}, "memory.sessions_bytes_max"),
     ],

@@ -1,0 +1,175 @@
+"""Producers: publishers that number their messages, so that none is published twice.
+
+A client that crashes comes back with a new connection, and so with new packet identifiers: MQTT
+cannot tell the broker that what it sends again it has sent before. A producer says so itself, in
+two user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
+message, which begins at 1 and grows by 1::
+
+      PUBLISH ─▶ the next one ─────▶ published; the number moves in the commit of the message
+              ─▶ that, or before ──▶ a repeat: acknowledged, and not published again
+              ─▶ beyond the next ──▶ refused, 0x83: what comes between is not here
+
+So of messages that are sent ahead of their acknowledgements, none is taken when one before it was
+refused, and their order is kept. CONNECT may carry the name too: CONNACK then tells the
+latest number that was published, where a client without a memory of its own goes on.
+
+A name belongs to the user who is logged in: nobody can use up the numbers of another.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import EngineLimits
+from penstock.engine.records import ProducerRecord
+from penstock.protocol.properties import Properties
+
+PRODUCER: Final = "penstock-producer"
+SEQUENCE: Final = "penstock-sequence"
+NAME_CHARACTERS_MAX: Final = 256
+PRODUCER_BYTES: Final = 1536  # with the longest name
+_DIGITS_MAX: Final = 18
+_EXPIRED_AT_ONCE_MAX: Final = 1000
+
+# What is to be done with a message.
+NEXT: Final = 0
+REPEATED: Final = 1
+REFUSED: Final = 2  # 0x83
+NO_ROOM: Final = 3  # 0x97
+
+
+@final
+class Numbered:
+    """What a PUBLISH says of itself: ``mistake`` is a sentence where it cannot be understood."""
+
+    def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
+        self.name = name
+        self.sequence = sequence
+        self.mistake = mistake
+
+
+def numbered(properties: Properties | None) -> Numbered | None:
+    """The producer's name and number in these properties; None where there are none."""
+    if properties is None or properties.user_properties is None:
+        return None
+    names = _values(properties.user_properties, PRODUCER)
+    sequences = _values(properties.user_properties, SEQUENCE)
+    if not names and not sequences:
+        return None
+    if len(names) != 1 or len(sequences) != 1:
+        return Numbered("", 0, f"{PRODUCER} and {SEQUENCE} must stand in it once each")
+    name, digits = names[0], sequences[0]
+    if not _is_name(name):
+        return Numbered("", 0, f"{PRODUCER} must have 1 to {NAME_CHARACTERS_MAX} characters")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        return Numbered(name, 0, f"{SEQUENCE} must be a number from 1 to 10^{_DIGITS_MAX} - 1")
+    return Numbered(name, int(digits))
+
+
+def asked_for(properties: Properties | None) -> str:
+    """The producer whose latest number a CONNECT asks for; empty where it asks for none."""
+    if properties is None or properties.user_properties is None:
+        return ""
+    names = _values(properties.user_properties, PRODUCER)
+    return names[0] if len(names) == 1 and _is_name(names[0]) else ""
+
+
+def _values(user_properties: list[tuple[str, str]], wanted: str) -> list[str]:
+    found: list[str] = []
+    for name, value in user_properties:
+        if name == wanted:
+            found.append(value)
+    return found
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= NAME_CHARACTERS_MAX
+
+
+@final
+class Producers:
+    """The latest number of each producer.
+
+    Args:
+        effects: where what it does is collected.
+        limits: bounds: how many there may be, and how long one that is silent is remembered.
+        drops: where what is refused is counted.
+    """
+
+    def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
+        self._latest: dict[str, ProducerRecord] = {}  # the one that was silent longest is first
+        self._effects = effects
+        self._drops = drops
+        self._count_max = limits.producers_max
+        self._silent_us_max = int(limits.producer_expiry_s * 1_000_000)
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def recover(self, found: list[ProducerRecord]) -> None:
+        """Take up what the store holds."""
+        for record in sorted(found, key=_used_at_us):
+            self._latest[record.key] = record
+
+    def latest(self, username: str | None, name: str) -> int:
+        """The number of the latest message of this producer; 0 of one that is not known."""
+        record = self._latest.get(_key(username, name))
+        return 0 if record is None else record.sequence
+
+    def judge(self, username: str | None, message: Numbered, client_id: str, topic: str) -> int:
+        """What is to be done with a message: ``NEXT`` … ``NO_ROOM``."""
+        record = self._latest.get(_key(username, message.name))
+        latest = 0 if record is None else record.sequence
+        if not message.mistake and 0 < message.sequence <= latest:
+            return REPEATED
+        if message.mistake or message.sequence != latest + 1:
+            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            return REFUSED
+        if record is None and 0 < self._count_max <= len(self._latest):
+            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            return NO_ROOM
+        return NEXT
+
+    def why(self, username: str | None, message: Numbered) -> str:
+        """One sentence for the client whose message was refused."""
+        if message.mistake:
+            return message.mistake
+        latest = self.latest(username, message.name)
+        if latest == 0:
+            return "this producer is not known, or not any more: its next message is 1"
+        return f"message {message.sequence} is out of sequence: {latest + 1} is next"
+
+    def published(self, username: str | None, message: Numbered, now: Now) -> None:
+        """A message that was ``NEXT`` is published, in the open batch."""
+        key = _key(username, message.name)
+        record = ProducerRecord(key, message.sequence, now.wall_us)
+        self._latest.pop(key, None)
+        self._latest[key] = record
+        self._effects.put_producer(key, record)
+
+    def expire(self, now: Now) -> None:
+        """Forget producers that were silent for too long, some of them in one call."""
+        if self._silent_us_max == 0:
+            return
+        before_us = now.wall_us - self._silent_us_max
+        expired: list[str] = []
+        for key, record in self._latest.items():
+            if record.used_at_us > before_us or len(expired) >= _EXPIRED_AT_ONCE_MAX:
+                break
+            expired.append(key)
+        for key in expired:
+            del self._latest[key]
+            self._effects.put_producer(key, None)
+
+
+def _key(username: str | None, name: str) -> str:
+    """No MQTT string holds U+0000 [MQTT-1.5.4-2]."""
+    return f"{username or ''}\0{name}"
+
+
+def _used_at_us(record: ProducerRecord) -> int:
+    return record.used_at_us

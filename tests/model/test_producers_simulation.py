@@ -1,0 +1,240 @@
+"""Producers whose memory, connections and broker come and go, seed by seed.
+
+Each producer has so many messages to publish, in order, a few of them ahead of their
+acknowledgements. It crashes, and knows afterwards only what CONNACK tells; its connection is cut;
+the broker crashes before or after it wrote; queues that ``reject`` are full. Whatever happens,
+the log holds each message once, in order, and all that were acknowledged.
+
+Seeds are as in ``test_simulation``.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random
+from typing import Final, final
+
+import pytest
+
+from penstock.engine.effects import Commit
+from penstock.engine.limits import REJECT, EngineLimits
+from penstock.engine.producers import PRODUCER, SEQUENCE
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Puback,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Subscription,
+)
+from penstock.protocol.properties import Properties
+from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
+from tests.unit.engine.bench import Bench, Line, publishes
+
+STEPS: Final = 250
+MESSAGES: Final = 40
+AHEAD_MAX: Final = 8
+ROUNDS_TO_REST: Final = 2000
+
+
+@final
+class Producer:
+    """A program that publishes ``MESSAGES`` messages, and may forget how far it got."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.line: Line | None = None
+        self.following = 1  # to be sent
+        self.acknowledged = 0
+        self.refusals = 0
+        self.connections = 0
+        self._open: dict[int, int] = {}  # packet identifier to number
+        self._packet_id = 0
+
+    def connect(self, bench: Bench) -> None:
+        """With another client identifier each time: there is no session to resume."""
+        self.connections += 1
+        self.line = bench.line()
+        asking = Properties(user_properties=[(PRODUCER, self.name)])
+        self.line.send(Connect(f"{self.name}-{self.connections}", 5, properties=asking))
+        self._open = {}
+        self._packet_id = 0
+        self.following = 0  # not known before CONNACK
+
+    def send(self, random: Random) -> None:
+        """The next message, if there may be one more ahead."""
+        ahead = len(self._open)
+        if self.line is None or ahead >= AHEAD_MAX or not 0 < self.following <= MESSAGES:
+            return
+        self._packet_id += 1
+        self._open[self._packet_id] = self.following
+        pairs = [(PRODUCER, self.name), (SEQUENCE, str(self.following))]
+        properties = Properties(user_properties=pairs)
+        payload = f"{self.name} {self.following}".encode()
+        qos = random.choice((1, 2))
+        packet = Publish("t", payload, qos, packet_id=self._packet_id, properties=properties)
+        self.following += 1
+        self.line.send(packet)
+
+    def read(self) -> None:
+        """Acknowledgements; after a refusal it goes back to what was refused."""
+        if self.line is None:
+            return
+        for packet in self.line.read():
+            if isinstance(packet, Connack):
+                assert packet.properties is not None
+                pairs = dict(packet.properties.user_properties or [])
+                latest = int(pairs[SEQUENCE])
+                assert latest >= self.acknowledged, "acknowledged, and forgotten"
+                self.following = latest + 1
+            elif isinstance(packet, Puback | Pubrec):
+                number = self._open.pop(packet.packet_id)
+                if packet.reason_code < 0x80:
+                    self.acknowledged = max(self.acknowledged, number)
+                    if isinstance(packet, Pubrec):
+                        self.line.send(Pubrel(packet.packet_id))
+                else:
+                    self.refusals += 1
+                    self.following = min(self.following, number)
+
+    def lose_connection(self) -> None:
+        """It is gone, and nobody knows what was on its way."""
+        if self.line is not None:
+            self.line.cut()
+            self.line = None
+
+    def is_done(self) -> bool:
+        """Whether all that there is to publish was acknowledged."""
+        return self.acknowledged == MESSAGES
+
+
+@final
+class Plant:
+    """One broker, its producers, and a reader with a small queue."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.bench = Bench(EngineLimits(mqueue_overflow=REJECT, max_mqueue_len=5, max_inflight=3))
+        self.producers = [Producer(name) for name in ("p", "q")]
+        self.reader: Line | None = None
+        self.sealed: Commit | None = None
+        reader = self.bench.subscriber("reader", "t", 1)
+        reader.cut()
+        self.bench.commit()
+
+    def run(self) -> None:
+        """Trouble, then peace."""
+        for _ in range(STEPS):
+            self.step()
+        self.settle()
+        self.check()
+
+    def step(self) -> None:
+        random = self.random
+        dice = random.random()
+        producer = random.choice(self.producers)
+        if producer.line is None:
+            producer.connect(self.bench)
+        elif dice < 0.5:
+            producer.send(random)
+        elif dice < 0.7:
+            producer.read()
+        elif dice < 0.73:
+            producer.lose_connection()
+        elif dice < 0.86:
+            self.commit()
+        elif dice < 0.94:
+            self.read()
+        elif dice < 0.96 and self.reader is not None:
+            self.reader.cut()
+            self.reader = None
+        elif dice < 0.98:
+            self.crash()
+
+    def commit(self) -> None:
+        """One step of a commit: sealed, or written and released."""
+        if self.sealed is None:
+            self.sealed = self.bench.seal()
+        else:
+            self.bench.finish(self.sealed)
+            self.sealed = None
+
+    def read(self) -> None:
+        """The reader takes what is there, so that there is room again."""
+        if self.reader is None:
+            self.reader = self.bench.line()
+            properties = Properties(session_expiry_interval=3600)
+            self.reader.send(Connect("reader", 5, False, properties=properties))
+            self.reader.send(Subscribe(1, [Subscription("t", 1)]))
+        for packet in publishes(self.reader.read()):
+            self.reader.send(Puback(packet.packet_id))
+
+    def crash(self) -> None:
+        """The broker ends; a commit under way is on disk, or not."""
+        if self.sealed is not None and self.random.random() < 0.5:
+            self.bench.store.commit(self.sealed)
+        self.sealed = None
+        for producer in self.producers:
+            producer.line = None
+        self.reader = None
+        self.bench.restart()
+
+    def settle(self) -> None:
+        """Everybody comes back until all is published."""
+        for _ in range(ROUNDS_TO_REST):
+            for producer in self.producers:
+                if producer.line is None:
+                    producer.connect(self.bench)
+                producer.send(self.random)
+                producer.read()
+            self.commit()
+            self.read()
+            if all(producer.is_done() for producer in self.producers):
+                return
+        raise AssertionError("not all was published in time")
+
+    def check(self) -> None:
+        """The promise."""
+        end = self.bench.store.log_extent().end
+        log = self.bench.store.read(range(end))
+        for producer in self.producers:
+            mine = [
+                int(log[offset].payload.split()[1])
+                for offset in sorted(log)
+                if log[offset].payload.startswith(f"{producer.name} ".encode())
+            ]
+            assert mine == list(range(1, MESSAGES + 1)), f"{producer.name}: {mine}"
+
+
+def play(seed: int) -> Plant:
+    """One run; a failure names its seed."""
+    plant = Plant(seed)
+    try:
+        plant.run()
+    except Exception as failure:
+        raise AssertionError(f"{replay(seed)}: {failure}") from failure
+    return plant
+
+
+@pytest.mark.timeout(max(120, 10 * SECONDS))
+def test_each_message_is_in_the_log_once_and_in_order() -> None:
+    if SEED:
+        play(int(SEED))
+        return
+    deadline_s = time.monotonic() + SECONDS
+    seed = FIRST_SEED
+    while time.monotonic() < deadline_s:
+        play(seed)
+        seed += 1
+    print(f"seeds {FIRST_SEED} to {seed - 1}")
+    assert seed > FIRST_SEED
+
+
+def test_the_runs_are_hard_enough() -> None:
+    """Refusals and reconnections happen, or the proof above proves nothing."""
+    plants = [play(seed) for seed in range(10)]
+    producers = [producer for plant in plants for producer in plant.producers]
+    assert sum(producer.refusals for producer in producers) > 50
+    assert sum(producer.connections for producer in producers) > 50
