@@ -72,11 +72,4 @@ class SharedLanes:
 
     def slots_of(self, filters: set[str] | None) -> list[int]:
         """The slots of these shared subscriptions, of all if None."""
-        if filters is None:
-            return list(self._slots.values())
-        slots: list[int] = []
-        for name in filters:
-            slot = self._slots.get(name)
-            if slot is not None:
-                slots.append(slot)
-        return slots
+        return [slot for name, slot in self._slots.items() if filters is None or name in filters]

@@ -163,9 +163,14 @@ class Sharing(Groups):
         if group is None or shared is None:
             return False
         group.bar(holder)
-        size_bytes = message.size_bytes()
-        member = group.choose(message, size_bytes, holder, False, None)
-        if member is None or not member.session.takes(size_bytes, False, 0):
+        member = group.choose(message, message.size_bytes(), holder, False, None)
+        if member is None or not _has_place(member, message, shared):
+            member = None
+            for other in group.members.values():
+                if other.session is not holder and _has_place(other, message, shared):
+                    member = other
+                    break
+        if member is None:
             return False
         group.took(member)
         self._effects.adopted(message.offset)
@@ -179,7 +184,7 @@ class Sharing(Groups):
         if not session.took_shared:
             return
         going: set[str] = set()
-        for topic_filter in filters:
+        for topic_filter in sorted(filters):
             group = self._uneven(topic_filter)
             if group is not None:
                 group.parked.put(session, 0)
@@ -394,6 +399,14 @@ class Sharing(Groups):
             group = self._uneven(shared.topic_filter)
             if group is not None:
                 group.parked.put(session, copy.size_bytes)
+
+
+def _has_place(member: Member, message: Message, shared: Shared) -> bool:
+    """Whether ``member`` may have ``message`` and a place for it, and memory at QoS 0."""
+    session = member.session
+    if not session.may_receive(message) or not session.takes(message.size_bytes(), False, 0):
+        return False
+    return min(shared.qos, member.entry.subscription.qos) > 0 or session.keeps_qos0(False)
 
 
 def _by_group(waiting: list[Delivery]) -> dict[str, list[Delivery]]:
