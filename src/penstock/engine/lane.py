@@ -130,11 +130,11 @@ class Lane:
         self._tidy()
         return delivery
 
-    def lowest_offset(self, mixed: bool) -> int:
+    def lowest_offset(self, mixed: bool, stored: bool) -> int:
         """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head:
-            if delivery.offset >= 0 and _needs_log(delivery):
+            if delivery.offset >= 0 and _needs_log(delivery, stored):
                 if lowest < 0 or delivery.offset < lowest:
                     lowest = delivery.offset
                 if not mixed:
@@ -142,7 +142,7 @@ class Lane:
         if mixed:
             for _, delivery in self._between:
                 is_lower = lowest < 0 or delivery.offset < lowest
-                if is_lower and delivery.offset >= 0 and _needs_log(delivery):
+                if is_lower and delivery.offset >= 0 and _needs_log(delivery, stored):
                     lowest = delivery.offset
         at = self._at
         for run in self._runs:
@@ -294,9 +294,10 @@ class Lane:
             self._between.clear()
 
 
-def _needs_log(delivery: Delivery) -> bool:
-    """Whether what is in the log is needed from there: for a start of the broker, for want of the
-    body, or by whoever takes it over, who gets no more than its offset."""
+def _needs_log(delivery: Delivery, stored: bool) -> bool:
+    """Whether what is in the log is needed from there: by a session that is ``stored``, which lets
+    go of bodies while its client is away; for want of the body; or by whoever takes it over, who
+    gets no more than its offset."""
     if delivery.gone:
         return False
-    return delivery.sequence > 0 or delivery.message is None or delivery.shared is not None
+    return stored or delivery.message is None or delivery.shared is not None

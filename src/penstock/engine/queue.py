@@ -191,7 +191,7 @@ class MessageQueue:
         """
         lowest = -1
         for lane in self._lanes:
-            offset = lane.lowest_offset(mixed)
+            offset = lane.lowest_offset(mixed, self._stored)
             if offset >= 0 and (lowest < 0 or offset < lowest):
                 lowest = offset
         return lowest

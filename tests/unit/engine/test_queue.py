@@ -217,15 +217,17 @@ def test_bodies_are_supplied_in_order_up_to_the_first_that_is_missing() -> None:
     assert [item.message is not None for item in queue.waiting(10)] == [True, False, False]
 
 
-def test_the_lowest_offset_passes_over_what_is_not_stored() -> None:
-    queue = bounded()
-    assert queue.lowest_offset(False) == -1
-    queue.push(delivery("qos 0", 0, offset=1))
-    queue.push(delivery("not in the log", 1))
-    assert queue.lowest_offset(False) == -1
-    queue.push(delivery("stored", 1, offset=7, sequence=1))
-    queue.push(delivery("stored", 1, offset=8, sequence=2))
-    assert queue.lowest_offset(False) == 7
+def test_the_lowest_offset_is_that_of_what_may_be_asked_from_the_log() -> None:
+    """A stored session lets go of all bodies in the log when its client goes, another of none."""
+    for stored in (True, False):
+        queue = MessageQueue(EngineLimits(), stored)
+        assert queue.lowest_offset(False) == -1
+        queue.push(delivery("not in the log", 1))
+        assert queue.lowest_offset(False) == -1
+        queue.push(delivery("qos 0", 0, offset=6))
+        queue.push(delivery("first", 1, offset=7, sequence=1 if stored else 0))
+        queue.push(delivery("second", 1, offset=8, sequence=2 if stored else 0))
+        assert queue.lowest_offset(False) == (6 if stored else -1)
 
 
 def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
@@ -261,7 +263,7 @@ def test_what_others_took_over_is_no_qos_0_that_waits() -> None:
 
 def test_what_others_may_take_over_is_needed_from_the_log() -> None:
     """Also with its body, also between what is packed."""
-    queue = bounded()
+    queue = MessageQueue(EngineLimits(), stored=False)
     shared = delivery("shared", 1, offset=5)
     shared.shared = Shared("$share/g/t", 1, False)
     queue.push(shared)
