@@ -109,7 +109,7 @@ def test_where_there_is_no_store(tmp_path: Path, command: str) -> None:
     arguments = [str(tmp_path / "b")] if command == "backup" else []
     answer = penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
     assert answer.returncode == 1
-    assert answer.stderr == f"penstock: there is no store in {tmp_path / 'none'}\n"
+    assert answer.stderr.startswith(f"penstock: there is no store in {tmp_path / 'none'}; name ")
     assert list(tmp_path.iterdir()) == []
 
 

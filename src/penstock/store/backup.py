@@ -36,6 +36,7 @@ from penstock.store.database import (
     open_for_reading,
 )
 from penstock.store.examination import examine
+from penstock.store.faults import with_remedy
 from penstock.store.identity import (
     COMMITS,
     begin_epoch,
@@ -46,6 +47,7 @@ from penstock.store.identity import (
     refuse_losses,
 )
 from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest, refuse_backup
+from penstock.store.places import is_there, no_store
 from penstock.store.watermark import (
     WATERMARK_FILE,
     Committed,
@@ -61,10 +63,10 @@ def back_up(database: Database, destination: Path) -> Manifest:
     """Write a backup of ``database``, which may be in use by this process, to ``destination``.
 
     Raises:
-        StoreError: there is something at ``destination``.
+        StoreError: there is something at ``destination``, or that cannot be told.
         StoreFailed: it could not be written; nothing is left at ``destination``.
     """
-    if destination.exists():
+    if is_there(destination):
         raise StoreError(f"{destination} exists already; name a directory that does not")
     unfinished = destination.with_name(destination.name + _UNFINISHED)
     try:
@@ -81,7 +83,8 @@ def back_up(database: Database, destination: Path) -> Manifest:
         sync_directory(destination.absolute().parent)
     except OSError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
-        raise StoreFailed(f"the backup in {destination} failed: {error}") from error
+        why = with_remedy(error, destination.parent)
+        raise StoreFailed(f"the backup in {destination} failed: {why}") from error
     except StoreError:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -98,7 +101,7 @@ def back_up_unused(data_dir: Path, destination: Path) -> Manifest:
         StoreFailed: the backup could not be written.
     """
     if not has_database(data_dir):
-        raise StoreError(f"there is no store in {data_dir}")
+        raise no_store(data_dir)
     refuse_backup(data_dir)
     refuse_losses(data_dir)
     database = open_database(data_dir)
@@ -119,7 +122,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
     manifest = read_manifest(backup)
     if manifest is None:
         raise StoreError(f"{backup} is no backup: it has no {MANIFEST_FILE}")
-    if (data_dir / STORE_DIRECTORY).exists():
+    if is_there(data_dir / STORE_DIRECTORY):
         raise StoreError(
             f"there is a store in {data_dir}; stop its broker and move the directory away, or"
             " restore to another one with --data-dir"
@@ -143,7 +146,8 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
         sync_directory(data_dir)
         sync_directory(data_dir.absolute().parent)
     except OSError as error:
-        raise StoreFailed(f"the restore to {data_dir} failed: {error}") from error
+        why = with_remedy(error, data_dir)
+        raise StoreFailed(f"the restore to {data_dir} failed: {why}") from error
     return manifest, epoch
 
 
@@ -164,7 +168,7 @@ def _checkpoint(database: Database, path: Path) -> None:
             family.flush()
         Checkpoint(database.rocks).create_checkpoint(str(path))
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        raise StoreFailed(f"the backup failed: {error}") from error
+        raise StoreFailed(f"the backup failed: {with_remedy(error, path.parent)}") from error
 
 
 def _describe(backup: Path) -> Manifest:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreFailed
 from penstock.store.database import STORE_DIRECTORY, has_database, open_database
+from penstock.store.faults import with_remedy
 from penstock.store.identity import refuse_losses
 from penstock.store.manifest import refuse_backup
+from penstock.store.places import no_store
 
 
 def compact(data_dir: Path) -> tuple[int, int]:
@@ -23,17 +25,18 @@ def compact(data_dir: Path) -> tuple[int, int]:
         StoreError: there is no store, or it could not be written.
     """
     if not has_database(data_dir):
-        raise StoreError(f"there is no store in {data_dir}")
+        raise no_store(data_dir)
     refuse_backup(data_dir)
     refuse_losses(data_dir)
-    before = _size_bytes(data_dir)
     database = open_database(data_dir)
     try:
+        before = _size_bytes(data_dir)
         for family in database.families.values():
             family.flush()
             family.compact_range(None, None)
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        raise StoreFailed(f"the store in {data_dir} could not be compacted: {error}") from error
+        why = with_remedy(error, data_dir)
+        raise StoreFailed(f"the store in {data_dir} could not be compacted: {why}") from error
     finally:
         database.close()
     return before, _size_bytes(data_dir)

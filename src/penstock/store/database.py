@@ -43,6 +43,7 @@ from rocksdict import (
 
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.faults import with_remedy
+from penstock.store.places import is_there
 from penstock.store.watermark import sync_directory
 
 logger = logging.getLogger(__name__)
@@ -172,8 +173,12 @@ def open_for_reading(data_dir: Path) -> Database:
 
 
 def has_database(data_dir: Path) -> bool:
-    """Whether there is a database below ``data_dir``."""
-    return (data_dir / STORE_DIRECTORY / "CURRENT").exists()
+    """Whether there is a database below ``data_dir``.
+
+    Raises:
+        StoreError: it cannot be told.
+    """
+    return is_there(data_dir / STORE_DIRECTORY / "CURRENT")
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from penstock.store.identity import (
 )
 from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
+from penstock.store.places import no_store
 from penstock.store.watermark import read_watermark
 
 PROBLEMS_MAX: Final = 100
@@ -88,7 +89,7 @@ def examine(data_dir: Path) -> Examination:
         StoreError: there is no store, or it cannot even be opened.
     """
     if not has_database(data_dir):
-        raise StoreError(f"there is no store in {data_dir}")
+        raise no_store(data_dir)
     with unused(data_dir):
         database = open_for_reading(data_dir)
         try:

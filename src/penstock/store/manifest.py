@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import StoreError
+from penstock.store.places import is_there
 from penstock.store.watermark import Committed
 
 MANIFEST_FILE: Final = "backup.json"
@@ -57,9 +58,9 @@ def refuse_backup(data_dir: Path) -> None:
     """Refuse to run a broker in a backup: both would go on in one epoch.
 
     Raises:
-        StoreError: ``data_dir`` is a backup.
+        StoreError: ``data_dir`` is a backup, or may not be entered.
     """
-    if (data_dir / MANIFEST_FILE).exists():
+    if is_there(data_dir / MANIFEST_FILE):
         raise StoreError(
             f"{data_dir} is a backup; make a store of it with"
             f" 'penstock store restore {data_dir} --data-dir DIR'"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import StoreDamaged, StoreError
+from penstock.errors import StoreDamaged
 from penstock.store.database import has_database, open_database
 from penstock.store.examination import examine
 from penstock.store.identity import (
@@ -28,6 +28,7 @@ from penstock.store.identity import (
     read_epoch,
 )
 from penstock.store.manifest import refuse_backup
+from penstock.store.places import is_there, no_store
 from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark, write_watermark
 
 
@@ -49,8 +50,8 @@ def repair(data_dir: Path) -> Repaired:
         StoreDamaged: what is left is not whole; nothing was changed.
         StoreError: there is no store, or it cannot be opened.
     """
-    if not has_database(data_dir) and not (data_dir / WATERMARK_FILE).exists():
-        raise StoreError(f"there is no store in {data_dir}")
+    if not has_database(data_dir) and not is_there(data_dir / WATERMARK_FILE):
+        raise no_store(data_dir)
     refuse_backup(data_dir)
     claimed = read_watermark(data_dir)
     if has_database(data_dir):

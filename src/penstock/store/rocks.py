@@ -198,9 +198,11 @@ class RocksStore:
             except (StoreDamaged, StoreFormatError):
                 self._database.close()
                 raise
-            except StoreError as error:
+            except (StoreError, OSError) as error:
                 self._database.close()
-                with contextlib.suppress(StoreError):  # what was acknowledged stays readable
+                with contextlib.suppress(
+                    StoreError, OSError
+                ):  # what was acknowledged stays readable
                     self._use(open_for_reading(self._data_dir))
                 raise StoreFailed(
                     f"the store cannot write: {with_remedy(error, self._data_dir)}"
