@@ -164,14 +164,12 @@ class Sharing(Groups):
             return False
         group.bar(holder)
         member = group.choose(message, message.size_bytes(), holder, False, None)
-        if member is None or not _has_place(member, message, shared):
-            member = None
-            for other in group.members.values():
-                if other.session is not holder and _has_place(other, message, shared):
-                    member = other
-                    break
-        if member is None:
+        if member is None or not member.session.takes(message.size_bytes(), False, 0):
             return False
+        if not _has_memory(member, shared):
+            member = _with_memory(group, message, shared, holder)
+            if member is None:
+                return False
         group.took(member)
         self._effects.adopted(message.offset)
         self._deliver(member, message, shared, False, now)
@@ -401,12 +399,24 @@ class Sharing(Groups):
                 group.parked.put(session, copy.size_bytes)
 
 
-def _has_place(member: Member, message: Message, shared: Shared) -> bool:
-    """Whether ``member`` may have ``message`` and a place for it, and memory at QoS 0."""
-    session = member.session
-    if not session.may_receive(message) or not session.takes(message.size_bytes(), False, 0):
-        return False
-    return min(shared.qos, member.entry.subscription.qos) > 0 or session.keeps_qos0(False)
+def _has_memory(member: Member, shared: Shared) -> bool:
+    """Whether ``member`` keeps what it gets, if it gets it at QoS 0."""
+    if min(shared.qos, member.entry.subscription.qos) > 0:
+        return True
+    return member.session.keeps_qos0(False)
+
+
+def _with_memory(
+    group: ShareGroup, message: Message, shared: Shared, holder: Session
+) -> Member | None:
+    size_bytes = message.size_bytes()
+    for member in group.members.values():
+        session = member.session
+        if session is holder or not _has_memory(member, shared):
+            continue
+        if session.may_receive(message) and session.takes(size_bytes, False, 0):
+            return member
+    return None
 
 
 def _by_group(waiting: list[Delivery]) -> dict[str, list[Delivery]]:

@@ -222,7 +222,7 @@ class Bench:
 
     def commit(self) -> None:
         """Everything that is open becomes durable, and all that follows from it."""
-        for _ in range(100):
+        for _ in range(1000):
             self.turns()
             self.write_ready()
             commit = self.seal()

@@ -7,7 +7,7 @@ import pytest
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
-from penstock.engine.message import Message
+from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
@@ -231,3 +231,23 @@ def test_what_is_refused_is_nobodys_turn(strategy: str, blocking: str) -> None:
 
     first = gets_it(0)
     assert [gets_it(times) for times in (1, 2, 3)] == [first] * 3
+
+
+def test_what_is_handed_back_goes_where_it_is_kept() -> None:
+    """The first that may have it would take it at QoS 0, and there is no memory for that."""
+    bench = Bench(EngineLimits(qos0_bytes_max=1000))
+    at_qos_0 = bench.subscriber("s0", SHARED, 0)
+    at_qos_0.cut()
+    filler = bench.subscriber("filler", "filled", 0)
+    filler.cut()
+    while bench.server.effects.kept.has_room_for_qos0():
+        bench.publish_qos0("filled", b"x")
+    holder = bench.subscriber("s1", SHARED, 1)
+    kept = bench.subscriber("s2", SHARED, 1)
+    kept.cut()
+    message = Message("t", b"y", 1)
+    delivery = Delivery(message, -1, 1)
+    delivery.shared = Shared(SHARED, 1, False)
+    assert bench.server.router.sharing.hand_back(holder.session, delivery, message, bench.now)
+    assert waiting(at_qos_0, kept) == [(0, 0), (0, 1)]
+    assert sum(bench.server.drops.counts) == 0
