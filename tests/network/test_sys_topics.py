@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker
-from tests.support.fixtures import VERSIONS, Clients
+from tests.support.fixtures import VERSIONS, Clients, running_broker
+from tests.support.raw_client import RawClient
 
 INTERVAL_S = 0.5
 
@@ -58,7 +59,7 @@ def test_they_are_not_in_the_log(telling_broker: Broker, clients: Clients, name:
 def test_mosquitto_sub_reads_them(telling_broker: Broker) -> None:
     command = ["mosquitto_sub", "-h", telling_broker.host, "-p", str(telling_broker.port)]
     answer = subprocess.run(
-        [*command, "-V", "mqttv5", "-v", "-t", "$SYS/#", "-C", "40", "-W", "20"],
+        [*command, "-V", "mqttv5", "-v", "-t", "$SYS/#", "-C", "60", "-W", "20"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -66,3 +67,19 @@ def test_mosquitto_sub_reads_them(telling_broker: Broker) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "$SYS/broker/clients/connected " in answer.stdout
     assert "$SYS/broker/retained messages/count 0" in answer.stdout
+
+
+def test_topics_that_are_acknowledged_in_memory(tmp_path: Path) -> None:
+    """``durability.acknowledge_in_memory`` is told in CONNACK and below $SYS."""
+    settings = {"durability.acknowledge_in_memory": '["fast/#", "+/now"]'}
+    with running_broker(tmp_path, settings) as broker, RawClient(broker.address) as client:
+        connack = client.connect("c")
+        assert connack.properties is not None
+        assert connack.properties.user_properties == [
+            ("penstock-acknowledged", "fsync"),
+            ("penstock-acknowledged-in-memory", "fast/#"),
+            ("penstock-acknowledged-in-memory", "+/now"),
+        ]
+        client.subscribe("$SYS/broker/acknowledged_in_memory", qos=1)
+        assert client.take().payload == b"fast/#\n+/now"
+        assert client.publish("fast/x", b"payload") == 0x10  # nobody subscribes, and no streams

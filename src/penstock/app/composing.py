@@ -125,4 +125,5 @@ def _server_options(settings: Settings) -> ServerOptions:
         mqtt5.check_payload_format,
         mqtt5.redirect,
         mqtt5.server_reference,
+        settings.durability.acknowledge_in_memory,
     )

@@ -97,6 +97,7 @@ class SysTopics:
             ("version", f"penstock version {__version__}"),
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
             ("acknowledged_when", self._server.acknowledged_when),
+            ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
             ("store/state", self._server.effects.store_failure or "works"),
         ]
         found += self._clients()

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.group import Group
+from penstock.config.values import TopicFilter
 
 
 class Durability(Group):
@@ -36,6 +37,11 @@ class Durability(Group):
     producer_expiry_s: float = Field(default=604_800.0, ge=0, le=10**10)
     """A producer that publishes nothing for this long is forgotten, in seconds: it would have to
     begin anew. 0 to 10000000000; 0 is never."""
+
+    acknowledge_in_memory: tuple[TopicFilter, ...] = Field(default=(), max_length=100)
+    """With "file": topics whose QoS 1 messages are acknowledged as soon as they are in memory. A
+    crash of the broker may lose what came since the last commit, a few milliseconds. QoS 2 always
+    waits for the disk. 0 to 100 MQTT filters; clients are told them in CONNACK."""
 
     commit_bytes_max: int = Field(default=16 * 1024**2, ge=65_536, le=1024**3)
     """Bytes of messages waiting for one commit above which reading from their senders pauses.

@@ -19,6 +19,7 @@ from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
+ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
 
 def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
@@ -91,6 +92,8 @@ def accepted_properties(
     if not sharing:
         properties.shared_subscription_available = 0
     properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]
+    for topic_filter in options.acknowledge_in_memory:
+        properties.user_properties.append((ACKNOWLEDGED_IN_MEMORY, topic_filter))
     if latest is not None:
         properties.user_properties.append((SEQUENCE, str(latest)))
     wanted = connect.properties

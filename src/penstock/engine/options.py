@@ -44,6 +44,7 @@ class ServerOptions:
         check_payload_format: refuse what says that it is UTF-8 and is not.
         redirect: a name of ``REDIRECTIONS``: where clients are sent instead of being served.
         server_reference: where they find another server; also told at shutdown.
+        acknowledge_in_memory: filters of topics where PUBACK does not wait for the commit.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class ServerOptions:
         check_payload_format: bool = True,
         redirect: str = "none",
         server_reference: str = "",
+        acknowledge_in_memory: tuple[str, ...] = (),
     ) -> None:
+        self.acknowledge_in_memory = acknowledge_in_memory
         self.check_payload_format = check_payload_format
         self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0: serve them
         self.server_reference = server_reference

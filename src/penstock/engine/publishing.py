@@ -15,6 +15,10 @@ An older client cannot be told that a message was refused, so it is held back wh
 those behind it too, until there is room. The client is still read while what it has yet to
 acknowledge or release may make that room (``must_wait``), within the bounds of ``held_back``.
 
+Where ``acknowledge_in_memory`` says so, PUBACK does not wait for the commit, unless an answer
+before it does: they leave in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits: without
+the packet identifier on disk, a message sent again would be taken for a new one.
+
 What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
 messages until their PUBREL [MQTT 5 §4.9].
 """
@@ -31,6 +35,7 @@ from penstock.engine.held_back import HeldBack
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message, is_utf8
+from penstock.engine.priorities import TopicPriorities
 from penstock.engine.producers import NEXT, NO_ROOM, REPEATED, Numbered, numbered
 from penstock.engine.server import Server
 from penstock.engine.session import Session
@@ -71,6 +76,9 @@ class Publishing:
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers
+        self._in_memory: TopicPriorities | None = None  # topics with a PUBACK at once
+        if server.options.acknowledge_in_memory:
+            self._in_memory = server.in_memory
 
     def publish(self, packet: Publish, session: Session, now: Now) -> int:
         """A PUBLISH; the number of sessions it went to."""
@@ -287,8 +295,18 @@ class Publishing:
         reached = router.publish(message, session, now)
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self._link.version == V5
-            self._acknowledge(packet, reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0)
+            code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0
+            if qos == 1 and self._is_promised_in_memory(topic):
+                self._link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self._link))
+            else:
+                self._acknowledge(packet, code)
         return reached
+
+    def _is_promised_in_memory(self, topic: str) -> bool:
+        """Whether PUBACK may leave before the message is on disk, and overtakes nothing."""
+        if self._in_memory is None or self._link.waits or not self._link.opened:
+            return False
+        return self._in_memory.of(topic) > 0
 
     def _is_next(
         self, number: Numbered, packet: Publish, topic: str, session: Session, now: Now

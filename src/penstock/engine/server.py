@@ -21,6 +21,7 @@ from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
 from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.priorities import TopicPriorities
 from penstock.engine.producers import Producers
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
@@ -66,6 +67,7 @@ class Server:
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
+        self.in_memory = TopicPriorities(dict.fromkeys(self.options.acknowledge_in_memory, 1))
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()

@@ -9,6 +9,7 @@ import pytest
 from penstock.broker.sys_topics import PREFIX, Load, SysTopics, _memory
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.message import Message
+from penstock.engine.options import ServerOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Puback,
@@ -251,6 +252,9 @@ def test_a_group_gets_each_change_once_and_only_while_someone_is_there(told: Tol
 
 def test_what_an_acknowledgement_promises_is_told(told: Told) -> None:
     assert told.values()["acknowledged_when"] == "memory"
+    assert told.values()["acknowledged_in_memory"] == ""
+    told.bench.server.options = ServerOptions(acknowledge_in_memory=("a/#", "+/b"))
+    assert told.values()["acknowledged_in_memory"] == "a/#\n+/b"
 
 
 def test_a_will_is_a_message_as_any_other(told: Told) -> None:
