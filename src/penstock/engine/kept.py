@@ -34,6 +34,11 @@ def levels_bytes(topic: str) -> int:
     return LEVEL_BYTES * (topic.count("/") + 1)
 
 
+def will_bytes(size_bytes: int) -> int:
+    """What a will with a message of this size occupies."""
+    return _WILL_BYTES + size_bytes
+
+
 @final
 class Kept:
     """Of one broker.
@@ -92,9 +97,13 @@ class Kept:
 
     # -- sessions ------------------------------------------------------------------------
 
-    def has_room_for_sessions(self) -> bool:
-        """Whether there may be one more session, subscription or will; if not, it is counted."""
-        if 0 < self._sessions_bytes_max <= self.sessions_bytes:
+    def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
+        """Whether there may be one more session, subscription or will; if not, it is counted.
+
+        Args:
+            given_up_bytes: of what it takes the place of.
+        """
+        if 0 < self._sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
             self.sessions_refused += 1
             return False
         return True
@@ -110,4 +119,4 @@ class Kept:
 
     def count_will(self, size_bytes: int, step: int) -> None:
         """A will of this size was armed (``step`` 1) or is gone (-1)."""
-        self.sessions_bytes += step * (_WILL_BYTES + size_bytes)
+        self.sessions_bytes += step * will_bytes(size_bytes)

@@ -315,8 +315,10 @@ class OpeningConnection(Connection):
     def _has_room(self, connect: Connect, client_id: str) -> bool:
         """Whether there is room for its session, and for a will that it brings."""
         server = self._server
-        if connect.will is not None and not server.effects.kept.has_room_for_sessions():
-            return False
+        if connect.will is not None:
+            replaced_bytes = server.wills.armed_bytes(client_id)
+            if not server.effects.kept.has_room_for_sessions(replaced_bytes):
+                return False
         return server.registry.has_room(client_id)
 
     def _exceeds(self, packet: Packet) -> bool:

@@ -26,6 +26,7 @@ from penstock.engine.access import Authorize
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import NO_PERMISSION, Drops
 from penstock.engine.effects import Effects
+from penstock.engine.kept import will_bytes
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
 from penstock.engine.records import WillRecord
@@ -59,6 +60,11 @@ class Wills:
         self._forget(client_id)
         self._keep(client_id, record)
         self._effects.put_will(client_id, record)
+
+    def armed_bytes(self, client_id: str) -> int:
+        """What the will of ``client_id`` occupies, which another one would replace."""
+        record = self._wills.get(client_id)
+        return 0 if record is None else will_bytes(record.message.size_bytes())
 
     def disarm(self, client_id: str) -> None:
         """The client left in order, or its session was taken up within the delay."""

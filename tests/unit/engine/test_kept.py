@@ -204,6 +204,18 @@ def test_wills_count_also_while_they_are_delayed() -> None:
     assert connect_code(bench, "c0", will=True) == 0
 
 
+def test_a_will_that_takes_the_place_of_its_own_needs_no_room_beside_it() -> None:
+    """The client was kept from its own session, by what it had left there itself."""
+    bench = Bench(EngineLimits(sessions_bytes_max=20 * KIB))
+    will = Will("w", bytes(20 * KIB), properties=Properties(will_delay_interval=100))
+    line = bench.join("c", durable=True, clean=False, will=will)
+    for _ in range(2):  # delayed, and of a connection that is still there
+        line.cut()
+        line = bench.join("c", durable=True, clean=False, will=will)
+        line = bench.join("c", durable=True, clean=False, will=will)
+    assert connect_code(bench, "other", will=True) == reasons.QUOTA_EXCEEDED
+
+
 def test_subscriptions_count_with_all_they_stand_in() -> None:
     bench = Bench(EngineLimits(sessions_bytes_max=40 * KIB))
     for version, code in ((5, reasons.QUOTA_EXCEEDED), (4, 0x80)):
