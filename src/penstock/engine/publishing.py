@@ -122,6 +122,9 @@ class Publishing:
         if self.held_back.count > 0 or len(session.releases) > 0:
             self._hold_back(packet, topic, session)  # what came later must not overtake
             return 0
+        if self._waits_for_a_pubrel(packet, session):
+            self._hold_back(packet, topic, session)
+            return 0
         if not self._may(packet, topic, self._is_system, session, now):
             return 0
         reached = self._route(packet, topic, encoded, session, now)
@@ -129,6 +132,13 @@ class Publishing:
             self._hold_back(packet, topic, session)
             return 0
         return reached
+
+    def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
+        """Whether there is no room to receive it, and it cannot be told so; if it may not be
+        published either, it takes a place all the same: see ``_refuse_topic``."""
+        if packet.qos < 2 or self._link.version == V5:
+            return False
+        return not session.has_room_to_receive()
 
     def _check_topic(self, topic: str) -> None:
         """Whether anything may be published to ``topic``; mostly it is that of the last one."""
@@ -203,6 +213,8 @@ class Publishing:
         packet = held_back.first()
         while packet is not None:
             if session.releases or self._is_enough(work):
+                break
+            if self._waits_for_a_pubrel(packet, session):
                 break
             topic = packet.topic
             if self._may(packet, topic, is_system_topic(topic), session, now):

@@ -319,6 +319,24 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
         assert line.connection.held_back_bytes == 0
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_what_is_refused_takes_a_place_like_any_other(version: int) -> None:
+    """``max_awaiting_rel``: who may publish nothing could leave any number of identifiers."""
+    bench = Bench(EngineLimits(max_awaiting_rel=2))
+    line = bench.join("p", version)
+    line.send(*[message(number, 2, "$SYS/x") for number in range(1, 6)])
+    bench.commit()
+    assert line.read() == [Pubrec(1), Pubrec(2)]
+    assert len(line.session._inbound) == 2
+    line.send(Pubrel(1))
+    bench.commit()
+    assert line.read() == [Pubcomp(1), Pubrec(3)]
+    line.send(Pubrel(2), Pubrel(3))
+    bench.commit()
+    assert line.read() == [Pubcomp(2), Pubcomp(3), Pubrec(4), Pubrec(5)]
+    assert line.connection.held_back_count == 0
+
+
 def test_repeated_ones_that_are_replaced_are_not_searched_for() -> None:
     """Each was, among all that waits: a client could make the broker look at millions."""
     held_back = HeldBack(EngineLimits())
