@@ -10,7 +10,7 @@ from typing import Final, final
 
 from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
+from penstock.engine.drop_counts import RETAINED_FULL, SLOW_CONSUMER, STORE_FAILED, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Matches
@@ -217,8 +217,12 @@ class Router:
                 retain = message.retain and grant.retain_as_published
                 match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
         for group in matches.groups:
-            if group.can_go_on():
-                member = group.choose(message, message.size_bytes(), None, True, None)
+            if not group.can_go_on():
+                continue
+            member = group.choose(message, 0, None, True, None)  # it waits in no queue
+            if member is None and group.may_be_received(message):  # by one that cannot go on
+                self._drops.count(SLOW_CONSUMER, "", message.topic)
+            else:
                 self.sharing.publish(group, member, message, True, now)
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:

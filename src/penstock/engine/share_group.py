@@ -171,6 +171,13 @@ class ShareGroup:
         if self._room_line is not None:
             self._room_line.tell_all()
 
+    def may_be_received(self, message: Message) -> bool:
+        """Whether a connected member may receive ``message``."""
+        for member in self._connected:  # noqa: SIM110 - compiled, a generator is dearer
+            if member.session.may_receive(message):
+                return True
+        return False
+
     # -- messages ----------------------------------------------------------------------
 
     def choose(

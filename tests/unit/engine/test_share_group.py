@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from random import Random
 from typing import SupportsIndex, final
 
+from penstock.engine import drop_counts
+from penstock.engine.access import Permissions
 from penstock.engine.away_members import Member
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
 from penstock.engine.options import ROUND_ROBIN
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import Dice, ShareGroup
-from penstock.protocol.packets import Subscription
+from penstock.protocol.packets import Subscribe, Subscription
+from tests.unit.engine.bench import Bench, publishes
 
 SHARED = "$share/g/t"
 
@@ -76,3 +80,43 @@ def test_the_greatest_stored_qos_is_known() -> None:
             group.put(one, entry(granted[one]))
         stored = [qos for member, qos in granted.items() if member.stored]
         assert group.stored_qos == max(stored, default=-1)
+
+
+class Deaf(Permissions):
+    """Of somebody who may receive nothing."""
+
+    def may_receive(self, topic: str) -> bool:
+        """No."""
+        del topic
+        return False
+
+
+def test_what_the_broker_says_of_itself_waits_in_no_queue() -> None:
+    """It was counted as forbidden where a queue had no room for so many bytes."""
+    name = "$share/g/$SYS/#"
+    limits = EngineLimits(max_inflight=1, max_mqueue_len=0, max_mqueue_bytes=1000)
+    bench = Bench(limits, streams=())
+    line = bench.join("m")
+    line.send(Subscribe(1, [Subscription(name, 1), Subscription("own", 1)]))
+    for _ in range(2):
+        bench.publish("own", b"x" * 700)
+    line.read()
+    bench.server.router.publish_system("$SYS/a", b"y" * 500, bench.now)
+    bench.commit()
+    assert [packet.topic for packet in publishes(line.read())] == ["$SYS/a"]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
+    bench = Bench(EngineLimits(max_mqueue_len=1), streams=())
+    name = "$share/g/$SYS/#"
+    free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
+    deaf.session.permissions = Deaf()
+    free.connection.link.wire_full()
+    free.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
+    bench.server.router.publish_system("$SYS/a", b"1", bench.now)
+    counts = bench.server.drops.counts
+    assert (counts[drop_counts.SLOW_CONSUMER], sum(counts)) == (1, 1)
+    free.session.permissions = Deaf()
+    bench.server.router.publish_system("$SYS/a", b"2", bench.now)
+    assert (counts[drop_counts.NO_PERMISSION], sum(counts)) == (1, 2)
