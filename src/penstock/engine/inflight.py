@@ -114,10 +114,11 @@ class InFlightWindow:
         self._entries[packet_id] = entry
         self._cursor = packet_id
 
-    def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry]]:
-        """The durable form: the entries of stored deliveries, oldest first."""
+    def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry], list[int]]:
+        """The durable form: the entries of stored deliveries, oldest first, and their sizes."""
         window: list[WindowEntry] = []
         shared: list[SharedEntry] = []
+        sizes: list[int] = []
         for entry in self._entries.values():
             item = entry.delivery
             if item.sequence > 0:
@@ -132,9 +133,12 @@ class InFlightWindow:
                         item.subscription_ids,
                     )
                 )
+                if item.message is not None:
+                    item.size_bytes = item.message.size_bytes()
+                sizes.append(item.size_bytes)
                 if item.shared is not None:
                     shared.append(item.shared.entry(item.sequence))
-        return window, shared
+        return window, shared, sizes
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
         """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""
@@ -187,7 +191,10 @@ class InFlightWindow:
         for entry in self.entries():
             delivery = entry.delivery
             if delivery.message is None and entry.state != AWAIT_PUBCOMP:
-                delivery.message = bodies.get(delivery.offset)
+                body = bodies.get(delivery.offset)
+                delivery.message = body
+                if body is not None:
+                    delivery.size_bytes = body.size_bytes()
                 if delivery.offset in missing:
                     self.give_up(entry)
                     given_up += 1

@@ -84,6 +84,8 @@ class Progress:
         lanes: head and next sequence of each further lane, as above for the first.
         window_shared: those of the window that came through a shared subscription.
         held: those of ``inbound`` whose messages are not routed before their PUBREL.
+        window_sizes: bytes of each message in ``window``, in its order; empty in a store of an
+            older Penstock.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Progress:
         lanes: list[LaneEntry],
         window_shared: list[SharedEntry],
         held: list[HeldEntry],
+        window_sizes: list[int] | None = None,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -109,6 +112,7 @@ class Progress:
         self.lanes = lanes
         self.window_shared = window_shared
         self.held = held
+        self.window_sizes = window_sizes or []
 
 
 @final

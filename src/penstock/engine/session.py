@@ -285,7 +285,7 @@ class Session(Outbound):
             return None
         queue = self._stored_queue
         segments = queue.take_segments(self._queue)
-        window, window_shared = self._window.snapshot()
+        window, window_shared, window_sizes = self._window.snapshot()
         return Progress(
             self.number,
             queue.first.head,
@@ -297,6 +297,7 @@ class Session(Outbound):
             queue.entries(),
             window_shared,
             self._held.snapshot(),
+            window_sizes,
         )
 
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
@@ -334,8 +335,11 @@ class Session(Outbound):
         for first in segments:
             number = first >> PRIORITY_SHIFT
             stored_queue.lane(number).restore_segment(first, ends.get(number, first + 1))
-        for packet_id, state, sequence, offset, qos, retain, ids in progress.window:
+        sizes = progress.window_sizes or [0] * len(progress.window)
+        for place, entry in enumerate(progress.window):
+            packet_id, state, sequence, offset, qos, retain, ids = entry
             delivery = Delivery(None, offset, qos, retain, ids, sequence)
+            delivery.size_bytes = sizes[place]
             delivery.shared = shared.get(sequence)
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)

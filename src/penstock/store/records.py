@@ -55,6 +55,7 @@ class _Progress(msgspec.Struct, array_like=True):
     shared: list[SharedEntry] = []  # this and what follows may be missing in an older store
     lanes: list[LaneEntry] = []
     held: list[HeldEntry] = []
+    window_sizes: list[int] = []
 
 
 class _Segment1(msgspec.Struct, array_like=True):
@@ -143,6 +144,7 @@ def encode_progress(progress: Progress) -> bytes:
             progress.window_shared,
             progress.lanes,
             progress.held,
+            progress.window_sizes,
         )
     )
 
@@ -161,6 +163,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.lanes,
         kept.shared,
         kept.held,
+        kept.window_sizes,
     )
 
 

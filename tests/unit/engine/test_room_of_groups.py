@@ -208,6 +208,30 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     assert waiting(holder, barred) == [(0, 0), (0, 0)]
 
 
+def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
+    """It had none, so it had room wherever it was handed on to."""
+    limits = EngineLimits(
+        max_inflight=2, max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT
+    )
+    bench = Bench(limits)
+    bench.subscriber("s1", SHARED, 1)
+    for _ in range(2):
+        bench.publish("t", b"x" * 700)
+    bench.commit()
+    bench.restart()
+    holder = bench.server.registry.sessions["s1"]
+    assert [item.size_bytes for item in holder._window.undelivered()] == [765, 765]
+    taker = bench.join("s2", durable=True)
+    taker.send(Subscribe(1, [Subscription("own", 1)]))
+    for _ in range(3):
+        bench.publish("own", b"y" * 500)
+    taker.send(Subscribe(2, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert taker.session.queue_bytes <= 1000
+    assert (holder.window_length, holder.queue_length) == (2, 0)
+    assert sum(bench.server.drops.counts) == 0
+
+
 @pytest.mark.parametrize("blocking", ["$share/h/t", "$share/h/t/#"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_refused_is_nobodys_turn(strategy: str, blocking: str) -> None:

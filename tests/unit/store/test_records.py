@@ -90,13 +90,15 @@ def test_progress(
     shared: list[tuple[int, str, int, bool]],
     held: list[tuple[int, int, int]],
 ) -> None:
+    sizes = [100 + place for place in range(len(window))]
     value = records.encode_progress(
-        Progress(9, head, following, window, inbound, [], [], lanes, shared, held)
+        Progress(9, head, following, window, inbound, [], [], lanes, shared, held, sizes)
     )
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.window, read.inbound) == (window, inbound)
     assert (read.lanes, read.window_shared, read.held) == (lanes, shared, held)
+    assert read.window_sizes == sizes
     assert read.segments == []
     assert read.finished_segments == []
 
@@ -139,6 +141,7 @@ def test_what_an_older_version_wrote_is_read() -> None:
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
     assert (progress.inbound, progress.lanes, progress.window_shared) == ([4], [], [])
     assert progress.held == []
+    assert progress.window_sizes == []
 
 
 @given(MESSAGE)
