@@ -253,7 +253,7 @@ class World:
         lines_end = (self.cut, self.connect, self.leave, self.crash)
         for action in random.choices(actions, weights, k=STEPS):
             if self.varied and action in lines_end:  # what is on the wire of QoS 0 came
-                self.settle()
+                self.retain()
             full = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
             self.ends = False
             action()

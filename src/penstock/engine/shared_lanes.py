@@ -7,9 +7,9 @@
                   ···
             32512 ·· 32767                                        slot 127
 
-What other members of a group take over is then the head of a lane: nothing leaves from the
-middle, so nothing that stays is numbered or stored anew, and nobody looks through the rest of
-the queue. A slot whose lanes are empty may serve another subscription.
+What other members of a group take over is then the head of a lane, or stands behind what is too
+large for them: nobody looks through the rest of the queue, and little that stays is stored anew
+(``stored_queue``). A slot whose lanes are empty may serve another subscription.
 
 Mixed with the ordinary ones is what no slot is left for, what a session that is not stored
 holds, and what an older Penstock stored.
