@@ -1,5 +1,8 @@
 """Which Penstock is tested: the header of every run says it, and a wrong one ends the run.
 
+And what a run may not leave behind: a data directory where it was started, which a command without
+``--data-dir`` would make there.
+
 `make test` sets PENSTOCK_EXPECT=interpreted for the run that is meant to test the source, and
 leaves it unset for the run against the installed package, which must be compiled wherever this
 machine can compile.
@@ -14,9 +17,14 @@ import pytest
 
 import penstock
 from penstock.cli.version import build_kind
+from penstock.config import Settings
 from tests.support.fixtures import clients, name, own_broker, shared_broker
 
 __all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all tests
+
+
+LEFT_BEHIND = Path(__file__).parents[1] / Settings().durability.data_dir
+WAS_THERE = LEFT_BEHIND.exists()
 
 
 def expected_kind() -> str | None:
@@ -38,3 +46,12 @@ def pytest_configure() -> None:
 def pytest_report_header() -> str:
     """One line on top of the run."""
     return f"penstock: {penstock.__version__}, {build_kind()}, {Path(penstock.__file__).parent}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which something was started without a data directory of its own."""
+    if LEFT_BEHIND.exists() and not WAS_THERE:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"{LEFT_BEHIND} was made: a test needs --data-dir", red=True)

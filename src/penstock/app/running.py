@@ -2,8 +2,8 @@
 
 ::
 
-    open the store ─▶ engine ─▶ driver ─▶ stream service's port ─▶ listeners ─▶ stream service
-                                                            ─▶ control socket ─▶ "penstock ready"
+    users, access list ─▶ open the store ─▶ engine ─▶ driver ─▶ stream service's port
+                       ─▶ listeners ─▶ stream service ─▶ control socket ─▶ "penstock ready"
 
     SIGHUP: certificates, users and access list are read again
     SIGTERM, SIGINT, a store that failed: all of it is closed, listeners first, the store last
@@ -22,7 +22,7 @@ from typing import Final, final
 import uvloop
 
 from penstock.app.composing import engine, engine_limits, has_streams
-from penstock.auth.files import load_access
+from penstock.auth.files import Access, load_access
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
@@ -64,18 +64,20 @@ def serve(settings: Settings) -> int:
     refused = excess(settings)
     if refused:
         raise ConfigError(refused)
+    access = load_access(settings.access.password_file, settings.access.acl_file)
     store = _open_store(settings)
     try:
-        return uvloop.run(_Broker(settings, store).run())
+        return uvloop.run(_Broker(settings, store, access).run())
     finally:
         store.close()
 
 
 @final
 class _Broker:
-    def __init__(self, settings: Settings, store: Store) -> None:
+    def __init__(self, settings: Settings, store: Store, access: Access) -> None:
         self._settings = settings
         self._store = store
+        self._access = access
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
@@ -87,7 +89,7 @@ class _Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
-        access = load_access(settings.access.password_file, settings.access.acl_file)
+        access = self._access
         authentication = Authentication(
             access, settings.access.checks_waiting_max, settings.access.verified_s
         )

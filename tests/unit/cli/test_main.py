@@ -115,9 +115,12 @@ def test_the_example_in_the_help_of_serve_is_a_configuration(tmp_path: Path) -> 
 
 
 def test_users_can_be_named_on_the_command_line(tmp_path: Path) -> None:
-    answer = run("serve", "--password-file", str(tmp_path / "absent"), "--bind", "127.0.0.1:0")
+    users, data = tmp_path / "absent", tmp_path / "data"
+    places = ("--password-file", str(users), "--data-dir", str(data))
+    answer = run("serve", *places, "--bind", "127.0.0.1:0")
     assert answer.returncode == 2
-    assert str(tmp_path / "absent") in answer.stderr
+    assert str(users) in answer.stderr
+    assert not data.exists(), "who mistyped a file is left no store"
 
 
 def test_the_table_commands_are_there_without_spark() -> None:
