@@ -398,7 +398,8 @@ class Driver:
                 self._limiter,
                 time.monotonic(),
                 "read",
-                "the log cannot be read, and is tried again: %s",
+                "the log cannot be read, and is tried again: %s; look into the kernel's log for"
+                " what is wrong with the disk, and run 'penstock store check' while no broker runs",
                 error,
             )
             if not self._failed:

@@ -36,10 +36,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from rocksdict import AccessType, Options, Rdict
+from rocksdict import AccessType, Options, Rdict, RdictIter
 
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
+from penstock.store.database import check
+from penstock.store.faults import with_remedy
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
 
 FORMAT: Final = "1"
@@ -119,12 +121,14 @@ class LogFollower:
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range.
+            StoreFailed: they are there and cannot be read.
         """
         with self._lock:
             log = self._open_log()
         chunks = log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
+            self._refuse_unreadable(chunks)
             chunks.seek(encode_key(start))
         position = start
         while position < end and chunks.valid():
@@ -140,6 +144,7 @@ class LogFollower:
             position += rows.num_rows
             yield Rows(base + first, rows)
         if position < end:
+            self._refuse_unreadable(chunks)
             raise self._gap(position, end)
 
     def close(self) -> None:
@@ -151,6 +156,16 @@ class LogFollower:
         """Drop the handles; the files are closed when the last iterator over them is gone."""
         self._log = self._database = None
         self._seen_end = 0
+
+    def _refuse_unreadable(self, chunks: RdictIter) -> None:
+        """An iterator that stopped is at the end, and not at something it could not read."""
+        try:
+            check(chunks)
+        except StoreFailed as error:
+            with self._lock:
+                self._close()
+            why = with_remedy(error.__cause__ or error, self._store.parent)
+            raise StoreFailed(f"the log cannot be read: {why}") from error
 
     def _gap(self, position: int, found: int) -> StoreError:
         """What to raise when the rows from `position` up to `found` are not there."""

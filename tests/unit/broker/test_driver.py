@@ -183,7 +183,7 @@ async def test_stop_after_a_failed_read_during_a_commit_does_not_spin(
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     rig.store.may_fail.set()
-    await until(lambda: "bad sector" in caplog.text)
+    await until(lambda: "bad sector; look into the kernel's log" in caplog.text)
     assert not rig.failures
     stopping = asyncio.create_task(rig.driver.stop())
     asyncio.get_running_loop().call_later(0.05, rig.store.may_commit.set)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import OffsetOutOfRange, StoreFailed
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
 from tests.spark.log_writer import LogWriter
 
@@ -92,3 +92,19 @@ def test_a_gap_left_by_retention_is_an_error_and_is_seen_afterwards(
         payloads(follower, 0, 40)
     assert follower.extent() == Extent(log.epoch, 30, 40)
     assert payloads(follower, 30, 40) == list(range(30, 40))
+
+
+def test_a_log_that_cannot_be_read_is_not_one_that_retention_shortened(
+    log: LogWriter, follower: LogFollower
+) -> None:
+    log.append(1000)
+    log.reopen()  # into a table file
+    log.append(1000)
+    tables = sorted((log.data_dir / "store").glob("*.sst"), key=lambda file: file.stat().st_size)
+    data = bytearray(tables[-1].read_bytes())
+    middle = len(data) // 3
+    data[middle : middle + 64] = bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
+    tables[-1].write_bytes(data)
+    end = follower.extent().end
+    with pytest.raises(StoreFailed, match=r"the log cannot be read: .*penstock store check"):
+        payloads(follower, 0, end)
