@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from penstock.config.mistakes import Origins, sentence, unknown_setting
+from penstock.config.mistakes import Origins, sentences, unknown_setting
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
@@ -46,7 +46,7 @@ def load_settings(
         environ: environment variables; the process's own if None.
 
     Raises:
-        ConfigError: one sentence that names the setting, its value and what is allowed.
+        ConfigError: a sentence for each mistake: the setting, its value and what is allowed.
     """
     groups: Groups = {}
     origins: Origins = {}
@@ -60,7 +60,7 @@ def load_settings(
     try:
         settings = Settings.model_validate(groups)
     except ValidationError as error:
-        raise ConfigError(sentence(error, origins)) from None
+        raise ConfigError(sentences(error, origins)) from None
     if not settings.listener.enabled and origins.get(("listener", "bind")) == COMMAND_LINE:
         raise ConfigError(
             "--bind gives the address of the main listener, which is turned off"

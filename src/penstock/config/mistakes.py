@@ -1,4 +1,4 @@
-"""One sentence for a mistake in the settings: which setting, its value, where, what is allowed.
+"""One sentence for each mistake in the settings: which setting, its value, where, what is allowed.
 
 What is allowed is read from the field itself, so a sentence cannot disagree with the check.
 """
@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
 
 from penstock.config.address import FORM, Address
 from penstock.config.settings import Settings
@@ -53,29 +54,31 @@ def settings_of(group: str) -> Mapping[str, FieldInfo]:
     return {}
 
 
-def sentence(error: ValidationError, origins: Origins) -> str:
-    """The first mistake in `error` as a sentence, and how many more there are."""
+def sentences(error: ValidationError, origins: Origins) -> str:
+    """Every mistake in `error` as a sentence, each in a line."""
     every = error.errors(include_url=False)
     paths = [mistake["loc"] for mistake in every]
     # A list with a bad item is reported once more as too short: keep the innermost report.
     mistakes = [mistake for mistake in every if not _is_outer(mistake["loc"], paths)]
-    first = mistakes[0]
-    more = len(mistakes) - 1
-    tail = f" (There {'is' if more == 1 else 'are'} {more} more.)" if more else ""
-    path = first["loc"]
+    told = dict.fromkeys(_sentence(mistake, origins) for mistake in mistakes)
+    return "\n".join(told)
+
+
+def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
+    path = mistake["loc"]
     origin = origins.get((str(path[0]), str(path[1])), "") if len(path) > 1 else ""
-    if first["type"] == "extra_forbidden":
-        return unknown_setting(path, origin) + tail
+    if mistake["type"] == "extra_forbidden":
+        return unknown_setting(path, origin)
     field = _field_at(path)
-    is_rule = first["type"] == "value_error" and isinstance(first["input"], dict)
+    is_rule = mistake["type"] == "value_error" and isinstance(mistake["input"], dict)
     if field is None or is_rule:  # about more than one setting: its text is the sentence
-        return first["msg"].removeprefix("Value error, ") + "." + tail
+        return mistake["msg"].removeprefix("Value error, ") + "."
     place = f" (from {origin})" if origin else ""
-    if first["type"] == "missing":
-        return f"{dotted(path)} is missing{place}.{tail}"
-    reason = first["msg"].removeprefix("Value error, ")
-    wanted = reason if first["type"] == "value_error" else allowed(field)
-    return f"{dotted(path)} is {_shown(first['input'])}{place}, but must be {wanted}.{tail}"
+    if mistake["type"] == "missing":
+        return f"{dotted(path)} is missing{place}."
+    reason = mistake["msg"].removeprefix("Value error, ")
+    wanted = reason if mistake["type"] == "value_error" else allowed(field)
+    return f"{dotted(path)} is {_shown(mistake['input'])}{place}, but must be {wanted}."
 
 
 def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:

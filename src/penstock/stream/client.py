@@ -206,9 +206,10 @@ class StreamClient:
         if deadline is None:
             deadline = now + patience_s
         if now >= deadline:
+            waited = f" Waited {patience_s:g} s:" if patience_s else ""
             raise StreamUnavailable(
                 f"no stream service answers at {self._server}; is the broker running?"
-                f" Waited {patience_s:g} s: {_first_sentence(error)}"
+                f"{waited} {_first_sentence(error)}"
             ) from error
         time.sleep(min(pause.next_s(), deadline - now))
         return deadline

@@ -119,11 +119,13 @@ def test_two_streams_of_one_name_are_refused() -> None:
     assert text == "stream.streams names 't' twice; give each its own name."
 
 
-def test_further_mistakes_are_counted() -> None:
+def test_all_mistakes_are_told_each_in_its_line() -> None:
     text = mistake(overrides={"log.level": "loud", "durability.persistence": "disk"})
     assert text == (
         "durability.persistence is 'disk' (from the command line), but must be"
-        ' "file" or "memory". (There is 1 more.)'
+        ' "file" or "memory".\n'
+        "log.level is 'loud' (from the command line), but must be"
+        ' "debug" or "info" or "warning" or "error".'
     )
 
 
