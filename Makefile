@@ -56,6 +56,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks.subscriptions
 	@$(PY) -m benchmarks.shared
+	@$(PY) -m benchmarks.durability
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,19 +38,33 @@ class Broker:
 @contextlib.contextmanager
 def penstock(persistence: str) -> Iterator[Broker]:
     """Penstock with "file" or "memory" persistence, in a fresh directory."""
-    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
-        command = [
-            *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
-            *("--data-dir", directory, "--persistence", persistence),
-            *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
-        ]
-        with _running(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if "ready" not in line:
-                raise RuntimeError(f"the broker did not start: {line!r}")
-            address = next(word for word in line.split() if word.startswith("mqtt://"))
-            yield Broker(int(address.rpartition(":")[2]), process.pid)
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
+        penstock_in(Path(directory), persistence) as broker,
+    ):
+        yield broker
+
+
+@contextlib.contextmanager
+def penstock_in(
+    directory: Path, persistence: str, settings: Mapping[str, object] | None = None
+) -> Iterator[Broker]:
+    """Penstock on the data in ``directory``, with these settings ("group.name")."""
+    command = [
+        *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
+        *("--data-dir", str(directory), "--persistence", persistence),
+        *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
+    ]
+    environment = dict(os.environ)
+    for name, value in (settings or {}).items():
+        environment[f"PENSTOCK_{name.replace('.', '__')}".upper()] = str(value)
+    with _running(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if "ready" not in line:
+            raise RuntimeError(f"the broker did not start: {line!r}")
+        address = next(word for word in line.split() if word.startswith("mqtt://"))
+        yield Broker(int(address.rpartition(":")[2]), process.pid)
 
 
 @contextlib.contextmanager
@@ -73,14 +87,18 @@ def mosquitto_program() -> str | None:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], stdout: int) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.DEVNULL, text=True)
+def _running(
+    command: list[str], stdout: int, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        command, stdout=stdout, stderr=subprocess.DEVNULL, text=True, env=env
+    )
     try:
         yield process
     finally:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
