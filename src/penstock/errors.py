@@ -12,7 +12,7 @@ ends the program, and a `StoreError` makes the broker stop acknowledging.
      │   │   └─ UnsupportedProtocolVersion
      │   └─ LocalProtocolError            our caller asked for something the protocol forbids
      └─ StoreError                        the durable store
-         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged
+         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreBroken
          ├─ StoreFailed
          │   └─ CommitUnknown             it may be there, or not
          ├─ EpochMismatch  └─ OffsetOutOfRange
@@ -77,6 +77,10 @@ class StoreFormatError(StoreError):
 
 class StoreDamaged(StoreError):
     """The store holds less than was acknowledged: going on would hide it."""
+
+
+class StoreBroken(StoreError):
+    """Files of the store are damaged, so that it cannot be opened, or not all of it be read."""
 
 
 class StoreFailed(StoreError):

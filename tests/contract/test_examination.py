@@ -10,12 +10,12 @@ from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.engine.message import Message
 from penstock.engine.records import SubscriptionRecord, WillRecord
 from penstock.engine.runs import Run
-from penstock.errors import StoreDamaged, StoreError, StoreFormatError
+from penstock.errors import StoreError, StoreFormatError
 from penstock.protocol.packets import Subscription
 from penstock.store.chunk import encode_key
 from penstock.store.database import STORE_DIRECTORY, open_database
-from penstock.store.examination import PROBLEMS_MAX, Examination, examine
-from penstock.store.repair import repair
+from penstock.store.examination import examine
+from penstock.store.findings import PROBLEMS_MAX, Examination
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import progress, rows, session
 
@@ -94,7 +94,12 @@ def tampered(data_dir: Path, family: str, key: bytes, value: bytes | None) -> No
         ("log", encode_key(20), None, "the message queue of 'c' refers to offset 20, which is not"),
         ("log", encode_key(10), None, "in-flight window of 'c' refers to offset 17, which is not"),
         ("log", encode_key(390), None, "it has lost 10 acknowledged messages, those with"),
-        ("log", encode_key(390), b"no chunk", "it cannot be told where the log ends"),
+        (
+            "log",
+            encode_key(390),
+            b"no chunk",
+            "the messages with the offsets 390 and above: a chunk of the log cannot",
+        ),
     ],
 )
 def test_what_is_missing_or_unreadable_is_told(
@@ -142,15 +147,6 @@ def test_a_damaged_block_is_named_by_its_offsets_and_what_follows_is_read(
         assert any(first - ROWS <= END * place <= last + ROWS for first, last in damaged), damaged
 
 
-def test_a_hole_in_what_is_left_is_not_called_repaired(tmp_path: Path) -> None:
-    with_incompressible_chunks(tmp_path)
-    flip(tmp_path, 0.5)
-    found = examined(tmp_path)
-    with pytest.raises(StoreDamaged, match=r"where repair cannot help \(the messages with the off"):
-        repair(tmp_path)
-    assert examined(tmp_path) == found
-
-
 def spans(found: Examination) -> list[tuple[int, int]]:
     """The damaged offsets, as the problems name them."""
     told: list[tuple[int, int]] = []
@@ -167,7 +163,7 @@ def test_many_problems_are_counted_and_not_all_told(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     commit = rows(0, 0)
     commit.sessions = [session("c", 1)]
-    commit.progress = [progress(1, 1, 500, queue(*range(500)))]
+    commit.progress = [progress(1, 1, 501, queue(*range(500)))]
     store.commit(commit)
     store.close()
     found = examine(tmp_path)

@@ -21,7 +21,7 @@ from penstock.cli import store, table
 from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.passwd import passwd
-from penstock.errors import ConfigError, PenstockError, StoreLocked
+from penstock.errors import ConfigError, PenstockError, StoreBroken, StoreLocked
 
 EXIT_FAILED: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -80,7 +80,8 @@ def main() -> None:
 
 def exit_code(error: PenstockError) -> int:
     """The exit code for an error: 2 where the caller can mend it by asking differently."""
-    return EXIT_MISTAKE if isinstance(error, (ConfigError, StoreLocked)) else EXIT_FAILED
+    is_mistake = isinstance(error, (ConfigError, StoreLocked, StoreBroken))
+    return EXIT_MISTAKE if is_mistake else EXIT_FAILED
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,7 +13,8 @@ import typer
 from penstock.cli.options import ConfigFile, DataDir
 
 if TYPE_CHECKING:
-    from penstock.store.examination import Examination
+    from penstock.store.findings import Examination
+    from penstock.store.repair import Repaired
 
 EXIT_DAMAGED: Final = 1
 
@@ -31,23 +34,34 @@ def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
     broker may be running.
     """
     from penstock.store.examination import examine
+    from penstock.store.manifest import read_manifest
 
     directory = _directory(config, data_dir)
     found = examine(directory)
-    for problem in found.problems:
-        print(problem)
-    if found.problems_untold:
-        print(f"and {found.problems_untold:,} more")
+    _print_problems(found)
+    for note in found.notes:
+        print(note)
     if found.problems:
-        remedy = "move it away and restore a backup"
-        if found.loss is not None and not found.unreadable:
-            remedy += f", or accept the loss with 'penstock store repair --data-dir {directory}'"
-        print(f"the store in {directory} is damaged: {remedy}")
+        if read_manifest(directory) is not None:
+            print(f"the backup in {directory} is damaged: use another one")
+        else:
+            print(
+                f"the store in {directory} is damaged: run 'penstock store repair --data-dir"
+                f" {directory}' to go on with the rest ('--dry-run' says what would be lost), or"
+                " move it away and restore a backup"
+            )
         raise typer.Exit(EXIT_DAMAGED)
     print(
         f"the store in {directory} is whole: {found.messages:,} messages, "
         f"{found.sessions:,} sessions, {found.retained:,} retained messages"
     )
+
+
+def _print_problems(found: Examination) -> None:
+    for problem in found.problems:
+        print(problem)
+    if found.problems_untold:
+        print(f"and {found.problems_untold:,} more")
 
 
 @app.command()
@@ -66,6 +80,8 @@ def inspect(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
 
 
 def _lines(found: Examination) -> list[tuple[str, str]]:
+    from penstock.store.findings import in_words
+
     span = f"offsets {found.begin:,} to {found.end - 1:,}" if found.messages else "empty"
     lines = [
         ("epoch", found.epoch),
@@ -76,6 +92,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         ("messages", f"{found.messages:,}"),
         ("sessions", f"{found.sessions:,} with {found.subscriptions:,} subscriptions"),
         ("waiting", f"{found.queued:,} in queues, {found.in_flight:,} in flight"),
+        *(("given up", in_words(begin, end)) for begin, end in found.given_up),
         ("retained", f"{found.retained:,}"),
         ("wills", f"{found.wills:,}"),
     ]
@@ -127,23 +144,89 @@ def restore(source: BackupDir, config: ConfigFile = None, data_dir: DataDir = No
 
 
 @app.command()
-def repair(config: ConfigFile = None, data_dir: DataDir = None) -> None:
-    """Accept the loss of what a damaged store does not hold any more.
+def repair(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be lost; change nothing.")
+    ] = False,
+) -> None:
+    """Go on with what is left of a damaged store; the damaged one is kept beside it.
 
-    The log goes on in a new epoch, so that readers notice. A store that lost nothing is left as
-    it is.
+    Where messages are lost, the log goes on in a new epoch, so that its readers notice. A store
+    that lost nothing is left as it is. No broker may be running.
     """
     from penstock.store.repair import repair as repair_store
 
     directory = _directory(config, data_dir)
-    repaired = repair_store(directory)
-    if repaired.loss is None:
+    with _progress() as tell:
+        repaired = repair_store(directory, dry_run, tell)
+    found = repaired.found
+    if found is not None and not found.problems:
         print(f"the store in {directory} has lost nothing; it was left as it is")
         return
-    print(
-        f"given up in {directory}: {repaired.loss}\n"
-        f"the log goes on at offset {repaired.end}, in the new epoch {repaired.epoch}: {_READERS}"
+    if found is not None:
+        _print_problems(found)
+        _print_losses(found)
+    if dry_run:
+        print(f"the store in {directory} was left as it is; without --dry-run it is repaired")
+        return
+    _print_repaired(directory, repaired)
+
+
+def _print_losses(found: Examination) -> None:
+    from penstock.store.findings import in_words
+
+    print(f"kept: {found.messages:,} messages, {found.sessions:,} sessions")
+    if found.lost:
+        count = sum(end - begin for begin, end in found.lost)
+        ranges = ", ".join(in_words(begin, end) for begin, end in found.lost)
+        print(f"given up: {count:,} messages, {ranges}")
+    elif found.loss is not None:
+        print(f"given up: {found.loss}")
+    for client_id, count in sorted(found.removed.items()):
+        print(f"removed from what waits for {client_id!r}, for their bodies are lost: {count:,}")
+
+
+def _print_repaired(directory: Path, repaired: Repaired) -> None:
+    if repaired.kept:
+        names = " and ".join(str(path) for path in repaired.kept)
+        print(
+            f"the damaged store is kept as {names}, {repaired.kept_bytes:,} bytes: remove it when"
+            " nothing more is to be saved from it"
+        )
+    if repaired.is_new_epoch:
+        print(
+            f"repaired {directory}: the log goes on at offset {repaired.end}, in the new epoch"
+            f" {repaired.epoch}: {_READERS}"
+        )
+    else:
+        print(
+            f"repaired {directory}: nothing of the log is lost; it goes on at offset {repaired.end}"
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error, while it is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
     )
+    with bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )
 
 
 @app.command()

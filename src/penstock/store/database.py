@@ -42,6 +42,7 @@ from rocksdict import (
 )
 
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
+from penstock.store.diagnosis import broken, damaged_part
 from penstock.store.faults import with_remedy
 from penstock.store.places import is_there
 from penstock.store.watermark import sync_directory
@@ -227,6 +228,9 @@ def _open(path: Path, access: AccessType) -> Rdict:
     except Exception as error:  # rocksdict raises bare Exception for every error
         if "lock" in str(error).lower() and "LOCK" in str(error):
             raise _in_use(path.parent) from error
+        part = damaged_part(error)
+        if part is not None:
+            raise broken(path.parent, part) from error
         raise StoreError(f"the store in {path.parent} cannot be opened: {error}") from error
 
 

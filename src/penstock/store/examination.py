@@ -1,83 +1,33 @@
 """Examining a store: what it holds, and whether all of it can be read and fits together.
 
-Every block is read, and so every checksum compared. Nothing is changed.
+Every block is read, and so every checksum compared. Nothing is changed. What is good can be copied
+on the way: that is what a repair does (``store.repair``), so both say the same.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, final
 
 import msgspec
 
-from penstock.engine.inflight import AWAIT_PUBCOMP
-from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import SessionRecord
-from penstock.errors import StoreError
-from penstock.store import records
+from penstock.errors import StoreError, StoreFormatError
+from penstock.store import identity, records
 from penstock.store.chunk import decode_key
-from penstock.store.database import Database, has_database, open_for_reading, unused
-from penstock.store.identity import (
-    COMMITS,
-    Loss,
-    counter,
-    created_at_us,
-    find_loss,
-    read_epoch,
-    read_lineage,
-)
+from penstock.store.copying import Copy
+from penstock.store.database import PRODUCERS, STORE_DIRECTORY, has_database, unused
+from penstock.store.diagnosis import lacks_current
+from penstock.store.findings import Examination, without
+from penstock.store.identity import Loss
 from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
 from penstock.store.places import no_store
-from penstock.store.watermark import read_watermark
-
-PROBLEMS_MAX: Final = 100
-"""Problems told one by one; further ones are only counted."""
-
-
-@dataclass(slots=True)
-class Examination:
-    """What was found.
-
-    Attributes:
-        problems: sentences, none where all is well.
-        loss: one of them: what was acknowledged and is not there.
-        unreadable: the first of those that a start would fail over, or a reader; else empty.
-    """
-
-    epoch: str = ""
-    lineage: list[tuple[str, int]] = field(default_factory=list)
-    created_at_us: int = 0
-    commits: int = 0
-    begin: int = 0
-    end: int = 0
-    messages: int = 0
-    chunks: int = 0
-    log_size_bytes: int = 0
-    sessions: int = 0
-    subscriptions: int = 0
-    queued: int = 0
-    in_flight: int = 0
-    retained: int = 0
-    wills: int = 0
-    loss: Loss | None = None
-    unreadable: str = ""
-    problems: list[str] = field(default_factory=list)
-    problems_untold: int = 0
-
-    def tell(self, problem: str) -> None:
-        """Note a problem."""
-        if len(self.problems) < PROBLEMS_MAX:
-            self.problems.append(problem)
-        else:
-            self.problems_untold += 1
-
-    def tell_unreadable(self, problem: str) -> None:
-        """Note that something that is there cannot be read, or a hole between what is."""
-        self.unreadable = self.unreadable or problem
-        self.tell(problem)
+from penstock.store.queue_examination import QueueExaminer
+from penstock.store.view import View, open_view
+from penstock.store.walk import Gap
+from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark
 
 
 def examine(data_dir: Path) -> Examination:
@@ -86,150 +36,257 @@ def examine(data_dir: Path) -> Examination:
     Raises:
         StoreLocked: a broker has it open.
         StoreFormatError: it is of another format.
-        StoreError: there is no store, or it cannot even be opened.
+        StoreError: there is no store, or nothing of it can be read.
     """
-    if not has_database(data_dir):
+    if not has_files(data_dir):
         raise no_store(data_dir)
-    with unused(data_dir):
-        database = open_for_reading(data_dir)
-        try:
-            return _examine(database, data_dir)
-        finally:
-            database.close()
-
-
-def _examine(database: Database, data_dir: Path) -> Examination:
-    found = Examination()
-    found.epoch = read_epoch(database) or ""
-    found.lineage = read_lineage(database)
-    found.commits = counter(database, COMMITS)
-    found.created_at_us = created_at_us(database)
     manifest = read_manifest(data_dir)
     claimed = read_watermark(data_dir) if manifest is None else manifest.committed
-    try:
-        loss = find_loss(database, claimed)
-    except StoreError as error:
-        found.tell_unreadable(f"it cannot be told where the log ends: {error}")
-    else:
-        found.loss = loss
-        if loss is not None:
-            found.tell(f"it has lost {loss}")
-    spans = _examine_log(database, 0 if claimed is None else claimed.begin, found)
-    sessions = _examine_sessions(database, found)
-    _examine_subscriptions(database, sessions, found)
-    _examine_queues(database, sessions, spans, found)
-    found.retained = _examine_values(
-        database, "retained", lambda _, value: records.decode_message(value), found
-    )
-    found.wills = _examine_values(
-        database, "wills", lambda _, value: records.decode_will(value), found
-    )
-    return found
+    with (
+        unused(data_dir),
+        tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
+        open_view(data_dir, Path(scratch), claimed) as view,
+    ):
+        return examine_view(view, claimed)
 
 
-Spans = list[tuple[int, int]]
+def has_files(data_dir: Path) -> bool:
+    """Whether there is a database below ``data_dir``, whole or not."""
+    return has_database(data_dir) or lacks_current(data_dir / STORE_DIRECTORY)
 
 
-def _examine_log(database: Database, begin: int, found: Examination) -> Spans:
-    """Read the log; the ranges of offsets that are there."""
-    spans: Spans = []
-    for piece in walk_log(database, begin):
-        if piece.chunk is None:
-            last = f" to {piece.end - 1}" if piece.end > piece.begin else " and above"
-            found.tell_unreadable(
-                f"the messages with the offsets {piece.begin}{last}: {piece.damage}"
+def examine_view(view: View, claimed: Committed | None, copy: Copy | None = None) -> Examination:
+    """Read all of ``view``.
+
+    Args:
+        view: what can be read of a store.
+        claimed: how far it should reach, as far as anybody knows.
+        copy: gets what is good and fits together.
+
+    Raises:
+        StoreFormatError: it is of another format.
+    """
+    return _Examiner(view, claimed, copy).examine()
+
+
+@final
+class _Examiner:
+    """One examination."""
+
+    def __init__(self, view: View, claimed: Committed | None, copy: Copy | None) -> None:
+        self._view = view
+        self._copy = copy
+        self._claimed = claimed
+        self._found = Examination()
+        self._log_bytes: int | None = None  # what the log should hold
+        self._clients: dict[int, str] = {}  # by session number
+
+    def examine(self) -> Examination:
+        """Read one column family after the other."""
+        found = self._found
+        for problem in self._view.problems:
+            found.tell(problem)
+        if self._view.removed_may_be_back:
+            found.tell("what was removed shortly before the damage may be there again")
+        self._examine_meta()
+        self._examine_log()
+        self._examine_sessions()
+        self._examine_subscriptions()
+        QueueExaminer(self._view, found, self._clients, self._copy, self._values).examine()
+        self._tell_lost_sessions()
+        found.retained = self._values(
+            "retained",
+            lambda key, value: self._keep("retained", key, value, records.decode_message),
+        )
+        found.wills = self._values(
+            "wills", lambda key, value: self._keep("wills", key, value, records.decode_will)
+        )
+        return found
+
+    def _keep(self, family: str, key: bytes, value: bytes, decode: Callable[[bytes], Any]) -> None:
+        decode(value)
+        key.decode()
+        if self._copy is not None:
+            self._copy.put(family, key, value)
+
+    def _examine_meta(self) -> None:
+        kept: dict[bytes, bytes] = {}
+
+        def take(key: bytes, value: bytes) -> None:
+            if key.startswith(PRODUCERS):
+                records.decode_producer(key[len(PRODUCERS) :].decode(), value)
+                if self._copy is not None:
+                    self._copy.put("meta", key, value)
+            else:
+                kept[key] = value
+
+        found, claimed = self._found, self._claimed
+        before = len(found.problems)
+        self._values("meta", take)
+        is_whole = len(found.problems) == before
+        if identity.FORMAT_KEY in kept:
+            identity.refuse_format(kept[identity.FORMAT_KEY])
+        found.epoch = kept.get(identity.EPOCH, b"").decode()
+        found.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
+        found.commits = _number(kept, identity.COMMITS)
+        if identity.LINEAGE in kept:
+            found.lineage = identity.decode_lineage(kept[identity.LINEAGE])
+        if identity.GIVEN_UP in kept:
+            found.given_up = identity.decode_given_up(kept[identity.GIVEN_UP])
+        if is_whole and identity.LOG_BYTES_APPENDED in kept:
+            removed = _number(kept, identity.LOG_BYTES_REMOVED)
+            self._log_bytes = _number(kept, identity.LOG_BYTES_APPENDED) - removed
+        if claimed is not None and not identity.is_comparable(claimed, found.epoch):
+            self._claimed = None
+        if not found.epoch and claimed is not None:
+            found.epoch = claimed.epoch
+        if not is_whole and self._claimed is not None:
+            found.commits = max(found.commits, self._claimed.commits)
+        if self._claimed is None and found.commits:
+            found.notes.append(
+                f"the watermark ({WATERMARK_FILE}) is missing or of another log: whether the newest"
+                " messages are still there cannot be told"
             )
-            continue
-        found.chunks += 1
-        found.messages += piece.end - piece.begin
-        found.log_size_bytes += len(piece.chunk)
-        if spans and spans[-1][1] == piece.begin:
-            spans[-1] = (spans[-1][0], piece.end)
+
+    # -- the log -----------------------------------------------------------------------
+
+    def _examine_log(self) -> None:
+        found, claimed, copy = self._found, self._claimed, self._copy
+        begin = 0 if claimed is None else claimed.begin
+        torn_at: int | None = None
+        for piece in walk_log(self._view, begin):
+            if piece.chunk is not None:
+                found.add_chunk(piece.begin, piece.end, len(piece.chunk))
+                if copy is not None:
+                    copy.put_chunk(piece.begin, piece.chunk)
+            elif piece.end > piece.begin:
+                for first, end in without(piece.begin, piece.end, found.given_up):
+                    self._tell_lost(first, end, piece.damage)
+            else:
+                torn_at = piece.begin
+                found.tell(f"the messages with the offsets {torn_at} and above: {piece.damage}")
+        self._look_before_the_log(begin)
+        found.log_is_whole = bool(claimed and found.epoch) and torn_at is None and not found.lost
+        if claimed is None:
+            return
+        loss = Loss(found.end, claimed.end, max(0, claimed.commits - found.commits))
+        if loss.messages:
+            begins = max(found.end, claimed.begin) if not found.spans else found.end
+            found.lost.append((begins, claimed.end))
+        if loss.messages or loss.commits:
+            found.log_is_whole = False
+            found.loss = loss
+            found.tell(f"it has lost {loss}")
+
+    def _tell_lost(self, begin: int, end: int, reason: str) -> None:
+        self._found.lost.append((begin, end))
+        if end == begin + 1:
+            self._found.tell(f"the message with the offset {begin}: {reason}")
         else:
-            spans.append((piece.begin, piece.end))
-    if spans:
-        found.begin, found.end = spans[0][0], spans[-1][1]
-    return spans
+            self._found.tell(f"the messages with the offsets {begin} to {end - 1}: {reason}")
 
+    def _look_before_the_log(self, begin: int) -> None:
+        """See whether the log has lost its first chunks.
 
-def _examine_sessions(database: Database, found: Examination) -> dict[int, SessionRecord]:
-    sessions: dict[int, SessionRecord] = {}
+        After a power cut the watermark may not know yet what retention has removed; the bytes in
+        the log do.
+        """
+        found = self._found
+        missing = None if self._log_bytes is None else self._log_bytes - found.log_size_bytes
+        if not found.spans or (found.lost and found.lost[0][0] <= begin):
+            return
+        if self._claimed is None:
+            if missing is not None and missing > 0 and not found.lost:
+                found.tell(
+                    f"{missing:,} bytes of messages are missing, before offset {found.begin} or"
+                    f" after offset {found.end - 1}"
+                )
+            return
+        if found.begin > begin and (missing is None or missing > 0):
+            ranges = without(begin, found.begin, found.given_up)
+            for first, end in ranges:
+                self._tell_lost(first, end, "there is no chunk with them")
+            found.lost.sort()
 
-    def decode(key: bytes, value: bytes) -> None:
-        session = records.decode_session(key.decode(), value)
-        sessions[session.number] = session
+    # -- sessions ----------------------------------------------------------------------
 
-    found.sessions = _examine_values(database, "sessions", decode, found)
-    return sessions
+    def _examine_sessions(self) -> None:
+        def take(key: bytes, value: bytes) -> None:
+            session = records.decode_session(key.decode(), value)
+            self._clients[session.number] = session.client_id
+            if self._copy is not None:
+                self._copy.put("sessions", key, value)
 
+        self._found.sessions = self._values("sessions", take)
 
-def _examine_subscriptions(
-    database: Database, sessions: dict[int, SessionRecord], found: Examination
-) -> None:
-    def decode(key: bytes, value: bytes) -> None:
-        number = decode_key(key[:8])
-        records.decode_subscription(number, key[8:].decode(), value)
-        if number not in sessions:
-            found.tell(f"a subscription to {key[8:].decode()} belongs to no session ({number})")
+    def _examine_subscriptions(self) -> None:
+        found = self._found
 
-    found.subscriptions = _examine_values(database, "subscriptions", decode, found)
+        def take(key: bytes, value: bytes) -> None:
+            number = decode_key(key[:8])
+            topic_filter = key[8:].decode()
+            records.decode_subscription(number, topic_filter, value)
+            if number not in self._clients:
+                found.sessions_lost.add(number)
+                found.tell(f"a subscription to {topic_filter} belongs to no session ({number})")
+            elif self._copy is not None:
+                self._copy.put("subscriptions", key, value)
 
+        found.subscriptions = self._values("subscriptions", take)
 
-def _examine_queues(
-    database: Database, sessions: dict[int, SessionRecord], spans: Spans, found: Examination
-) -> None:
-    heads: dict[tuple[int, int], int] = {}  # by session number and priority
+    def _tell_lost_sessions(self) -> None:
+        lost = len(self._found.sessions_lost)
+        if lost:
+            self._found.tell(
+                f"{lost:,} session{'s are' if lost > 1 else ' is'} lost: parts are left, and"
+                " nothing says whose they are"
+            )
 
-    def missing(number: int, offset: int, where: str) -> None:
-        if not any(begin <= offset < end for begin, end in spans):
-            session = sessions.get(number)
-            name = f"session {number}" if session is None else repr(session.client_id)
-            found.tell(f"{where} of {name} refers to offset {offset}, which is not in the log")
+    # -- any family --------------------------------------------------------------------
 
-    def decode_progress(key: bytes, value: bytes) -> None:
-        number = decode_key(key)
-        progress = records.decode_progress(number, value)
-        heads[number, 0] = progress.queue_head
-        for priority, head, _ in progress.lanes:
-            heads[number, priority] = head
-        found.in_flight += len(progress.window)
-        if number not in sessions:
-            found.tell(f"the progress of session {number} belongs to no session")
-        for entry in progress.window:
-            if entry[1] != AWAIT_PUBCOMP:  # from there on only the packet identifier counts
-                missing(number, entry[3], "the in-flight window")
-        for _, offset, _ in progress.held:
-            missing(number, offset, "what waits for PUBREL")
-
-    def decode_queue(key: bytes, value: bytes) -> None:
-        number = decode_key(key[:8])
-        for run in records.decode_segment(value):
-            head = heads.get((number, run.first >> PRIORITY_SHIFT), 0)
-            waiting = run.offsets[max(0, head - run.first) :]  # the others have left the queue
-            found.queued += len(waiting)
-            if waiting and number not in sessions:
-                found.tell(f"{len(waiting)} queued messages belong to no session ({number})")
-            for offset in waiting:
-                missing(number, offset, "the message queue")
-
-    _examine_values(database, "progress", decode_progress, found)
-    _examine_values(database, "queue", decode_queue, found)
-
-
-def _examine_values(
-    database: Database, family: str, decode: Callable[[bytes, bytes], Any], found: Examination
-) -> int:
-    """Read and decode all of a column family; how many values it has."""
-    count = 0
-    try:
-        for key, value in database.items(family):
+    def _values(self, family: str, take: Callable[[bytes, bytes], None]) -> int:
+        """Read all of a column family; how many values it has."""
+        count = 0
+        found = self._found
+        for item in self._view.walk(family):
+            if isinstance(item, Gap):
+                found.tell(f"{family}: {self._whereabouts(family, item)} {item.reason}")
+                continue
+            key, value = item
             count += 1
             try:
-                decode(key, value)
-            except (StoreError, msgspec.MsgspecError, ValueError) as error:
-                found.tell_unreadable(
-                    f"{family}: the value of {key!r} cannot be understood: {error}"
-                )
-    except StoreError as error:
-        found.tell_unreadable(f"{family}: {error}")
-    return count
+                take(key, value)
+            except (StoreError, msgspec.MsgspecError, ValueError, IndexError) as error:
+                if isinstance(error, StoreFormatError) and family == "meta":
+                    raise
+                found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
+        older = self._view.older.get(family, 0)
+        if older:
+            found.tell(
+                f"{family}: {older:,} of what is left may be as it was before the last change"
+            )
+        return count
+
+    def _whereabouts(self, family: str, gap: Gap) -> str:
+        """Between which two keys something cannot be read."""
+        by_number = family in ("subscriptions", "progress", "queue")
+        ends = []
+        for key in (gap.after, gap.before):
+            if key is None:
+                ends.append("")
+            elif by_number:
+                number = decode_key(key[:8])
+                ends.append(f"session {self._clients.get(number, number)!r}")
+            else:
+                ends.append(repr(key.decode(errors="replace")))
+        after, before = ends
+        if after and before:
+            return f"what lies between {after} and {before} cannot be read:"
+        if after or before:
+            where = f"after {after}" if after else f"before {before}"
+            return f"what lies {where} cannot be read:"
+        return "nothing can be read:"
+
+
+def _number(kept: dict[bytes, bytes], key: bytes) -> int:
+    return decode_key(kept[key]) if key in kept else 0

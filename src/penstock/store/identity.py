@@ -17,18 +17,36 @@ from typing import Final
 import msgspec
 from rocksdict import WriteBatch
 
-from penstock.errors import StoreDamaged, StoreError, StoreFormatError
+from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
 from penstock.store.chunk import decode_chunk, decode_key
-from penstock.store.database import Database, check, has_database, open_for_reading
+from penstock.store.database import (
+    STORE_DIRECTORY,
+    Database,
+    check,
+    has_database,
+    open_for_reading,
+)
+from penstock.store.diagnosis import (
+    broken,
+    broken_where_damaged,
+    lacks_current,
+    unfinished_repair,
+)
 from penstock.store.watermark import Committed, read_watermark
 
 FORMAT: Final = b"1"
 COMMITS: Final = b"commits"
-_EPOCH: Final = b"epoch"
-_LINEAGE: Final = b"lineage"
-_CREATED_AT: Final = b"created_at_us"
+EPOCH: Final = b"epoch"
+LINEAGE: Final = b"lineage"
+CREATED_AT: Final = b"created_at_us"
+FORMAT_KEY: Final = b"format"
+GIVEN_UP: Final = b"given_up"
+LOG_BYTES_APPENDED: Final = b"log_bytes_appended"
+LOG_BYTES_REMOVED: Final = b"log_bytes_removed"
 
-_lineage = msgspec.msgpack.Decoder(list[tuple[str, int]])
+decode_lineage: Final = msgspec.msgpack.Decoder(list[tuple[str, int]]).decode
+decode_given_up: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
+"""Offsets that repairs have given up, each from the first up to and without the second."""
 
 
 def new_epoch() -> str:
@@ -74,24 +92,33 @@ def read_epoch(database: Database) -> str | None:
         StoreFormatError: it is of a format that this version does not read.
     """
     meta = database.families["meta"]
-    kept: bytes | None = meta.get(b"format")
+    kept: bytes | None = meta.get(FORMAT_KEY)
     if kept is None:
         return None
-    if kept != FORMAT:
-        raise StoreFormatError(
-            f"the store has format {kept.decode(errors='replace')}, this version of "
-            f"Penstock reads format {FORMAT.decode()}: use the version that wrote it"
-        )
-    named: bytes | None = meta.get(_EPOCH)
+    refuse_format(kept)
+    named: bytes | None = meta.get(EPOCH)
     if named is None:
         raise StoreFormatError("the store has a format but no epoch: it is not a whole store")
     return named.decode()
 
 
+def refuse_format(kept: bytes) -> None:
+    """Refuse a store of another format than ours.
+
+    Raises:
+        StoreFormatError: ``kept`` is another one.
+    """
+    if kept != FORMAT:
+        raise StoreFormatError(
+            f"the store has format {kept.decode(errors='replace')}, this version of "
+            f"Penstock reads format {FORMAT.decode()}: use the version that wrote it"
+        )
+
+
 def read_lineage(database: Database) -> list[tuple[str, int]]:
     """Former epochs, oldest first, each with the offset up to which it is the same log."""
-    value: bytes | None = database.families["meta"].get(_LINEAGE)
-    return [] if value is None else _lineage.decode(value)
+    value: bytes | None = database.families["meta"].get(LINEAGE)
+    return [] if value is None else decode_lineage(value)
 
 
 def begin_epoch(database: Database) -> str:
@@ -102,19 +129,19 @@ def begin_epoch(database: Database) -> str:
     former = read_epoch(database)
     if former is None:
         now_us = int(datetime.now(UTC).timestamp() * 1_000_000)
-        batch.put(_CREATED_AT, str(now_us).encode(), meta)
-        batch.put(b"format", FORMAT, meta)
+        batch.put(CREATED_AT, str(now_us).encode(), meta)
+        batch.put(FORMAT_KEY, FORMAT, meta)
     else:
         lineage = [*read_lineage(database), (former, find_end(database))]
-        batch.put(_LINEAGE, msgspec.msgpack.encode(lineage), meta)
-    batch.put(_EPOCH, epoch.encode(), meta)
+        batch.put(LINEAGE, msgspec.msgpack.encode(lineage), meta)
+    batch.put(EPOCH, epoch.encode(), meta)
     database.write(batch)
     return epoch
 
 
 def created_at_us(database: Database) -> int:
     """When the store was created, µs since the Unix epoch; 0 where nobody wrote it down."""
-    value: bytes | None = database.families["meta"].get(_CREATED_AT)
+    value: bytes | None = database.families["meta"].get(CREATED_AT)
     return 0 if value is None else int(value)
 
 
@@ -141,15 +168,22 @@ def find_end(database: Database) -> int:
     if not chunks.valid():
         check(chunks)
         return 0
-    return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
+    try:
+        return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
+    except StoreFormatError as error:
+        raise broken(database.data_dir, f"the end of the log: {error}") from error
+
+
+def is_comparable(claimed: Committed, epoch: str) -> bool:
+    """Whether the watermark is of the log with this ``epoch``, as far as either is known."""
+    return not epoch or claimed.epoch in ("", epoch)
 
 
 def find_loss(database: Database, claimed: Committed | None) -> Loss | None:
     """What the watermark ``claimed`` to be committed and ``database`` does not hold."""
     if claimed is None:
         return None
-    epoch = read_epoch(database)
-    if epoch is not None and claimed.epoch not in ("", epoch):
+    if not is_comparable(claimed, read_epoch(database) or ""):
         return None  # another log, with offsets of its own
     loss = Loss(
         find_end(database), claimed.end, max(0, claimed.commits - counter(database, COMMITS))
@@ -166,6 +200,7 @@ def refuse_losses(data_dir: Path) -> None:
     Raises:
         StoreDamaged: something is missing.
     """
+    refuse_broken_files(data_dir)
     claimed = read_watermark(data_dir)  # before the database: it may be running ahead
     if not has_database(data_dir):
         if claimed is not None and (claimed.end or claimed.commits):
@@ -173,14 +208,42 @@ def refuse_losses(data_dir: Path) -> None:
         return
     try:
         database = open_for_reading(data_dir)
+    except StoreBroken:
+        raise
     except StoreError:
         return  # opening it for writing will tell why
     try:
-        loss = find_loss(database, claimed)
+        with broken_where_damaged(data_dir):
+            loss = find_loss(database, claimed)
+            find_begin(database)
     finally:
         database.close()
     if loss is not None:
         raise damaged(data_dir, loss)
+
+
+def refuse_broken_files(data_dir: Path) -> None:
+    """Refuse what must not even be opened for writing.
+
+    Raises:
+        StoreBroken: a file without which nothing can be found is missing.
+        StoreError: a repair was interrupted while it put its files in place.
+    """
+    if unfinished_repair(data_dir) is not None:
+        raise StoreError(
+            f"the repair of the store in {data_dir} was interrupted: run 'penstock store repair"
+            f" --data-dir {data_dir}' again"
+        )
+    if lacks_current(data_dir / STORE_DIRECTORY):
+        raise broken(data_dir, "its file CURRENT is missing")
+
+
+def unverified(database: Database, claimed: Committed | None) -> bool:
+    """Whether nothing says how far the log in ``database`` should reach, though it holds some."""
+    if claimed is not None and claimed.end + claimed.commits > 0:
+        known = {"", read_epoch(database), *(epoch for epoch, _ in read_lineage(database))}
+        return claimed.epoch not in known
+    return counter(database, COMMITS) > 0
 
 
 def damaged(data_dir: Path, loss: Loss) -> StoreDamaged:

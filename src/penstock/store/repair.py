@@ -1,76 +1,235 @@
-"""Repair: go on without what a store has lost, in a new epoch.
+"""Repair: go on with what is left of a damaged store.
 
-A store that holds less than was acknowledged is refused by the broker (``store.identity``). What
-is there is a consistent prefix of what was: RocksDB recovers whole commits, in their order, up to
-the damage. Going on from there in the same epoch would give the lost offsets to other messages, and
-a reader of the log that had seen the lost ones would never notice. In a new epoch it does.
+What can be read goes into a fresh store; the damaged one is kept beside it. Offsets that are lost
+stay lost: the log goes on in a new epoch, so that they never stand for other messages, and the
+holes are written down for its readers (``store.identity``: `given_up`). Only where it is certain
+that nothing of the log is lost it keeps its epoch.
 
-Damage inside a table file is another matter: it tears a hole into what is left, and a start would
-meet it sooner or later. Such a store is left alone.
+A repair may be interrupted at any moment, and be run again::
+
+    store, committed                            the damaged ones
+      │  copy into repair.unfinished/           ◀─ interrupted: removed, and made anew
+      ▼  sync, rename to repair.finished-TIME/  ◀─ interrupted: gone on with from here
+    store     ─▶ store.damaged-TIME
+    committed ─▶ committed.damaged-TIME
+    repair.finished-TIME/committed ─▶ committed
+    repair.finished-TIME/store     ─▶ store
+      │  remove repair.finished-TIME/
+
+Each step looks whether it is done already. A broker does not start while there is a
+repair.finished-TIME (``store.identity.refuse_broken_files``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
-from penstock.errors import StoreDamaged
-from penstock.store.database import has_database, open_database
-from penstock.store.examination import examine
-from penstock.store.identity import (
-    COMMITS,
-    Loss,
-    begin_epoch,
-    counter,
-    find_begin,
-    find_end,
-    find_loss,
-    read_epoch,
-)
+from penstock.errors import StoreFailed
+from penstock.store.copying import Copy
+from penstock.store.database import STORE_DIRECTORY, unused
+from penstock.store.diagnosis import REPAIR_FINISHED, unfinished_repair
+from penstock.store.examination import examine_view, has_files
+from penstock.store.findings import Examination
+from penstock.store.identity import Loss
 from penstock.store.manifest import refuse_backup
 from penstock.store.places import is_there, no_store
-from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark, write_watermark
+from penstock.store.view import open_view
+from penstock.store.watermark import (
+    WATERMARK_FILE,
+    Committed,
+    read_watermark,
+    sync_directory,
+    sync_file,
+)
+
+_UNFINISHED: Final = "repair.unfinished"
+_SPARE_BYTES: Final = 64 * 1_048_576
+
+Told = Callable[[str, int, int], None]
+"""Is told what is done, how many bytes of it, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has done: `loss` is None where nothing was missing and nothing was changed."""
+    """What a repair has done, or would do.
+
+    Attributes:
+        epoch: of the store as it is now.
+        end: offset at which its log goes on.
+        loss: what is missing at the end of the log; None where nothing is.
+        found: what the damaged store was found to hold; None where it was put in place by an
+            earlier repair that was interrupted.
+        kept: the damaged store, and what else was kept; none where nothing was changed.
+        is_new_epoch: whether the log goes on in a new one.
+    """
 
     epoch: str
     end: int
     loss: Loss | None
+    found: Examination | None = None
+    kept: list[Path] = field(default_factory=list)
+    is_new_epoch: bool = False
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the kept files take on disk."""
+        files = [path for top in self.kept for path in (top, *top.rglob("*")) if path.is_file()]
+        return sum(path.stat().st_size for path in files)
 
 
-def repair(data_dir: Path) -> Repaired:
-    """Accept the loss of what the store below ``data_dir`` does not hold any more.
+def repair(data_dir: Path, is_rehearsal: bool = False, tell: Told | None = None) -> Repaired:
+    """Make a store of what is left of the one below ``data_dir``.
+
+    Args:
+        data_dir: a store that is whole is left as it is.
+        is_rehearsal: only look, and change nothing.
+        tell: is told how far it is.
 
     Raises:
         StoreLocked: a broker has it open.
         StoreFormatError: it is of another format.
-        StoreDamaged: what is left is not whole; nothing was changed.
-        StoreError: there is no store, or it cannot be opened.
+        StoreError: there is no store, or nothing of it can be read.
+        StoreFailed: there is no room for the copy, or it could not be written.
     """
-    if not has_database(data_dir) and not is_there(data_dir / WATERMARK_FILE):
+    has_database = has_files(data_dir)
+    interrupted = unfinished_repair(data_dir)
+    if not has_database and interrupted is None and not is_there(data_dir / WATERMARK_FILE):
         raise no_store(data_dir)
     refuse_backup(data_dir)
+    if interrupted is not None and not is_rehearsal:
+        return _finish_interrupted(data_dir, interrupted)
+    with unused(data_dir) if has_database else nullcontext():
+        return _repair(data_dir, has_database, is_rehearsal, tell or _tell_nobody)
+
+
+def _repair(data_dir: Path, has_database: bool, is_rehearsal: bool, tell: Told) -> Repaired:
     claimed = read_watermark(data_dir)
-    if has_database(data_dir):
-        unreadable = examine(data_dir).unreadable
-        if unreadable:
-            raise StoreDamaged(
-                f"the store in {data_dir} is damaged where repair cannot help ({unreadable}):"
-                " restore a backup; 'penstock store check' names everything that is damaged"
-            )
-    database = open_database(data_dir)
+    with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
+        if not has_database:
+            found = _all_lost(claimed)
+        else:
+            with open_view(data_dir, Path(scratch), claimed) as view:
+                tell("reading", 0, view.size_bytes)
+                found = examine_view(view, claimed)
+                tell("reading", view.size_bytes, view.size_bytes)
+    if not found.problems or is_rehearsal:
+        return Repaired(found.epoch, found.end, found.loss, found)
+    unfinished = data_dir / _UNFINISHED
     try:
-        loss = find_loss(database, claimed)
-        epoch = read_epoch(database)
-        end = find_end(database)
-        if loss is None and epoch is not None:
-            return Repaired(epoch, end, None)
-        epoch = begin_epoch(database)  # first: a watermark of another epoch is not compared
-        begin, commits = find_begin(database), counter(database, COMMITS)
-        write_watermark(data_dir, Committed(end, begin, commits, epoch))
-        return Repaired(epoch, end, loss)
-    finally:
-        database.close()
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        unfinished.mkdir()
+        epoch = _copy(data_dir, unfinished, has_database, claimed, tell)
+        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+        finished = data_dir / f"{REPAIR_FINISHED}{stamp}"
+        _sync_all(unfinished)
+        unfinished.rename(finished)
+        sync_directory(data_dir)
+        kept = _put_in_place(data_dir, finished)
+    except OSError as error:
+        raise StoreFailed(
+            f"the repair of the store in {data_dir} failed: {error}; run it again, the damaged"
+            " store is still there"
+        ) from error
+    return Repaired(epoch, found.end, found.loss, found, kept, epoch != found.epoch)
+
+
+def _all_lost(claimed: Committed | None) -> Examination:
+    """What is found where there is no database, but a watermark."""
+    found = Examination()
+    if claimed is not None:
+        found.epoch = claimed.epoch
+        found.loss = Loss(0, claimed.end, claimed.commits)
+        found.lost = [(claimed.begin, claimed.end)] if claimed.end > claimed.begin else []
+    found.tell("the database is missing")
+    return found
+
+
+def _copy(
+    data_dir: Path, unfinished: Path, has_database: bool, claimed: Committed | None, tell: Told
+) -> str:
+    """Copy what is good to ``unfinished``; the epoch of the copy."""
+    scratch = unfinished / "scratch"
+    scratch.mkdir()
+    copied_bytes = total_bytes = 0
+
+    def copied(size_bytes: int) -> None:
+        nonlocal copied_bytes
+        copied_bytes += size_bytes
+        tell("copying", min(copied_bytes, total_bytes), total_bytes)
+
+    if not has_database:
+        found = _all_lost(claimed)
+        copy = Copy(unfinished, copied)
+        try:
+            epoch = copy.finish(found)
+        finally:
+            copy.close()
+    else:
+        with open_view(data_dir, scratch, claimed) as view:
+            total_bytes = view.size_bytes
+            free_bytes = shutil.disk_usage(data_dir).free
+            if free_bytes < total_bytes + _SPARE_BYTES:
+                needed = -(-(total_bytes + _SPARE_BYTES) // 1_048_576)
+                raise StoreFailed(
+                    f"the repair needs {needed:,} MiB on the file system of {data_dir}, which has"
+                    f" {free_bytes // 1_048_576:,} free: make room and run it again"
+                )
+            copy = Copy(unfinished, copied)
+            try:
+                epoch = copy.finish(examine_view(view, claimed, copy))
+            finally:
+                copy.close()
+    shutil.rmtree(scratch)
+    return epoch
+
+
+def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
+    """Put a finished copy in the place of the damaged store; what was kept of that."""
+    stamp = finished.name.removeprefix(REPAIR_FINISHED)
+    kept = []
+    for name in (STORE_DIRECTORY, WATERMARK_FILE):
+        place, damaged = data_dir / name, data_dir / f"{name}.damaged-{stamp}"
+        if (finished / name).exists() and place.exists() and not damaged.exists():
+            place.rename(damaged)
+            sync_directory(data_dir)
+        if damaged.exists():
+            kept.append(damaged)
+    for name in (WATERMARK_FILE, STORE_DIRECTORY):
+        if (finished / name).exists():
+            (finished / name).rename(data_dir / name)
+            sync_directory(finished)
+            sync_directory(data_dir)
+    shutil.rmtree(finished)
+    sync_directory(data_dir)
+    return kept
+
+
+def _finish_interrupted(data_dir: Path, finished: Path) -> Repaired:
+    try:
+        kept = _put_in_place(data_dir, finished)
+    except OSError as error:
+        raise StoreFailed(f"the repair of the store in {data_dir} failed: {error}") from error
+    claimed = read_watermark(data_dir)
+    assert claimed is not None
+    return Repaired(claimed.epoch, claimed.end, None, None, kept, True)
+
+
+def _sync_all(directory: Path) -> None:
+    """Make all of a directory outlast a power cut."""
+    for top, _, names in os.walk(directory):
+        for name in names:
+            sync_file(Path(top) / name)
+        sync_directory(Path(top))
+
+
+def _tell_nobody(_what: str, _done: int, _total: int) -> None:
+    pass

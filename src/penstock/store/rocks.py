@@ -21,6 +21,7 @@ and the opening another process may have had the store.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, final
@@ -44,9 +45,12 @@ from penstock.store.database import (
     open_database,
     open_for_reading,
 )
+from penstock.store.diagnosis import broken_where_damaged
 from penstock.store.faults import Usage, probe, with_remedy
 from penstock.store.identity import (
     COMMITS,
+    LOG_BYTES_APPENDED,
+    LOG_BYTES_REMOVED,
     begin_epoch,
     counter,
     damaged,
@@ -55,13 +59,14 @@ from penstock.store.identity import (
     find_loss,
     read_epoch,
     refuse_losses,
+    unverified,
 )
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
-from penstock.store.watermark import Committed, Watermark, read_watermark
+from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
 
-_APPENDED: Final = b"log_bytes_appended"
-_REMOVED: Final = b"log_bytes_removed"
+logger = logging.getLogger(__name__)
+
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
 
 
@@ -76,6 +81,7 @@ class RocksStore:
         StoreLocked: another process has it open.
         StoreFormatError: it is of another format.
         StoreDamaged: it holds less than was acknowledged.
+        StoreBroken: its files are damaged.
         StoreError: it cannot be opened, for example for lack of permission.
     """
 
@@ -89,24 +95,35 @@ class RocksStore:
         self._is_writable = True
         self._use(open_database(data_dir))
         try:
-            claimed = read_watermark(data_dir)  # nobody moves it now
-            loss = find_loss(self._database, claimed)
-            if loss is not None:
-                raise damaged(data_dir, loss)
-            self._epoch = read_epoch(self._database) or begin_epoch(self._database)
-            self._end = find_end(self._database)
-            # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
-            self._log_bytes_appended = counter(self._database, _APPENDED)
-            self._log_bytes_removed = counter(self._database, _REMOVED)
-            self._commits = counter(self._database, COMMITS)
-            self._earliest = find_begin(self._database)
-            self._watermark = Watermark(
-                data_dir, Committed(self._end, self._earliest, self._commits, self._epoch)
-            )
+            with broken_where_damaged(data_dir):
+                self._begin()
         except BaseException:
             self._database.close()
             raise
         rehearse()
+
+    def _begin(self) -> None:
+        data_dir = self._data_dir
+        claimed = read_watermark(data_dir)  # nobody moves it now
+        loss = find_loss(self._database, claimed)
+        if loss is not None:
+            raise damaged(data_dir, loss)
+        if unverified(self._database, claimed):
+            logger.warning(
+                "%s is missing or of another log: whether the newest messages of the store are"
+                " still there cannot be told",
+                data_dir / WATERMARK_FILE,
+            )
+        self._epoch = read_epoch(self._database) or begin_epoch(self._database)
+        self._end = find_end(self._database)
+        # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
+        self._log_bytes_appended = counter(self._database, LOG_BYTES_APPENDED)
+        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
+        self._commits = counter(self._database, COMMITS)
+        self._earliest = find_begin(self._database)
+        self._watermark = Watermark(
+            data_dir, Committed(self._end, self._earliest, self._commits, self._epoch)
+        )
 
     def _use(self, database: Database) -> None:
         self._database = database
@@ -117,6 +134,10 @@ class RocksStore:
 
     def recover(self) -> Recovered:
         """Everything that was committed; see ``Store.recover``."""
+        with broken_where_damaged(self._data_dir):
+            return self._recover()
+
+    def _recover(self) -> Recovered:
         recovered = Recovered(self._epoch, self._end)
         for key, value in self._database.items("sessions"):
             recovered.sessions.append(records.decode_session(key.decode(), value))
@@ -156,7 +177,7 @@ class RocksStore:
             chunk = chunk_of(commit.messages)
             appended += len(chunk)
             batch.put(encode_key(commit.base_offset), chunk, handles["log"])
-            batch.put(_APPENDED, encode_key(appended), handles["meta"])
+            batch.put(LOG_BYTES_APPENDED, encode_key(appended), handles["meta"])
         self._write_sessions(batch, commit)
         for progress in commit.progress:
             self._write_progress(batch, progress)
@@ -213,7 +234,7 @@ class RocksStore:
         """What may differ from memory: a run of retention that was not synced, and the file that
         is mapped, where another file system was mounted in its place.
         """
-        self._log_bytes_removed = counter(self._database, _REMOVED)
+        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
         former = self._watermark
         committed = Committed(self._end, self._earliest, self._commits, self._epoch)
@@ -333,7 +354,7 @@ class RocksStore:
             batch_of_deletes = WriteBatch(raw_mode=True)
             handle = self._handles["log"]
             batch_of_deletes.delete_range(encode_key(first), encode_key(earliest), handle)
-            batch_of_deletes.put(_REMOVED, encode_key(removed), self._handles["meta"])
+            batch_of_deletes.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
             self._database.write(batch_of_deletes, sync=False)
             self._log_bytes_removed = removed
         self._watermark.sync()

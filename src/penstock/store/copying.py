@@ -1,0 +1,113 @@
+"""Copying into a fresh database: in portions, without a write-ahead log, synced at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+import msgspec
+from rocksdict import WriteBatch, WriteOptions
+
+from penstock.errors import StoreFailed
+from penstock.store import identity
+from penstock.store.chunk import encode_key
+from penstock.store.database import open_database
+from penstock.store.faults import with_remedy
+from penstock.store.findings import Examination, join_ranges
+from penstock.store.watermark import Committed, write_watermark
+
+PORTION_BYTES_MAX: Final = 4 * 1_048_576
+
+
+@final
+class Copy:
+    """A store in the making.
+
+    Args:
+        data_dir: where, in ``store`` beneath it; it must not be there yet.
+        copied: is told how many more bytes were copied.
+    """
+
+    def __init__(self, data_dir: Path, copied: Callable[[int], None]) -> None:
+        self._data_dir = data_dir
+        self._database = open_database(data_dir)
+        self._copied = copied
+        self._options = WriteOptions()
+        self._options.disable_wal = True  # type: ignore[method-assign, assignment]  # its stub errs
+        self._batch = WriteBatch(raw_mode=True)
+        self._batch_bytes = 0
+
+    def put(self, family: str, key: bytes, value: bytes) -> None:
+        """Copy one value.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        self._batch.put(key, value, self._database.handles[family])
+        self._batch_bytes += len(key) + len(value)
+        if self._batch_bytes >= PORTION_BYTES_MAX:
+            self._write()
+
+    def put_chunk(self, begin: int, chunk: bytes) -> None:
+        """Copy a chunk of the log."""
+        self.put("log", encode_key(begin), chunk)
+
+    def finish(self, found: Examination) -> str:
+        """Write down which log it is, and its watermark, and sync all of it; the epoch.
+
+        The epoch is a new one unless nothing of the log is lost.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        epoch = found.epoch
+        lineage = found.lineage
+        if not found.log_is_whole:
+            epoch = identity.new_epoch()
+            lineage = [(former, min(end, found.same_until)) for former, end in found.lineage]
+            if found.epoch:
+                lineage.append((found.epoch, found.same_until))
+        commits = max(found.commits, 1)
+        given_up = [
+            (begin, min(end, found.end))
+            for begin, end in join_ranges([*found.given_up, *found.lost])
+            if begin < found.end and end > found.begin
+        ]
+        for key, value in (
+            (identity.FORMAT_KEY, identity.FORMAT),
+            (identity.EPOCH, epoch.encode()),
+            (identity.LINEAGE, msgspec.msgpack.encode(lineage)),
+            (identity.GIVEN_UP, msgspec.msgpack.encode(given_up)),
+            (identity.CREATED_AT, str(found.created_at_us).encode()),
+            (identity.COMMITS, encode_key(commits)),
+            (identity.LOG_BYTES_APPENDED, encode_key(found.log_size_bytes)),
+            (identity.LOG_BYTES_REMOVED, encode_key(0)),
+        ):
+            self.put("meta", key, value)
+        self._write()
+        try:
+            for family in self._database.families.values():
+                family.flush()
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise self._failed(error) from error
+        write_watermark(self._data_dir, Committed(found.end, found.begin, commits, epoch))
+        return epoch
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._database.close()
+
+    def _write(self) -> None:
+        try:
+            self._database.rocks.write(self._batch, self._options)
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise self._failed(error) from error
+        self._copied(self._batch_bytes)
+        self._batch = WriteBatch(raw_mode=True)
+        self._batch_bytes = 0
+
+    def _failed(self, error: Exception) -> StoreFailed:
+        return StoreFailed(
+            f"the repair could not be written: {with_remedy(error, self._data_dir.parent)}"
+        )

@@ -1,0 +1,117 @@
+"""Findings: what an examination of a store counts and complains of."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from penstock.store.identity import Loss
+
+PROBLEMS_MAX: Final = 100
+"""Problems told one by one; further ones are only counted."""
+
+Ranges: TypeAlias = list[tuple[int, int]]
+"""Offsets, each from the first up to and without the second; ascending."""
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was found.
+
+    Attributes:
+        problems: sentences, none where all is well.
+        notes: what should be known and is no damage.
+        loss: what was acknowledged and is missing at the end.
+        spans: the offsets that are in the log.
+        lost: offsets that should be in the log and are not.
+        log_is_whole: whether it is certain that the log has lost nothing.
+        given_up: offsets that earlier repairs have given up.
+        removed: messages that waited for a client, or were in flight, and whose bodies are lost:
+            how many, by client identifier.
+        sessions_lost: numbers of sessions of which only parts are left.
+    """
+
+    epoch: str = ""
+    lineage: list[tuple[str, int]] = field(default_factory=list)
+    created_at_us: int = 0
+    commits: int = 0
+    begin: int = 0
+    end: int = 0
+    messages: int = 0
+    chunks: int = 0
+    log_size_bytes: int = 0
+    sessions: int = 0
+    subscriptions: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    retained: int = 0
+    wills: int = 0
+    loss: Loss | None = None
+    problems: list[str] = field(default_factory=list)
+    problems_untold: int = 0
+    notes: list[str] = field(default_factory=list)
+    spans: Ranges = field(default_factory=list)
+    lost: Ranges = field(default_factory=list)
+    log_is_whole: bool = False
+    given_up: Ranges = field(default_factory=list)
+    removed: dict[str, int] = field(default_factory=dict)
+    sessions_lost: set[int] = field(default_factory=set)
+
+    def tell(self, problem: str) -> None:
+        """Note a problem."""
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(problem)
+        else:
+            self.problems_untold += 1
+
+    def holds(self, offset: int) -> bool:
+        """Whether the message is in the log."""
+        at = bisect_right(self.spans, (offset, 2**64)) - 1
+        return at >= 0 and offset < self.spans[at][1]
+
+    def add_chunk(self, begin: int, end: int, size_bytes: int) -> None:
+        """Count a chunk of the log that can be read."""
+        self.chunks += 1
+        self.messages += end - begin
+        self.log_size_bytes += size_bytes
+        if self.spans and self.spans[-1][1] == begin:
+            self.spans[-1] = (self.spans[-1][0], end)
+        else:
+            self.spans.append((begin, end))
+        self.begin, self.end = self.spans[0][0], end
+
+    @property
+    def same_until(self) -> int:
+        """Up to here the log is what it was, but for what had been given up before."""
+        return min(self.end, self.lost[0][0]) if self.lost else self.end
+
+
+def without(begin: int, end: int, taken: Ranges) -> Ranges:
+    """The offsets from ``begin`` up to ``end`` that are not in ``taken``."""
+    left: Ranges = []
+    for first, last in taken:
+        if first > begin:
+            left.append((begin, min(first, end)))
+        begin = max(begin, last)
+        if begin >= end:
+            break
+    else:
+        left.append((begin, end))
+    return [(first, last) for first, last in left if first < last]
+
+
+def join_ranges(ranges: Ranges) -> Ranges:
+    """The same offsets, in order, with neighbours made one."""
+    joined: Ranges = []
+    for begin, end in sorted(ranges):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def in_words(begin: int, end: int) -> str:
+    """The offsets from ``begin`` up to and without ``end``, for people."""
+    return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"

@@ -1,0 +1,137 @@
+"""Opening a database for a look whatever is damaged, and rebuilding one of its files.
+
+See ``store.view`` for when and why.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
+
+from penstock.errors import StoreError
+from penstock.store.database import COLUMN_FAMILIES
+from penstock.store.diagnosis import broken, damaged_part
+
+_FAMILY: Final = re.compile(r'^\[CFOptions "(.*)"\]$', re.MULTILINE)
+
+
+class Unreadable(Exception):
+    """A part of the database is damaged, and so it cannot be opened."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A database made of the files of another one.
+
+    Attributes:
+        database: open for reading.
+        left_out: names of tables that are not in it, for they cannot be read whole.
+    """
+
+    database: Rdict
+    left_out: list[str]
+
+
+def open_whole(
+    store: Path, recovery: DBRecoveryMode | None = None, is_paranoid: bool = True
+) -> Rdict:
+    """Open the database in the directory ``store`` for reading; it need not have all families.
+
+    Raises:
+        Unreadable: a part of it is damaged.
+        StoreError: it cannot be opened for another reason.
+    """
+    options = Options(raw_mode=True)
+    options.set_paranoid_checks(is_paranoid)
+    options.set_wal_recovery_mode(recovery or DBRecoveryMode.point_in_time())
+    try:
+        there = set(Rdict.list_cf(str(store)))
+        families: dict[str, Options] = {
+            name: Options(raw_mode=True) for name in COLUMN_FAMILIES if name in there
+        }
+        return Rdict(
+            str(store), options, column_families=families, access_type=AccessType.read_only()
+        )
+    except Exception as error:  # rocksdict raises bare Exception for every error
+        part = damaged_part(error)
+        if part is None:
+            raise StoreError(f"the store in {store.parent} cannot be opened: {error}") from error
+        raise Unreadable(part) from error
+
+
+def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
+    """Make a database below ``scratch`` of links to the files in ``store``.
+
+    Args:
+        store: stays as it is.
+        scratch: takes as much as the write-ahead logs hold.
+        tables: names of the tables to be in it; None for all.
+
+    Raises:
+        StoreError: that cannot be done.
+    """
+    rebuilt = Path(tempfile.mkdtemp(prefix="rebuilt-", dir=scratch))
+    highest = 0
+    for path in table_and_log_files(store):
+        highest = max(highest, int(path.stem))
+        if path.suffix == ".log" or tables is None or path.name in tables:
+            (rebuilt / path.name).symlink_to(path.absolute())
+    given = {path.name for path in rebuilt.iterdir()}
+    for path in _empty_tables(store, rebuilt.with_suffix(".empty")):
+        highest += 1
+        path.rename(rebuilt / f"{highest:06}.sst")
+    data_dir = store.parent
+    try:
+        Rdict.repair(str(rebuilt), Options(raw_mode=True))
+        database = open_whole(rebuilt)
+    except Unreadable as error:
+        raise broken(data_dir, error.part) from error
+    except StoreError:
+        raise
+    except Exception as error:  # rocksdict raises bare Exception for every error
+        raise broken(data_dir, f"nothing of it can be read ({error})") from error
+    left_out = {path.name for path in (rebuilt / "lost").glob("*.sst")} & given
+    return Rebuilt(database, sorted(left_out))
+
+
+def table_and_log_files(store: Path) -> list[Path]:
+    """The tables and write-ahead logs in ``store``."""
+    return [
+        path for path in store.iterdir() if path.suffix in (".sst", ".log") and path.stem.isdigit()
+    ]
+
+
+def number_of(path: Path) -> int:
+    """The number in a name such as MANIFEST-000027; 0 where there is none."""
+    number = path.name.partition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _empty_tables(store: Path, skeleton: Path) -> list[Path]:
+    """A table for each column family, with nothing in it, numbered as those of ``store``."""
+    options_file = max(store.glob("OPTIONS-*"), default=None, key=number_of)
+    if options_file is None:
+        return []
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    database = Rdict(str(skeleton), options)
+    families = []
+    for name in _FAMILY.findall(options_file.read_text(errors="replace")):
+        if name != "default":
+            family = database.create_column_family(name, Options(raw_mode=True))
+            family.delete(b"")
+            family.flush()
+            families.append(family)
+    for family in families:
+        family.close()
+    database.close()
+    return sorted(skeleton.glob("*.sst"))

@@ -1,0 +1,249 @@
+"""A view of a database for reading, whatever is damaged about it. Its files are not changed.
+
+::
+
+    opens as it is ────────────────────────────────────────────────▶ that
+    CURRENT is missing or wrong ─▶ links to the files, CURRENT anew ─▶ that, or as follows
+    a table is missing or cannot be opened ─▶ without RocksDB's check of it at the start
+    MANIFEST is missing or damaged: nobody knows which file is what ─▶ rebuilt
+    the write-ahead log is damaged in the middle ─▶ with the records behind the damage
+
+*Rebuilt* is what RocksDB's repair makes of links to the tables and write-ahead logs: it reads the
+files and writes a new MANIFEST. A table that it cannot read whole it leaves out. It knows only
+column families that have a table, so each gets one with nothing in it; their numbers are in the
+OPTIONS file, which lists them in the order in which they were made.
+
+A gap in a column family is looked at once more in a database rebuilt without the damaged table, for
+an iterator goes through all tables of level 0 at once: a damaged one holds up keys of the others.
+A value found within the bounds of the damaged table may be older than the one in it, and a removed
+one may come back; these are counted. A chunk of the log never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import final
+
+from rocksdict import DBRecoveryMode, Rdict
+
+from penstock.store.chunk import decode_key
+from penstock.store.database import STORE_DIRECTORY
+from penstock.store.diagnosis import damaged_table
+from penstock.store.identity import COMMITS
+from penstock.store.rebuild import (
+    Rebuilt,
+    Unreadable,
+    number_of,
+    open_whole,
+    rebuild,
+    table_and_log_files,
+)
+from penstock.store.walk import Gap, walk
+from penstock.store.watermark import Committed
+
+
+@final
+class View:
+    """What can be read.
+
+    Attributes:
+        problems: sentences about files; none where the database opens as it is.
+        removed_may_be_back: whether what was removed shortly before the damage may be there again.
+        older: by column family: how many values may be older than what was written last.
+        size_bytes: of the files, about.
+    """
+
+    def __init__(self, store: Path, scratch: Path) -> None:
+        self.problems: list[str] = []
+        self.removed_may_be_back = False
+        self.older: dict[str, int] = {}
+        self.size_bytes = sum(path.stat().st_size for path in table_and_log_files(store))
+        self._store = store
+        self._scratch = scratch
+        self._database: Rdict | None = None
+        self._tables: dict[str, tuple[bytes, bytes, int]] = {}  # smallest, largest key, level
+        self._rebuilt: dict[str, Rebuilt] = {}  # by the table that is left out
+
+    def tell(self, problem: str) -> None:
+        """Note a problem, once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def use(self, database: Rdict) -> None:
+        """Read from ``database``."""
+        self._database = database
+        for entry in database.live_files():
+            name = str(entry["name"]).lstrip("/")
+            self._tables[name] = (entry["start_key"], entry["end_key"], int(entry["level"]))
+
+    def walk(self, family: str) -> Iterator[tuple[bytes, bytes] | Gap]:
+        """All of a column family that can be read, in the order of the keys.
+
+        What could be found in a gap comes after it.
+        """
+        self.older.pop(family, None)
+        assert self._database is not None
+        for found in walk_family(self._database, family):
+            yield found
+            if isinstance(found, Gap):
+                yield from self._fill(family, found)
+
+    def _fill(self, family: str, gap: Gap) -> Iterator[tuple[bytes, bytes]]:
+        """What can be found in a ``gap``, without the table that tears it."""
+        table = damaged_table(gap.reason)
+        smallest, largest, level = self._tables.get(table, (b"", b"", 0))
+        if family == "log" and gap.after is not None and (level > 0 or gap.after >= smallest):
+            return  # nothing but what lies in that table
+        if table not in self._rebuilt:
+            self._rebuilt[table] = rebuild(self._store, self._scratch, set(self._tables) - {table})
+        rebuilt = self._rebuilt[table]
+        bounds = [(smallest, largest), *(self._tables[name][:2] for name in rebuilt.left_out)]
+        for found in walk_family(rebuilt.database, family):
+            if isinstance(found, Gap):
+                continue
+            key = found[0]
+            if gap.after is not None and key <= gap.after:
+                continue
+            if gap.before is not None and key >= gap.before:
+                return
+            if family != "log" and any(first <= key <= last for first, last in bounds):
+                self.older[family] = self.older.get(family, 0) + 1
+            yield found
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for rebuilt in self._rebuilt.values():
+            rebuilt.database.close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def walk_family(database: Rdict, name: str) -> Iterator[tuple[bytes, bytes] | Gap]:
+    """``walk`` of a column family, which ``database`` need not have."""
+    try:
+        family = database.get_column_family(name)
+    except Exception:  # rocksdict raises bare Exception where there is none
+        return
+    try:
+        yield from walk(family)
+    finally:
+        family.close()
+
+
+@contextmanager
+def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Iterator[View]:
+    """Open a view of the database below ``data_dir``.
+
+    Args:
+        data_dir: what is in it stays as it is.
+        scratch: an empty directory; takes as much as the write-ahead logs hold.
+        claimed: what should be there, as far as anybody knows.
+
+    Raises:
+        StoreError: nothing can be read, or not for damage.
+    """
+    store = data_dir / STORE_DIRECTORY
+    view = View(store, scratch)
+    try:
+        _Opening(view, store, scratch, claimed).find()
+        yield view
+    finally:
+        view.close()
+
+
+@final
+class _Opening:
+    """The way to a view, from what is best to what is left."""
+
+    def __init__(self, view: View, store: Path, scratch: Path, claimed: Committed | None) -> None:
+        self._view = view
+        self._store = store
+        self._scratch = scratch
+        self._claimed = claimed
+
+    def find(self) -> None:
+        """Let the view use what can be read."""
+        if self._has_opened(self._store):
+            return
+        source = self._store
+        for manifest in sorted(self._store.glob("MANIFEST-*"), key=number_of, reverse=True):
+            if _current(self._store) == manifest.name:
+                continue  # that was tried
+            linked = self._link(manifest)
+            if self._has_opened(linked):
+                return
+            source = linked if source == self._store else source
+        view = self._view
+        for directory in dict.fromkeys((source, self._store)):
+            try:
+                view.use(open_whole(directory, is_paranoid=False))
+                return
+            except Unreadable as error:
+                view.tell(error.part)
+        self._use_rebuilt(rebuild(self._store, self._scratch, None))
+
+    def _use_rebuilt(self, rebuilt: Rebuilt) -> None:
+        for name in rebuilt.left_out:
+            self._view.tell(f"its table file {name} is damaged")
+        self._view.removed_may_be_back = True
+        self._view.use(rebuilt.database)
+
+    def _has_opened(self, store: Path) -> bool:
+        """Read a database that opens; where its write-ahead log is damaged, behind the damage too.
+
+        A MANIFEST may have lost its end, and with it the names of tables.
+        """
+        view = self._view
+        try:
+            database = open_whole(store)
+            behind = open_whole(store, DBRecoveryMode.skip_any_corrupted_record())
+        except Unreadable as error:
+            view.tell(error.part)
+            return False
+        commits = _commits(behind)
+        if commits > _commits(database):
+            view.tell("a part in the middle of its write-ahead log is damaged")
+            view.removed_may_be_back = True
+        database.close()
+        claimed = self._claimed
+        known = {str(entry["name"]).lstrip("/") for entry in behind.live_files()}
+        unknown = {path.name for path in self._store.glob("*.sst")} - known
+        if claimed is not None and claimed.commits > commits and unknown:
+            rebuilt = rebuild(self._store, self._scratch, None)
+            if _commits(rebuilt.database) > commits:
+                view.tell("its MANIFEST, the list of its table files, is not whole")
+                behind.close()
+                self._use_rebuilt(rebuilt)
+                return True
+            rebuilt.database.close()
+        view.use(behind)
+        return True
+
+    def _link(self, manifest: Path) -> Path:
+        linked = self._scratch / f"with-{manifest.name}"
+        linked.mkdir()
+        for path in table_and_log_files(self._store):
+            (linked / path.name).symlink_to(path.absolute())
+        (linked / manifest.name).symlink_to(manifest.absolute())
+        (linked / "CURRENT").write_text(f"{manifest.name}\n")
+        return linked
+
+
+def _current(store: Path) -> str:
+    try:
+        return (store / "CURRENT").read_text(errors="replace").removesuffix("\n")
+    except OSError:
+        return ""
+
+
+def _commits(database: Rdict) -> int:
+    try:
+        meta = database.get_column_family("meta")
+        value: bytes | None = meta.get(COMMITS)
+        meta.close()
+    except Exception:  # rocksdict raises bare Exception; a walk will tell
+        return 0
+    return 0 if value is None else decode_key(value)

@@ -1,0 +1,98 @@
+"""Walking a column family past what cannot be read.
+
+RocksDB keeps a checksum with every block. An iterator that meets a wrong one stops; behind it the
+keys go on. The walk finds the next key that can be read, and says between which two it found
+damage::
+
+    a1 a2 a3   ▒▒▒▒▒▒▒▒▒▒   a9 b1 b2
+             └ Gap(a3, a9): what lay between is not known
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocksdict import Rdict
+
+from penstock.errors import StoreFailed
+from penstock.store.database import check
+
+_FINER_BYTES: Final = 8  # a search tells keys apart that are so much longer than the last one
+_SHORTEST_BYTES: Final = 8
+_GROWTH: Final = 20  # each step of the search is a twentieth longer: it misses no island but small
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Keys that cannot be read.
+
+    Attributes:
+        after: the last key before; None where it begins with the first.
+        before: the next key that can be read; None where there is none.
+        reason: why, in words.
+    """
+
+    after: bytes | None
+    before: bytes | None
+    reason: str
+
+
+def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
+    """All keys with their values in their order, and the gaps between them."""
+    entries = family.iter()
+    entries.seek_to_first()
+    last: bytes | None = None
+    while True:
+        if entries.valid():
+            last = entries.key()
+            yield last, entries.value()
+            entries.next()
+            continue
+        try:
+            check(entries)
+        except StoreFailed as error:
+            following = _next_readable(family, last)
+            yield Gap(last, following, str(error))
+            if following is None:
+                return
+            entries = family.iter()
+            entries.seek(following)
+            if not entries.valid():  # it could be read a moment ago
+                return
+            continue
+        return
+
+
+def _next_readable(family: Rdict, last: bytes | None) -> bytes | None:
+    """The first key above ``last`` from which on the family can be read; None: there is none."""
+    width = max(len(last or b""), _SHORTEST_BYTES) + _FINER_BYTES
+    begin = int.from_bytes((last or b"").ljust(width, b"\0"), "big")
+    room = (1 << 8 * width) - 1 - begin
+    unreadable, step = 0, 1
+    while not _is_readable(family, begin + step, width):
+        if step >= room:
+            return None
+        unreadable, step = step, min(room, step + max(1, step // _GROWTH))
+    while step - unreadable > 1:
+        middle = (unreadable + step) // 2
+        if _is_readable(family, begin + middle, width):
+            step = middle
+        else:
+            unreadable = middle
+    entries = family.iter()
+    entries.seek((begin + step).to_bytes(width, "big"))
+    return entries.key() if entries.valid() else None
+
+
+def _is_readable(family: Rdict, position: int, width: int) -> bool:
+    entries = family.iter()
+    entries.seek(position.to_bytes(width, "big"))
+    if entries.valid():
+        return True
+    try:
+        check(entries)
+    except StoreFailed:
+        return False
+    return True
