@@ -80,7 +80,7 @@ def inspect(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
 
 
 def _lines(found: Examination) -> list[tuple[str, str]]:
-    from penstock.store.findings import in_words
+    from penstock.store.ranges import in_words
 
     span = f"offsets {found.begin:,} to {found.end - 1:,}" if found.messages else "empty"
     lines = [
@@ -175,7 +175,7 @@ def repair(
 
 
 def _print_losses(found: Examination) -> None:
-    from penstock.store.findings import in_words
+    from penstock.store.ranges import in_words
 
     print(f"kept: {found.messages:,} messages, {found.sessions:,} sessions")
     if found.lost:

@@ -18,7 +18,7 @@ used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -40,7 +40,12 @@ from penstock.spark.offsets import Position, WantedPosition, check_epoch, split_
 from penstock.spark.options import Edge, SourceOptions, parse_options
 from penstock.spark.pins import pinned
 from penstock.spark.schema import SPARK_SCHEMA, choose_columns
+from penstock.store.ranges import without
 from penstock.stream.client import StreamClient, StreamOffsets
+
+_ACCEPT: Final = (
+    "to go on without them set failOnDataLoss to false (penstock table run: --accept-data-loss)"
+)
 
 
 class PenstockDataSource(DataSource):
@@ -89,24 +94,27 @@ class _RangeReader:
         """The rows of one `Range`."""
         if not isinstance(partition, Range) or partition.start >= partition.end:
             return
-        start = partition.start
+        ranges = [(partition.start, partition.end)]
         with self._client() as client:
-            while start < partition.end:
+            while ranges:
+                start, end = ranges.pop(0)
                 try:
                     yield from client.read(
                         self._options.stream,
                         partition.epoch,
                         start,
-                        partition.end,
+                        end,
                         topic_filters=self._options.topics,
                         columns=self._columns,
                     )
-                    return
-                except OffsetOutOfRange:  # retention came after planning, before any row arrived
-                    earliest = client.offsets(self._options.stream).earliest
-                    if self._options.fail_on_data_loss or earliest <= start:
+                except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
+                    log = client.offsets(self._options.stream)
+                    left = without(max(start, min(log.earliest, end)), end, log.given_up)
+                    if left == [(start, end)]:
                         raise
-                    start = earliest
+                    if self._options.fail_on_data_loss:
+                        raise OffsetOutOfRange(f"{error}; {_ACCEPT}") from error
+                    ranges = left + ranges
 
     def _client(self) -> StreamClient:
         return StreamClient(self._options.server, self._options.connect_timeout_s)
@@ -252,7 +260,6 @@ def _after_retention(offset: int, log: StreamOffsets, options: SourceOptions) ->
     if options.fail_on_data_loss:
         raise OffsetOutOfRange(
             f"the offsets {offset} to {log.earliest - 1} were not read before retention removed"
-            " them from the log; to go on without them set failOnDataLoss to false"
-            " (penstock table run: --accept-data-loss)"
+            f" them from the log; {_ACCEPT}"
         )
     return log.earliest

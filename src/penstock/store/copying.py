@@ -14,7 +14,8 @@ from penstock.store import identity
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
 from penstock.store.faults import with_remedy
-from penstock.store.findings import Examination, join_ranges
+from penstock.store.findings import Examination
+from penstock.store.ranges import join_ranges
 from penstock.store.watermark import Committed, write_watermark
 
 PORTION_BYTES_MAX: Final = 4 * 1_048_576

@@ -19,12 +19,13 @@ from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
 from penstock.store.database import PRODUCERS, STORE_DIRECTORY, has_database, unused
 from penstock.store.diagnosis import lacks_current
-from penstock.store.findings import Examination, without
+from penstock.store.findings import Examination
 from penstock.store.identity import Loss
 from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
 from penstock.store.places import no_store
 from penstock.store.queue_examination import QueueExaminer
+from penstock.store.ranges import without
 from penstock.store.view import View, open_view
 from penstock.store.walk import Gap
 from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from penstock.store.identity import Loss
+from penstock.store.ranges import Ranges
 
 PROBLEMS_MAX: Final = 100
 """Problems told one by one; further ones are only counted."""
-
-Ranges: TypeAlias = list[tuple[int, int]]
-"""Offsets, each from the first up to and without the second; ascending."""
 
 
 @dataclass(slots=True)
@@ -85,33 +83,3 @@ class Examination:
     def same_until(self) -> int:
         """Up to here the log is what it was, but for what had been given up before."""
         return min(self.end, self.lost[0][0]) if self.lost else self.end
-
-
-def without(begin: int, end: int, taken: Ranges) -> Ranges:
-    """The offsets from ``begin`` up to ``end`` that are not in ``taken``."""
-    left: Ranges = []
-    for first, last in taken:
-        if first > begin:
-            left.append((begin, min(first, end)))
-        begin = max(begin, last)
-        if begin >= end:
-            break
-    else:
-        left.append((begin, end))
-    return [(first, last) for first, last in left if first < last]
-
-
-def join_ranges(ranges: Ranges) -> Ranges:
-    """The same offsets, in order, with neighbours made one."""
-    joined: Ranges = []
-    for begin, end in sorted(ranges):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((begin, end))
-    return joined
-
-
-def in_words(begin: int, end: int) -> str:
-    """The offsets from ``begin`` up to and without ``end``, for people."""
-    return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"

@@ -346,7 +346,7 @@ class RocksStore:
                 break
             if end > keep_from or not (too_old or excess_bytes > 0):
                 break
-            earliest = end
+            earliest = decode_key(chunks.key())  # behind a hole, where a repair left one
             excess_bytes -= len(value)
             removed += len(value)
         if earliest > first:

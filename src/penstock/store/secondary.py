@@ -16,6 +16,9 @@ keeps what it read from the write-ahead log and does not let a deletion that has
 table file hide it. So the broker says beside the watermark where the log begins, and nothing below
 is shown. A follower that still meets a gap opens the log anew, which mends its view.
 
+Holes. What a repair has given up (`store.repair`) is written down beside the log. Such offsets are
+told as lost, and never passed over.
+
 States::
 
     closed ──open works──▶ open ──catching up fails, or a gap──▶ closed (the next call opens)
@@ -42,6 +45,7 @@ from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreForm
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import check
 from penstock.store.faults import with_remedy
+from penstock.store.identity import GIVEN_UP, decode_given_up
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
 
 FORMAT: Final = "1"
@@ -64,6 +68,8 @@ class Extent:
     epoch: str
     earliest: int
     end: int
+    given_up: tuple[tuple[int, int], ...] = ()
+    """Offsets in between that a repair has given up, each without its end; ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ class LogFollower:
         self._database: Rdict | None = None
         self._log: Rdict | None = None
         self._epoch = ""
+        self._given_up: tuple[tuple[int, int], ...] = ()
         self._seen_end = 0
         self._caught_up_at = 0.0  # monotonic seconds
 
@@ -100,18 +107,23 @@ class LogFollower:
             StoreNotReady: no log to read yet.
             StoreFailed: the log cannot be read.
         """
-        watermark, begin = self._read_watermark()
+        committed = self._read_watermark()
+        watermark, begin = committed.end, committed.begin
         with self._lock:
+            if committed.epoch not in ("", self._epoch):
+                self._close()  # another log was put in its place: by a repair, or a restore
             log = self._open_log()
             stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
             if watermark > self._seen_end or stale:
                 self._catch_up(log)
             end = min(watermark, self._seen_end) if self._seen_end else 0
             earliest = _first_offset(log)
-            epoch = self._epoch
+            epoch, holes = self._epoch, self._given_up
         if earliest is None:  # retention took everything there was
             return Extent(epoch, watermark, watermark)
-        return Extent(epoch, min(max(earliest, begin), end), end)
+        earliest = min(max(earliest, begin), end)
+        lost = tuple(hole for hole in holes if earliest <= hole[0] and hole[1] <= end)
+        return Extent(epoch, earliest, end, lost)
 
     def rows(self, start: int, end: int) -> Iterator[Rows]:
         """The rows from `start` up to and without `end`, chunk by chunk, in order of offset.
@@ -120,7 +132,7 @@ class LogFollower:
         as long as the generator, and keeps the files it reads from: do not hold it for long.
 
         Raises:
-            OffsetOutOfRange: retention has removed rows of the range.
+            OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
             StoreFailed: they are there and cannot be read.
         """
         with self._lock:
@@ -169,6 +181,9 @@ class LogFollower:
 
     def _gap(self, position: int, found: int) -> StoreError:
         """What to raise when the rows from `position` up to `found` are not there."""
+        for begin, end in self._given_up:
+            if begin <= position < end:
+                return given_up(begin, end)
         with self._lock:
             self._close()
         return OffsetOutOfRange(
@@ -176,8 +191,8 @@ class LogFollower:
             " retention has removed them"
         )
 
-    def _read_watermark(self) -> tuple[int, int]:
-        """The end and the beginning of what may be shown."""
+    def _read_watermark(self) -> Committed:
+        """Where what may be shown begins and ends, and of which log."""
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:
@@ -186,8 +201,7 @@ class LogFollower:
             raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
         if len(data) < NUMBER_LENGTH_BYTES:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
-        committed = Committed.decode(data)
-        return committed.end, committed.begin
+        return Committed.decode(data)
 
     def _open_log(self) -> Rdict:
         if self._log is not None:
@@ -207,6 +221,7 @@ class LogFollower:
             raise StoreNotReady(f"the log in {self._store} cannot be opened: {error}") from error
         self._database = database
         self._epoch = _read_epoch(database, self._store)
+        self._given_up = _read_given_up(database)
         self._log = database.get_column_family("log")
         self._catch_up(self._log)
         return self._log
@@ -232,6 +247,19 @@ def _read_epoch(database: Rdict, store: Path) -> str:
             f"the log in {store} has format {version.decode()!r}; this version reads {FORMAT!r}"
         )
     return str(epoch.decode("ascii"))
+
+
+def _read_given_up(database: Rdict) -> tuple[tuple[int, int], ...]:
+    kept: bytes | None = database.get_column_family("meta").get(GIVEN_UP)
+    return () if kept is None else tuple(decode_given_up(kept))
+
+
+def given_up(begin: int, end: int) -> OffsetOutOfRange:
+    """What to raise where a repair has given up the offsets from `begin` up to `end`."""
+    return OffsetOutOfRange(
+        f"the offsets {begin} to {end - 1} are lost, a repair of the damaged store has given them"
+        f" up: the log goes on at offset {end}"
+    )
 
 
 def _first_offset(log: Rdict) -> int | None:

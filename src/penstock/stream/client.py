@@ -75,6 +75,8 @@ class StreamOffsets:
     epoch: str
     earliest: int
     latest: int
+    given_up: tuple[tuple[int, int], ...] = ()
+    """Offsets in between that are lost (docs/store.md), each without its end; ascending."""
 
 
 class StreamClient:
@@ -120,7 +122,10 @@ class StreamClient:
             connect_timeout_s: instead of the client's own.
         """
         found = self._persist(lambda: self._act("offsets", {"stream": stream}), connect_timeout_s)
-        return StreamOffsets(found["stream"], found["epoch"], found["earliest"], found["latest"])
+        given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
+        return StreamOffsets(
+            found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
+        )
 
     def read(
         self,

@@ -4,11 +4,12 @@ Requests are small JSON objects::
 
     list_flights                        a flight for each stream; its descriptor's path is [name]
     action "streams"                    → [{"name", "topic_filters"}, ...]
-    action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest"}
+    action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
 
-`latest` is the offset after the last row. `filter` is one MQTT topic filter or a list of them;
-`columns` names the columns wanted.
+`latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
+last], that the repair of a damaged store has given up; a range with any of them is refused.
+`filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
 alone is also in `extra_info`, so that the other end need not take the message apart.

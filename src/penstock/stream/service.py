@@ -31,7 +31,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from penstock.config import Address, StreamDefinition
 from penstock.errors import OffsetOutOfRange, PenstockError
-from penstock.store.secondary import Extent, LogFollower, StoreNotReady
+from penstock.store.ranges import without
+from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.stream.definitions import TopicSelector
 from penstock.stream.requests import (
     RangeRequest,
@@ -69,13 +70,16 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         """A flight for each stream. Its records are the offsets it spans, filters aside."""
         try:
             extent = self._log.extent()
+            ranges = without(extent.earliest, extent.end, extent.given_up) or [
+                (extent.end, extent.end)
+            ]
             for name in self._streams:
-                request = RangeRequest(name, extent.epoch, extent.earliest, extent.end)
+                requests = [RangeRequest(name, extent.epoch, *span) for span in ranges]
                 yield flight.FlightInfo(
                     STREAM_SCHEMA,
                     flight.FlightDescriptor.for_path(name),
-                    [flight.FlightEndpoint(request.to_json(), [])],
-                    extent.end - extent.earliest,
+                    [flight.FlightEndpoint(request.to_json(), []) for request in requests],
+                    sum(end - start for start, end in ranges),
                     -1,
                 )
         except (RequestError, PenstockError) as error:
@@ -85,7 +89,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         """The actions served, each with what it answers."""
         return [
             ("streams", "the streams offered, as JSON"),
-            ("offsets", "epoch, earliest and latest offset (excluded) of a stream, as JSON"),
+            (
+                "offsets",
+                "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
+            ),
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
@@ -154,6 +161,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             "epoch": extent.epoch,
             "earliest": extent.earliest,
             "latest": extent.end,
+            "given_up": extent.given_up,
         }
         return json.dumps(answer).encode()
 
@@ -187,6 +195,9 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
             Refusal.OFFSET_OUT_OF_RANGE,
             f"the range ends at {request.end}, and the log at {extent.end}",
         )
+    for begin, end in extent.given_up:  # before any row of the range is sent
+        if begin < request.end and request.start < end:
+            raise given_up(begin, end)
 
 
 def _refuse(error: RequestError | PenstockError) -> flight.FlightError:

@@ -1,0 +1,39 @@
+"""Ranges of offsets: what is in a log, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+Ranges: TypeAlias = list[tuple[int, int]]
+"""Offsets, each from the first up to and without the second; ascending."""
+
+
+def without(begin: int, end: int, taken: Iterable[tuple[int, int]]) -> Ranges:
+    """The offsets from ``begin`` up to ``end`` that are not in ``taken``, which ascends."""
+    left: Ranges = []
+    for first, last in taken:
+        if first > begin:
+            left.append((begin, min(first, end)))
+        begin = max(begin, last)
+        if begin >= end:
+            break
+    else:
+        left.append((begin, end))
+    return [(first, last) for first, last in left if first < last]
+
+
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same offsets, in order, with neighbours made one."""
+    joined: Ranges = []
+    for begin, end in sorted(ranges):
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((begin, end))
+    return joined
+
+
+def in_words(begin: int, end: int) -> str:
+    """The offsets from ``begin`` up to and without ``end``, for people."""
+    return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"
