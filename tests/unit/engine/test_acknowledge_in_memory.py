@@ -97,18 +97,20 @@ def test_a_crash_may_take_it() -> None:
     assert bench.store.log_extent().end == 0
 
 
-class Nothing(Authorize, Permissions):
-    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        del username, client_id
-        return self
-
+class Nothing(Permissions):
     def may_publish(self, topic: str) -> bool:
         del topic
         return False
 
 
+class Nobody(Authorize):
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        del username, client_id
+        return Nothing()
+
+
 def test_a_refusal_is_a_refusal() -> None:
-    bench = made(Nothing())
+    bench = made(Nobody())
     line = bench.join("a")
     line.send(Publish("fast/a", b"x", 1, packet_id=1))
     bench.commit()
