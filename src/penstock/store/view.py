@@ -188,6 +188,10 @@ class _Opening:
     def _use_rebuilt(self, rebuilt: Rebuilt) -> None:
         for name in rebuilt.left_out:
             self._view.tell(f"its table file {name} is damaged")
+        self._view.tell(
+            "without its MANIFEST it cannot be told whether tables are missing, and with them parts"
+            " of sessions, subscriptions, queues, retained messages and wills"
+        )
         self._view.removed_may_be_back = True
         self._view.use(rebuilt.database)
 
