@@ -14,6 +14,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import penstock
 from penstock.cli.version import build_kind
@@ -25,6 +26,11 @@ __all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all
 
 LEFT_BEHIND = Path(__file__).parents[1] / Settings().durability.data_dir
 WAS_THERE = LEFT_BEHIND.exists()
+
+
+# No test is timed: machines are slow at times. The rest is as it was, in CI as without it.
+settings.register_profile("untimed", settings(), deadline=None)
+settings.load_profile("untimed")
 
 
 def expected_kind() -> str | None:

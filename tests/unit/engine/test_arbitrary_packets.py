@@ -1,6 +1,6 @@
 """Whatever well-formed packets clients send: the engine answers or closes, and never fails."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.limits import EngineLimits
@@ -19,7 +19,6 @@ def watched_bench() -> tuple[Bench, list[Line]]:
     return bench, watchers
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_any_packets_in_any_order(data: st.DataObject) -> None:
     bench, watchers = watched_bench()
@@ -44,7 +43,6 @@ def test_any_packets_in_any_order(data: st.DataObject) -> None:
     bench.commit()
 
 
-@settings(deadline=None)
 @given(
     st.integers(3, 5),
     st.lists(
