@@ -94,6 +94,7 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,
         producers_max=settings.durability.producers_max,
+        producers_per_user_max=settings.durability.producers_per_user_max,
         producer_expiry_s=settings.durability.producer_expiry_s,
     )
 

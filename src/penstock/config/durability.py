@@ -34,6 +34,10 @@ class Durability(Group):
     """Producers whose latest number is remembered (docs/producers.md). The first message of one
     more is refused with 0x97. 0 to 100000000; 0 is no limit."""
 
+    producers_per_user_max: int = Field(default=10_000, ge=0, le=100_000_000)
+    """Those of one user, so that nobody uses them up for the others; all anonymous clients are
+    one. 0 to 100000000; 0 is no limit."""
+
     producer_expiry_s: float = Field(default=604_800.0, ge=0, le=10**10)
     """A producer that publishes nothing for this long is forgotten, in seconds: it would have to
     begin anew. 0 to 10000000000; 0 is never."""

@@ -56,6 +56,7 @@ class EngineLimits:
         sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit.
         producers_max: producers whose numbers are remembered, 0 = no limit.
+        producers_per_user_max: those of one user, all anonymous clients being one; 0 = no limit.
         producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
         zone: name of the listener whose clients they are for.
     """
@@ -95,6 +96,7 @@ class EngineLimits:
         sessions_bytes_max: int = 0,
         retained_bytes_max: int = 0,
         producers_max: int = 100_000,
+        producers_per_user_max: int = 10_000,
         producer_expiry_s: float = 604_800.0,
     ) -> None:
         self.max_inflight = max_inflight
@@ -132,6 +134,7 @@ class EngineLimits:
         self.sessions_bytes_max = sessions_bytes_max
         self.retained_bytes_max = retained_bytes_max
         self.producers_max = producers_max
+        self.producers_per_user_max = producers_per_user_max
         self.producer_expiry_s = producer_expiry_s
 
     def window(self, receive_maximum: int) -> int:

@@ -296,6 +296,8 @@ class OpeningConnection(Connection):
         session = self._server.registry.sessions.get(self.client_id)
         is_known = session is not None and session.stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
+        if asked_for(connect.properties):  # the latest number may be in a commit that fails
+            return True
         return is_known or expires or connect.will is not None
 
     def _answer(self, packet: Packet, now: Now) -> None:

@@ -31,8 +31,10 @@ from penstock.protocol.properties import Properties
 PRODUCER: Final = "penstock-producer"
 SEQUENCE: Final = "penstock-sequence"
 NAME_CHARACTERS_MAX: Final = 256
-PRODUCER_BYTES: Final = 1536  # with the longest name
+USER_CHARACTERS_MAX: Final = 256  # of a user that has producers
+PRODUCER_BYTES: Final = 2560  # with the longest names, of characters that take four bytes
 _DIGITS_MAX: Final = 18
+_BETWEEN: Final = "\0"  # user and producer; in no MQTT string [MQTT-1.5.4-2]
 _EXPIRED_AT_ONCE_MAX: Final = 1000
 
 # What is to be done with a message.
@@ -102,9 +104,11 @@ class Producers:
 
     def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
         self._latest: dict[str, ProducerRecord] = {}  # the one that was silent longest is first
+        self._of_users: dict[str, int] = {}  # how many each has
         self._effects = effects
         self._drops = drops
         self._count_max = limits.producers_max
+        self._per_user_max = limits.producers_per_user_max
         self._silent_us_max = int(limits.producer_expiry_s * 1_000_000)
 
     def __len__(self) -> int:
@@ -114,6 +118,7 @@ class Producers:
         """Take up what the store holds."""
         for record in sorted(found, key=_used_at_us):
             self._latest[record.key] = record
+            self._count_of(record.key, 1)
 
     def latest(self, username: str | None, name: str) -> int:
         """The number of the latest message of this producer; 0 of one that is not known."""
@@ -126,10 +131,10 @@ class Producers:
         latest = 0 if record is None else record.sequence
         if not message.mistake and 0 < message.sequence <= latest:
             return REPEATED
-        if message.mistake or message.sequence != latest + 1:
+        if message.mistake or message.sequence != latest + 1 or _is_too_long(username):
             self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
             return REFUSED
-        if record is None and 0 < self._count_max <= len(self._latest):
+        if record is None and not self._has_room(username or ""):
             self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
             return NO_ROOM
         return NEXT
@@ -138,6 +143,8 @@ class Producers:
         """One sentence for the client whose message was refused."""
         if message.mistake:
             return message.mistake
+        if _is_too_long(username):
+            return f"a user with producers has at most {USER_CHARACTERS_MAX} characters"
         latest = self.latest(username, message.name)
         if latest == 0:
             return "this producer is not known, or not any more: its next message is 1"
@@ -147,7 +154,8 @@ class Producers:
         """A message that was ``NEXT`` is published, in the open batch."""
         key = _key(username, message.name)
         record = ProducerRecord(key, message.sequence, now.wall_us)
-        self._latest.pop(key, None)
+        if self._latest.pop(key, None) is None:
+            self._count_of(key, 1)
         self._latest[key] = record
         self._effects.put_producer(key, record)
 
@@ -163,12 +171,30 @@ class Producers:
             expired.append(key)
         for key in expired:
             del self._latest[key]
+            self._count_of(key, -1)
             self._effects.put_producer(key, None)
+
+    def _has_room(self, username: str) -> bool:
+        """Whether there may be one more producer, of this user."""
+        if 0 < self._count_max <= len(self._latest):
+            return False
+        return not 0 < self._per_user_max <= self._of_users.get(username, 0)
+
+    def _count_of(self, key: str, more: int) -> None:
+        username = key.partition(_BETWEEN)[0]
+        count = self._of_users.get(username, 0) + more
+        if count > 0:
+            self._of_users[username] = count
+        else:
+            del self._of_users[username]
+
+
+def _is_too_long(username: str | None) -> bool:
+    return username is not None and len(username) > USER_CHARACTERS_MAX
 
 
 def _key(username: str | None, name: str) -> str:
-    """No MQTT string holds U+0000 [MQTT-1.5.4-2]."""
-    return f"{username or ''}\0{name}"
+    return f"{username or ''}{_BETWEEN}{name}"
 
 
 def _used_at_us(record: ProducerRecord) -> int:

@@ -17,7 +17,8 @@ acknowledge or release may make that room (``must_wait``), within the bounds of 
 
 Where ``acknowledge_in_memory`` says so, PUBACK does not wait for the commit, unless an answer
 before it does: they leave in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits: without
-the packet identifier on disk, a message sent again would be taken for a new one.
+the packet identifier on disk, a message sent again would be taken for a new one. So does what a
+producer numbered.
 
 What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
 messages until their PUBREL [MQTT 5 §4.9].
@@ -49,6 +50,7 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties, encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
+_NO_ROOM: Final = "there is no room for it now"
 _RETAINED_FULL: Final = "there is no room for more retained messages"
 
 
@@ -289,7 +291,7 @@ class Publishing:
                     elif effects.store_fails:
                         self._waits.wait_for_store()
                     return _MUST_WAIT  # else for a PUBREL of its own
-                why = effects.store_failure or "there is no room for it now"
+                why = effects.store_failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return 0
             if packet.retain and self._link.version == V5 and not self._is_retainable(message):
@@ -308,7 +310,7 @@ class Publishing:
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self._link.version == V5
             code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0
-            if qos == 1 and self._is_promised_in_memory(topic):
+            if qos == 1 and number is None and self._is_promised_in_memory(topic):
                 self._link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self._link))
             else:
                 self._acknowledge(packet, code)
@@ -328,9 +330,12 @@ class Publishing:
         verdict = self._producers.judge(username, number, session.client_id, topic)
         if verdict == NEXT:
             return True
-        if verdict == REPEATED:  # it is published; QoS 2 goes on to PUBREL all the same
+        has_place = packet.qos == 1 or session.has_room_to_receive()
+        if verdict == REPEATED and has_place:  # QoS 2 goes on to PUBREL all the same
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
+        elif verdict == REPEATED:
+            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _NO_ROOM)
         elif verdict == NO_ROOM:
             why = "there is no room for more producers"
             self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)

@@ -47,7 +47,12 @@ def test_every_bound_on_memory_reaches_the_engine() -> None:
 
 
 def test_the_bounds_on_producers_reach_the_engine() -> None:
-    overrides = {"durability.producers_max": 7, "durability.producer_expiry_s": 8.0}
+    overrides = {
+        "durability.producers_max": 7,
+        "durability.producer_expiry_s": 8.0,
+        "durability.producers_per_user_max": 9,
+    }
     settings = load_settings(None, overrides, {})
     limits = engine_limits(settings, settings.listener)
     assert (limits.producers_max, limits.producer_expiry_s) == (7, 8.0)
+    assert limits.producers_per_user_max == 9

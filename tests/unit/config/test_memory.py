@@ -49,7 +49,7 @@ def test_the_sum_of_what_clients_were_promised() -> None:
         "held": 10 * (2000 + 1000),
         "writing": 10 * (4096 + (100_000 + 1000) + (4096 + 1000)),
         "away": 20 * (AWAY_ONE + 7 * 128),
-        "producers": 8 * 1536,
+        "producers": 8 * 2560,
         "spilled": 0,
         "QoS 0": 70_000,
         "sessions": 80_000,

@@ -8,8 +8,15 @@ from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.link import Link
-from penstock.engine.producers import NAME_CHARACTERS_MAX, PRODUCER, SEQUENCE
-from penstock.protocol.packets import Connect, Puback, Publish, Pubrec, Pubrel
+from penstock.engine.options import ServerOptions
+from penstock.engine.producers import (
+    NAME_CHARACTERS_MAX,
+    PRODUCER,
+    SEQUENCE,
+    USER_CHARACTERS_MAX,
+)
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connack, Connect, Puback, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -210,6 +217,58 @@ def test_one_that_is_silent_for_long_is_forgotten() -> None:
     assert len(bench.server.producers) == 1
     line = bench.join("a")
     assert send(bench, line, message(2, name="silent"), message(3, 2, name="busy")) == [REFUSED, 0]
+
+
+def test_nobody_uses_them_up_for_the_others() -> None:
+    bench = Bench(EngineLimits(producers_per_user_max=2), authenticate=ByName())
+    codes: dict[str, list[int]] = {}
+    for user in ("eve", "bob"):
+        line, _ = bench.connect(Connect(f"c-{user}", 5, username=user))
+        packets = [message(1, n, name=str(n)) for n in range(1, 4)]
+        codes[user] = send(bench, line, *packets)
+    assert codes == {"eve": [0, 0, NO_ROOM], "bob": [0, 0, NO_ROOM]}
+    bench.restart()
+    line, _ = bench.connect(Connect("c", 5, username="eve"))
+    assert send(bench, line, message(1, name="3"), message(2, 2, name="2")) == [NO_ROOM, 0]
+
+
+def test_a_user_name_that_is_too_long_has_none() -> None:
+    bench = Bench(authenticate=ByName())
+    line, _ = bench.connect(Connect("c", 5, username="x" * (USER_CHARACTERS_MAX + 1)))
+    assert send(bench, line, message(1)) == [REFUSED]
+
+
+def test_repeats_at_qos_2_have_a_place_like_any_other() -> None:
+    bench = Bench(EngineLimits(max_awaiting_rel=2))
+    line = bench.join("a")
+    assert send(bench, line, message(1, 1, 2)) == [0]
+    assert send(bench, line, *(message(1, n, 2) for n in (2, 3, 4))) == [0, NO_ROOM, NO_ROOM]
+
+
+def test_what_is_numbered_always_waits_for_the_disk() -> None:
+    bench = Bench(options=ServerOptions(acknowledge_in_memory=("#",)))
+    line = bench.join("a")
+    line.send(message(1))
+    bench.write_ready()
+    assert line.read() == []
+    bench.commit()
+    assert line.read() == [Puback(1)]
+
+
+def test_no_number_is_told_that_the_disk_may_not_have() -> None:
+    bench = Bench()
+    line = bench.join("a")
+    send(bench, line, message(1))
+    line.send(message(2))
+    bench.seal()  # this commit fails, and is tried again
+    bench.server.effects.store_cannot_write("disk full")
+    line.cut()
+    asking = bench.line()
+    properties = Properties(user_properties=[(PRODUCER, "p")])
+    asking.send(Connect("b", 5, properties=properties))
+    (answer,) = asking.read()
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == reasons.SERVER_UNAVAILABLE
 
 
 def test_there_is_room_for_so_many() -> None:
