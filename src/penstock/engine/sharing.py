@@ -43,8 +43,8 @@ from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import Dice, ShareGroup
 from penstock.engine.topics import share_name
 
-_HANDED_ON_MAX: Final = 1000  # at once, of what waits at one member
-_LOOKED_AT_MAX: Final = 64  # before room is asked for
+_PORTION: Final = 1000
+_FIRST_LOOK: Final = 64
 
 
 @final
@@ -56,6 +56,8 @@ class Sharing(Groups):
         self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
         self.uneven: dict[str, ShareGroup] = {}  # those with something parked
         self.shutting_down = False  # all members go: nothing is handed from one to the next
+        self.portion = _PORTION  # handed on at once, of what waits at one member
+        self.first_look = _FIRST_LOOK  # at so many of them, before room is asked for
         self._effects = effects
         effects.groups = self
         self._drops = drops
@@ -189,7 +191,7 @@ class Sharing(Groups):
                 if group.parked.goes_on():
                     going.add(topic_filter)
         if going:
-            self._offer(session, session.shared_waiting(going, False, _HANDED_ON_MAX), now)
+            self._offer(session, session.shared_waiting(going, False, self.portion), now)
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
@@ -197,7 +199,7 @@ class Sharing(Groups):
             for topic_filter in session.shared_filters:
                 self.groups[topic_filter].left(session)
         if session.took_shared:
-            waiting = session.shared_waiting(None, True, _HANDED_ON_MAX)
+            waiting = session.shared_waiting(None, True, self.portion)
             if not waiting:
                 session.holds_none_shared()
             self._offer(session, waiting, now)
@@ -212,6 +214,8 @@ class Sharing(Groups):
                 if not self.shutting_down:
                     parked.begin()
                     self._hand_on(session, group, deliveries, now)
+                    if len(deliveries) >= self.portion:
+                        parked.holders[session] = SMALLEST_MESSAGE_BYTES  # more may stand behind
                     parked.end()
 
     def ended(self, session: Session, now: Now) -> None:
@@ -228,7 +232,7 @@ class Sharing(Groups):
             return
         stays = 0  # what nobody may have
         while True:
-            waiting = session.shared_waiting(filters, True, stays + _HANDED_ON_MAX)
+            waiting = session.shared_waiting(filters, True, stays + self.portion)
             taken = self._leave_to_any(session, waiting, now)
             if taken == 0 and len(waiting) == stays:
                 return
@@ -275,24 +279,24 @@ class Sharing(Groups):
         filters = {group.topic_filter}
         parked = group.parked
         given = 0
-        limit = _LOOKED_AT_MAX
+        limit = self.first_look
         while True:
             waiting = session.shared_waiting(filters, session.link is None, limit)
             is_all = len(waiting) < limit
-            if len(waiting) > _HANDED_ON_MAX:
-                del waiting[_HANDED_ON_MAX:]
+            if len(waiting) > self.portion:
+                del waiting[self.portion :]
                 is_all = False
             taken = self._hand_on(session, group, waiting, now)
             given += taken
             if is_all:
                 return taken < len(waiting)
             stuck = taken < len(waiting)
-            if stuck and taken == 0 and limit == _HANDED_ON_MAX:
+            if stuck and taken == 0 and limit == self.portion:
                 return True
-            if given >= _HANDED_ON_MAX or parked.fits < SMALLEST_MESSAGE_BYTES:
+            if given >= self.portion or parked.fits < SMALLEST_MESSAGE_BYTES:
                 break
             if stuck:
-                limit = _HANDED_ON_MAX  # those behind may be smaller
+                limit = self.portion  # those behind may be smaller
         parked.holders[session] = SMALLEST_MESSAGE_BYTES  # it was not looked through
         return True
 

@@ -288,3 +288,57 @@ def test_what_an_ended_session_leaves_is_unpacked_only_for_those_who_take_it(oth
     assert sum(bench.server.drops.counts) == (0 if others else 5001)
     back = bench.join("away", durable=True)
     assert take_all(bench, back) == [b"%d" % number for number in range(5001)][: 5001 * others]
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("way", ["cut", "unsubscribe", "end"])
+def test_a_queue_longer_than_a_portion_is_handed_on_to_its_end(way: str, before: bool) -> None:
+    """All of the first portion was taken, and nobody looked for what stood behind it."""
+    count = 2500
+    bench, line = long_queue(count)
+    bench.subscriber("away", SHARED, 1).cut()
+    taker = bench.subscriber("taker", SHARED, 1) if before else line
+    if way == "cut":
+        line.cut()
+    elif way == "unsubscribe":
+        line.send(Unsubscribe(2, [SHARED]))
+    else:
+        line.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    bench.commit()
+    if not before:
+        taker = bench.join("taker", durable=True)
+        taker.send(Subscribe(1, [Subscription(SHARED, 1)]))
+        bench.commit()
+    seen: list[bytes] = []
+    for _ in range(5):
+        seen += take_all(bench, taker)
+        bench.pass_s(1)
+        bench.commit()
+    in_flight = way == "unsubscribe"  # that is completed
+    assert seen == [b"%d" % number for number in range(in_flight, count + 1)]
+    assert sum(bench.server.drops.counts) == 0
+
+
+@pytest.mark.parametrize("way", ["cut", "unsubscribe"])
+def test_small_ones_behind_a_large_one_and_a_portion_are_handed_on(way: str) -> None:
+    """They waited for room for the large one. In memory it is not for the taker, and in the log
+    it is too large."""
+    count = 1500
+    wide = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=200_000, zone="wide")
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), zones={"wide": wide})
+    line = bench.join("holder", durable=True, receive_maximum=1)
+    line.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    publish(bench, "t", b"first")
+    publish(bench, "secret/t", b"x" * 300_000)
+    for _ in range(count):
+        publish(bench, "t", b"small")
+    bench.commit()
+    taker = helper(bench, "wide")
+    if way == "cut":
+        line.cut()
+    else:
+        line.send(Unsubscribe(2, [SHARED]))
+    seen = settle(bench, taker)
+    assert seen == [b"first"] * (way == "cut") + [b"small"] * count
+    assert line.session.queue_length == 1
