@@ -22,10 +22,12 @@ What was received stays undecoded, the shell stops reading while ``stalled`` is 
 silence that follows is ours: it does not count against keep alive. Until it is CONNECTED the
 connect timeout stands all the same; one that awaits its verdict is stalled too. That a stalled
 peer hung up is for the shell to find; it reads the rest then, and says ``lost``. What came before
-the end still counts: it is decoded then, or, when packets wait for the verdict, after that::
+the end still counts: it is decoded then, or, when whole packets wait for the verdict, after that.
+But one that is gone takes over from nobody: if its client is connected when it would be let in, it
+ends as if refused, and what it left is dropped; none of that was acknowledged::
 
       AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
-                                          ╰── refused, connect timeout ──────────────────▲
+                                  ╰── refused, connected again, connect timeout ─────────▲
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ class Connection(Resumable):
         link.user = self
         self.stalled = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
-        self.hung_up = False  # the peer sends no more: what it left is handled as it is read
+        self.hung_up = False  # the peer sends no more: what it left is handled to its end
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
@@ -193,12 +195,13 @@ class Connection(Resumable):
 
         Where packets wait for the verdict it does not end here, but with that, or its deadline.
         """
+        self.hung_up = True
         if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
             except RemoteProtocolError as error:
                 self.protocol_error(error, now)
-        if self.state == AWAIT_VERDICT and self._decoder.has_rest:
+        if self.state == AWAIT_VERDICT and self._decoder.has_packet():
             self._lost_because = because
         else:
             self._end(True, because, now)

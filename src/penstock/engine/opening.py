@@ -198,6 +198,9 @@ class OpeningConnection(Connection):
             self._refuse(refusal(connect, limits, False, server.options), now, connect)
             return
         earlier = server.connections.get(self.client_id)
+        if earlier is not None and self.hung_up:
+            self._end(False, "left before it was let in, and its client is connected again", now)
+            return
         if earlier is not None:  # [MQTT-3.1.4-3]
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
         expiry_s = granted_session_expiry_s(connect, limits)

@@ -76,10 +76,12 @@ class Decoder:
         else:
             self._parts += data
 
-    @property
-    def has_rest(self) -> bool:
-        """Whether anything was fed that is in no packet yet."""
-        return self._position < len(self._buffer) or len(self._parts) > 0
+    def has_packet(self) -> bool:
+        """Whether the whole of the next packet was fed; not, if its header breaks the protocol."""
+        try:
+            return self._broken_by == 0 and self._is_whole()
+        except RemoteProtocolError:
+            return False
 
     def next_packet(self) -> Packet | None:
         """The next packet; None when its end has not arrived yet.
@@ -89,7 +91,7 @@ class Decoder:
         """
         self._fail_again()
         try:
-            if not self._has_packet():
+            if not self._is_whole():
                 return None
             packet = self._read_packet()
         except RemoteProtocolError as error:
@@ -106,7 +108,7 @@ class Decoder:
         if self._broken_by != 0:
             raise RemoteProtocolError(self._broken_by, self._broken_because)
 
-    def _has_packet(self) -> bool:
+    def _is_whole(self) -> bool:
         """Find the end of the packet at `position`; whether all of it is in the buffer."""
         while True:
             self._end = 0

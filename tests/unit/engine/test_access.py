@@ -243,6 +243,56 @@ def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
     assert bench.server.registry.sessions == {}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_read_still", [False, True])
+def test_a_client_that_left_takes_over_from_nobody(version: int, is_read_still: bool) -> None:
+    """It would throw out the connection that its client has made since, and end at once itself."""
+    bench, _, left = pending(version)
+    left.send(Publish("t", b"x"))
+    if is_read_still:
+        left.connection.hang_up(bench.now)
+    else:
+        left.cut()
+    present = bench.line(version)
+    present.send(connect(version))
+    present.connection.decided(ALICE, bench.now)
+    bench.commit()
+    present.read()
+    left.connection.decided(ALICE, bench.now)
+    bench.commit()
+    assert bench.server.connections == {"c": present.connection}
+    assert present.read() == []
+    assert bench.server.effects.next_offset == 0, "what it left is not published"
+    said = "left before it was let in, and its client is connected again"
+    assert left.connection.closed_because == said
+
+
+def test_a_client_whose_connect_is_read_after_its_end_takes_over_from_nobody() -> None:
+    """Above its rate CONNECT waits undecoded; there is no verdict to wait for."""
+    bench = Bench(EngineLimits(bytes_per_s_max=10), authenticate=ByName())
+    left = bench.line(5)
+    data = encode(connect(), 5)
+    left.receive(data[:15])
+    left.receive(data[15:])
+    bench.zones["quick"] = EngineLimits()
+    present = bench.line(5, "quick")
+    present.send(connect())
+    bench.commit()
+    assert bench.server.connections == {"c": present.connection}
+    left.cut()
+    assert bench.server.connections == {"c": present.connection}
+
+
+@pytest.mark.parametrize("rest", [b"\x30", b"\x30\x05\x00\x01t", b"\x00\x00"])
+def test_a_client_that_left_no_whole_packet_is_gone_at_once(rest: bytes) -> None:
+    bench, _, line = pending()
+    line.receive(rest)
+    line.cut()
+    assert line.connection.closed_because == "cut"
+    line.connection.decided(ALICE, bench.now)
+    assert bench.server.registry.sessions == {}
+
+
 def test_a_client_that_left_waits_no_longer_than_the_connect_timeout() -> None:
     bench, _, line = pending(limits=EngineLimits(connect_timeout_s=10))
     line.send(Publish("t", b"x"))

@@ -95,6 +95,23 @@ def test_a_dead_decoder_repeats_its_error() -> None:
         decoder.feed(b"")
 
 
+def test_whether_a_packet_is_whole_is_told_without_taking_it() -> None:
+    decoder = Decoder(100, V5)
+    told = []
+    for data in (b"\xd0", b"", b"\x00\xc0", b"\x00"):  # PINGRESP is not for a server
+        decoder.feed(data)
+        told.append(decoder.has_packet())
+    assert told == [False, False, False, False]
+    decoder = Decoder(100, V5)
+    told = []
+    for data in (b"", b"\xc0", b"\x00\xc0"):
+        decoder.feed(data)
+        told.append(decoder.has_packet())
+    assert told == [False, False, True]
+    assert decoder.next_packet() == Pingreq()
+    assert not decoder.has_packet()
+
+
 def test_empty_reads_change_nothing() -> None:
     decoder = Decoder(KIB, V5)
     decoder.feed(b"")
