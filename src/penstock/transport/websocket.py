@@ -96,8 +96,10 @@ class WebSocketWire(StreamWire):
             for event in self._frames.events():
                 self._handle(event, payloads)
         except RemoteProtocolError as error:
+            _forget_frames(error)
             self._refuse(error)
         except (LocalProtocolError, UnicodeError) as error:  # of the upgrade's own headers
+            _forget_frames(error)
             self._refuse(RemoteProtocolError(str(error)))
         if payloads and self._endpoint is not None:
             self._endpoint.received(b"".join(payloads))
@@ -234,3 +236,15 @@ class WebSocketWire(StreamWire):
         transport = self._transport
         self._end(transport)
         self._timer = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, transport.abort)
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Let go of what ``error`` came through, us among it.
+
+    h11, below wsproto, raises errors from a method of theirs: its frame holds the error, which
+    holds its frames. Only the garbage collector would free them.
+    """
+    reached: BaseException | None = error
+    while reached is not None:
+        reached.__traceback__ = None
+        reached = reached.__context__
