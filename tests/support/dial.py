@@ -25,7 +25,7 @@ from wsproto.events import (
 )
 
 from tests.support.deadline import DEADLINE_S
-from tests.support.raw_client import ByteStream
+from tests.support.raw_client import ByteStream, connect
 
 _READ_BYTES: Final = 65_536
 
@@ -175,7 +175,7 @@ def dial_stream(
         return plain, ""
     assert parts.hostname is not None
     assert parts.port is not None
-    stream = socket.create_connection((parts.hostname, parts.port), DEADLINE_S)
+    stream = connect((parts.hostname, parts.port))
     if parts.scheme in ("mqtts", "wss"):
         assert context is not None
         return context.wrap_socket(stream, server_hostname=host), parts.path

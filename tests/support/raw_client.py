@@ -60,6 +60,13 @@ class ByteStream(Protocol):
     def close(self) -> None: ...
 
 
+def connect(address: Address) -> socket.socket:
+    """A TCP connection that sends at once: a test's small packets wait for no acknowledgement."""
+    connection = socket.create_connection(address, DEADLINE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
 @final
 class RawClient:
     """One connection, over TCP unless another one is given.
@@ -75,7 +82,7 @@ class RawClient:
     ) -> None:
         self.version = version
         self.client_id = ""
-        self._socket: ByteStream = connection or socket.create_connection(address, DEADLINE_S)
+        self._socket: ByteStream = connection or connect(address)
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX, version, server=False)
         self._aside: list[Packet] = []  # received, and not what was waited for
         self._last_id = 0
