@@ -68,6 +68,7 @@ A connection::
     producers          publishers that number their messages: which are repeats
     held_back          what waits for room before it is published
     waiting_publisher, room_line  who waits for room where, and is told of it
+    waiting_sizes      the smallest of what waits there
     subscribing        SUBSCRIBE and UNSUBSCRIBE
     answers            refusals in words
     keepalive          when a silent peer is given up

@@ -28,7 +28,7 @@ from penstock.engine.records import (
     SubscriptionRecord,
     WillRecord,
 )
-from penstock.engine.room_line import RoomLine
+from penstock.engine.room_line import RoomLine, ToldLines
 from penstock.engine.timers import Timed, Timers
 
 NO_LIMIT_BYTES: Final = 2**62
@@ -114,8 +114,9 @@ class Effects(Turn):
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.lowest_adopted = 0  # see ``adopted``
-        self.store_line = RoomLine(self)  # publishers that wait until it can
-        self.tick_line = RoomLine(self)  # those who are asked again in every tick
+        self.told_lines = ToldLines(self)
+        self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can
+        self.tick_line = RoomLine(self.told_lines)  # those who are asked again in every tick
         self.group_lines: dict[str, RoomLine] = {}  # those of groups that somebody waits for
         self.groups = Groups()
         self.timers = Timers()

@@ -33,6 +33,8 @@ RETAIN_IF_NEW: Final = 1
 
 SYSTEM_TOPICS_MAX: Final = 10_000
 
+_GROUPS_TO_WAIT_FOR_MAX: Final = 8  # in the line of each; else for the tick
+
 
 @final
 class Router:
@@ -65,11 +67,13 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
+        self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
         self._planned: list[Member | None] = []  # whom it is for, of each group
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
-        self._refusing_groups: list[ShareGroup] = []  # the last of these, after the others
+        self._refusing_groups: list[ShareGroup] = []  # the last of these, after the
+        # others; none: so many that whoever is refused waits for the tick
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
@@ -136,20 +140,23 @@ class Router:
         size_bytes = message.size_bytes()
         matches = self.trie.match(message.topic)
         taken: dict[Session, int] | None = {} if matches.groups else None
-        for match in matches.sessions:
+        for position, match in enumerate(matches.sessions):
             grant = match.own if match.session is publisher else match.grant
             session = match.session
             if grant is None or not session.may_receive(message):
                 continue
             if grant.qos > 0 and session.refuses(size_bytes, 0):
                 self._refusing = session
+                self.looked_at += 1 + position
                 return True
             if taken is not None and (grant.qos > 0 or session.link is None):
                 taken[session] = 1
+        self.looked_at += len(matches.sessions)
         if taken is None:
             return False
         planned: list[Member | None] = []
         for group in matches.groups:
+            self.looked_at += 1 + group.connected_count
             member = group.choose(message, size_bytes, None, False, taken)
             if member is not None:
                 session = member.session
@@ -180,14 +187,16 @@ class Router:
         self._refusing = None
         self._refusing_groups = [group]
         if member is None or not group.refuses(member, size_bytes, taken.get(member.session, 0)):
-            self._refusing_groups = matches.groups[: len(planned) + 1]
+            self._refusing_groups = []
+            if len(planned) < _GROUPS_TO_WAIT_FOR_MAX:
+                self._refusing_groups = matches.groups[: len(planned) + 1]
 
     def lines_for_room(self) -> list[RoomLine]:
-        """Where to wait for what has just been refused."""
+        """Where to wait for what has just been refused: few lines, whatever refused it."""
         if self._refusing is not None:
             return [self._refusing.line_for_room()]
         lines = [group.line_for_room(self._effects) for group in self._refusing_groups]
-        if len(lines) > 1:  # whose turn it is in one decides about the other, too
+        if len(lines) != 1:  # whose turn it is in one decides about the other, too
             lines.append(self._effects.tick_line)
         return lines
 

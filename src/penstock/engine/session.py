@@ -356,9 +356,9 @@ class SessionLine(RoomLine):
     """
 
     def __init__(self, session: Session, effects: Effects) -> None:
-        super().__init__(effects)
+        super().__init__(effects.told_lines)
         self._session = session
 
-    def is_full(self) -> bool:
-        """Whether it refuses the smallest message too."""
-        return self._session.refuses(0, 0)
+    def is_full(self, size_bytes: int) -> bool:
+        """Whether it refuses so much."""
+        return self._session.refuses(size_bytes, 0)

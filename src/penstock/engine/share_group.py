@@ -150,10 +150,15 @@ class ShareGroup:
 
     # -- publishers that wait for room here --------------------------------------------------
 
-    def is_full(self) -> bool:
-        """Whether every member refuses, however small a message is."""
+    @property
+    def connected_count(self) -> int:
+        """Members that are connected."""
+        return len(self._connected)
+
+    def is_full(self, size_bytes: int) -> bool:
+        """Whether every member refuses a message of this size; of those away, any message."""
         for member in self._connected:
-            if member.entry.subscription.qos == 0 or not member.session.refuses(0, 0):
+            if member.entry.subscription.qos == 0 or not member.session.refuses(size_bytes, 0):
                 return False
         return bool(self._all) and self._stored_by_qos[0] == 0 and self.away.are_full()
 
@@ -334,13 +339,17 @@ class GroupLine(RoomLine):
     """
 
     def __init__(self, group: ShareGroup, effects: Effects) -> None:
-        super().__init__(effects)
+        super().__init__(effects.told_lines)
         self._group = group
         self._lines = effects.group_lines
 
-    def is_full(self) -> bool:
-        """Whether none of the members takes the smallest message."""
-        return self._group.is_full()
+    def is_full(self, size_bytes: int) -> bool:
+        """Whether none of the members takes so much."""
+        return self._group.is_full(size_bytes)
+
+    def weight(self) -> int:
+        """The members that are asked whether it is."""
+        return 1 + self._group.connected_count
 
     def changed(self) -> None:
         """Somebody came or left."""

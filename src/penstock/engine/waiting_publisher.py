@@ -42,12 +42,14 @@ class WaitingPublisher(Waiting):
         self._message = message
         self._session = session
         self._waits = True
+        self.size_bytes = message.size_bytes()
         self.wait_in(self._router.lines_for_room())
 
     def wait_for_store(self) -> None:
         """It cannot write now."""
         self._message = None
         self._waits = True
+        self.size_bytes = 0
         self.wait_in([self._effects.store_line])
 
     def begin(self) -> None:
@@ -70,7 +72,12 @@ class WaitingPublisher(Waiting):
         """Whether its message still is; it waits where it is refused first."""
         message = self._message
         session = self._session
-        if message is None or session is None or not self._router.refuses(message, session):
+        if message is None or session is None:
+            return False
+        before = self._router.looked_at
+        is_refused = self._router.refuses(message, session)
+        self.looked_at = self._router.looked_at - before
+        if not is_refused:
             return False
         self.wait_in(self._router.lines_for_room())
         return True

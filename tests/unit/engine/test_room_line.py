@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.engine.access import Permissions
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.room_line import RoomLine
+from penstock.engine.room_line import ASKING_PER_TURN_MAX, RoomLine, Waiting
 from penstock.engine.server_connection import ServerConnection
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -149,6 +149,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
         bench.subscriber(name, "t", 1).cut()
     bench.publish("t", b"early")
     publishers = waiting(bench, 3)
+    assert publishers[0].connection._publishing._waits.looked_at == 0  # it was not asked again
     first, second = [bench.server.registry.sessions[name] for name in ("s", "z")]
     if first.room_line is None:
         first, second = second, first
@@ -158,6 +159,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
     bench.commit()
     assert line.length == 0
     assert line_of(bench, second.client_id).length == 3
+    assert publishers[0].connection._publishing._waits.looked_at == 2  # it stands behind the other
     assert went_on(publishers) == 0
     bench.join(second.client_id, durable=True)
     bench.commit()
@@ -282,3 +284,152 @@ def test_a_client_in_two_groups_needs_a_place_for_each() -> None:
     helper = bench.subscriber("helper", "$share/h/t", 1)
     assert went_on([publisher]) == 1
     assert (line.session.queue_length, helper.session.window_length) == (2, 1)
+
+
+def in_many_groups(groups: int, publishers: int) -> tuple[Bench, Line, list[Line]]:
+    """A client in groups of one topic, with room for half of them; publishers that wait."""
+    limits = EngineLimits(
+        max_mqueue_len=2 * groups, subscriptions_per_session_max=1000, mqueue_overflow=REJECT
+    )
+    bench = Bench(limits, streams=())
+    line = bench.join("s", durable=True, receive_maximum=1)
+    shared = [Subscription(f"$share/g{number}/t", 1) for number in range(groups)]
+    line.send(Subscribe(1, [*shared, Subscription("other", 1)]))
+    other = bench.join("other", 4)
+    for number in range(groups + groups // 2 + 1):
+        other.send(Publish("other", b"x", 1, packet_id=1 + number))
+    bench.commit()
+    return bench, line, waiting(bench, publishers)
+
+
+def test_one_acknowledgement_asks_nobody_more_than_once() -> None:
+    """It was asked in the line of each group, about all groups."""
+    bench, line, publishers = in_many_groups(6, 10)
+    lines = bench.server.effects.group_lines
+    assert len(lines) > 1
+    asked = sum(one.looked_at for one in lines.values())
+    take(bench, line)
+    assert sum(one.looked_at for one in lines.values()) - asked == len(publishers)
+    assert went_on(publishers) == 0
+
+
+def test_who_is_refused_by_many_groups_together_waits_for_the_tick() -> None:
+    """Else each acknowledgement would ask about all of them."""
+    bench, line, publishers = in_many_groups(40, 10)
+    effects = bench.server.effects
+    assert effects.group_lines == {}
+    assert effects.tick_line.length == len(publishers)
+    looked_at = bench.server.router.looked_at
+    for _ in range(30):
+        take(bench, line)
+    assert bench.server.router.looked_at == looked_at
+    assert went_on(publishers) == 0
+    bench.pass_s(0.25)
+    bench.commit()
+    assert went_on(publishers) == 1
+
+
+def test_a_turn_asks_a_portion_of_those_who_wait() -> None:
+    bench, _, publishers = in_many_groups(40, 200)
+    router = bench.server.router
+    looked_at = router.looked_at
+    bench.server.effects.tick()
+    portions = []
+    while bench.server.resume(bench.now):
+        portions.append(router.looked_at - looked_at)
+        looked_at = router.looked_at
+    one = 2 * 40  # a group and its member, and again for those before the one that refuses
+    assert sum(portions) > 200 * one // 3
+    assert max(portions) <= ASKING_PER_TURN_MAX + one
+    assert bench.server.effects.tick_line.looked_at == len(publishers)
+
+
+def test_who_stands_at_the_end_is_asked_however_often_the_line_is_told() -> None:
+    """A turn asks one at least, and goes on where the last one stopped."""
+    bench, _, publishers = in_many_groups(40, 20)
+    effects = bench.server.effects
+    effects.told_lines.work_max = 1
+    for _ in publishers:
+        effects.tick()
+        bench.server.resume(bench.now)
+    last = publishers[-1].connection._publishing._waits
+    assert effects.tick_line.looked_at == len(publishers)
+    assert last.refused_at == effects.told_lines.times
+
+
+def test_no_room_for_the_smallest_asks_nobody() -> None:
+    """Whoever waits with much was asked whenever there was room for a little."""
+    limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=10_000, mqueue_overflow=REJECT)
+    bench = Bench(limits, streams=())
+    line = bench.join("s", durable=True, receive_maximum=1)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.read()
+    other = bench.join("other", 4)
+    for number in range(150):
+        other.send(Publish("t", b"x", 1, packet_id=1 + number))
+    publishers = waiting(bench, 50, 5000)
+    for _ in range(50):
+        take(bench, line)
+    assert line_of(bench).looked_at == 0
+    while went_on(publishers) == 0:
+        take(bench, line)
+    assert went_on(publishers) == 1
+    assert line_of(bench).looked_at == 1
+
+
+def test_a_line_that_is_told_during_its_round_begins_another() -> None:
+    bench = Bench(FULL, streams=())
+    away(bench)
+    publishers = waiting(bench, 3)
+    line = line_of(bench)
+    told = bench.server.effects.told_lines
+    told.work_max = 1  # one a turn
+    line.tell_all()
+    bench.server.resume(bench.now)
+    assert line.looked_at == 1
+    line.tell_all()
+    bench.turns()
+    assert line.looked_at == 4  # the first again; the others were asked after it was told
+    assert line.rests
+    for publisher in publishers:
+        assert publisher.connection._publishing._waits.refused_at == told.times
+
+
+def test_a_portion_is_of_all_lines_together() -> None:
+    bench = Bench(FULL, streams=())
+    for number in range(8):
+        bench.subscriber(f"s{number}", f"t{number}", 1).cut()
+        bench.publish(f"t{number}", b"early")
+        bench.join(f"p{number}", 4).send(Publish(f"t{number}", b"x", 1, packet_id=1))
+    bench.commit()
+    lines = [line_of(bench, f"s{number}") for number in range(8)]
+    bench.server.effects.told_lines.work_max = 1
+    for line in lines:
+        line.tell_all()
+    for turn in range(1, 9):
+        bench.server.resume(bench.now)
+        assert sum(line.looked_at for line in lines) == turn
+    assert bench.server.resume(bench.now) == []
+
+
+def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
+    """Which is the smallest is known by what waits, not by what came first."""
+    limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT)
+    bench = Bench(limits, streams=())
+    bench.subscriber("s", "t", 1).cut()
+    bench.publish("t", b"x" * 500)
+    line = bench.server.registry.sessions["s"].line_for_room()
+    first, second = Waiting(), Waiting()
+    for one in (first, second):
+        one.size_bytes = 700
+        one.wait_in([line])
+    assert line.ask_some(100, [], bench.now) == 1  # it is full for both
+    second.size_bytes = 10
+    second.wait_in([line])
+    line.tell()
+    bench.turns()
+    assert (line.looked_at, line.length) == (1, 1)
+    assert first.lines == [line]
+    assert second.lines == []
+    assert line.ask_some(100, [], bench.now) == 1
