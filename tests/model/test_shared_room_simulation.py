@@ -6,7 +6,8 @@ open::
 
       copies of what was accepted  =  waiting + in flight + completed + counted as dropped
 
-and no message is dropped for want of room while a member that may have it has some.
+and no message is dropped for want of room while a member that may have it has some, nor waits at
+a member that is away when all had their turns.
 
 In a varied world members also take QoS 0, within little memory, may have one topic and not the
 other, and have sessions that end with their connections; retention takes all it may. What is lost
@@ -266,6 +267,8 @@ class World:
             full = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
             self.ends = False
             action()
+            if random.random() < 0.02:
+                self.nothing_waits_beside_room()
             if action == self.crash or random.random() < 0.5:
                 self.settle()
             if action != self.publish and not self.ends:  # what is handed on has a place
@@ -441,6 +444,35 @@ class World:
         dropped = self._counted_before.total() + sum(self.bench.server.drops.counts)
         assert pending + self.completed + dropped == self.expected
 
+    def nothing_waits_beside_room(self) -> None:
+        """Once all had their turns, no connected member has room for what another holds."""
+        sessions = self.bench.server.registry.sessions.values()
+        turns = 2 * max([session.queue_length for session in sessions], default=0) + 5
+        while turns > 0:
+            before = self._waiting()
+            self.bench.pass_s(1)
+            self.settle()
+            turns -= before == self._waiting()
+        for group in self.bench.server.router.sharing.groups.values():
+            for session in self.bench.server.registry.sessions.values():
+                if session in group.members:
+                    if session.link is not None:
+                        continue
+                elif session not in group.parked.holders:
+                    continue  # it left one of that name that ended: this does not know of it
+                found = session.shared_waiting({group.topic_filter}, session.link is None, 10_000)
+                for delivery in found:
+                    shared, message = delivery.shared, delivery.message
+                    assert shared is not None
+                    if message is None and shared.qos == 0 and not session.keeps_qos0(True):
+                        continue
+                    size_bytes = delivery.size_bytes if message is None else message.size_bytes()
+                    assert not group.choose(message, size_bytes, session, True, None, shared.qos)
+
+    def _waiting(self) -> list[tuple[int, int]]:
+        sessions = self.bench.server.registry.sessions.values()
+        return [(session.window_length, session.queue_length) for session in sessions]
+
     def rest(self) -> None:
         """Everybody is there and may have everything that is left."""
         for _ in range(ROUNDS_MAX):
@@ -476,7 +508,7 @@ def test_every_copy_is_somewhere_or_counted_once(seed: int) -> None:
     world = World(seed, portion=portion_of(seed))
     world.run(crashes=seed % 2 == 1)
     world.rest()
-    assert len(world.accepted) > 50
+    assert len(world.accepted) > 30
 
 
 @pytest.mark.parametrize("seed", range(60))

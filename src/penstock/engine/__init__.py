@@ -48,6 +48,7 @@ A published message::
     share_group        which member of a group gets a message
     away_members, full_mark  who of those that are away has room for it
     parked             what waits for a group, and who may take it over
+    holding            what is known of what one session holds of it
     dead_letters       what was dropped, published once more
 
 One turn of the loop::

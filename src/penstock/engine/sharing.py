@@ -35,9 +35,9 @@ from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Groups, Stored
-from penstock.engine.message import SMALLEST_MESSAGE_BYTES, Delivery, Message, Shared
+from penstock.engine.holding import Least
+from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import SharingOptions
-from penstock.engine.parked import NOTHING
 from penstock.engine.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.share_group import Dice, ShareGroup
@@ -45,6 +45,7 @@ from penstock.engine.topics import share_name
 
 _PORTION: Final = 1000
 _FIRST_LOOK: Final = 64
+_REACH: Final = 16_000
 
 
 @final
@@ -58,6 +59,7 @@ class Sharing(Groups):
         self.shutting_down = False  # all members go: nothing is handed from one to the next
         self.portion = _PORTION  # handed on at once, of what waits at one member
         self.first_look = _FIRST_LOOK  # at so many of them, before room is asked for
+        self.reach = _REACH  # looked through in portions, where nobody takes what is in front
         self._effects = effects
         effects.groups = self
         self._drops = drops
@@ -132,6 +134,7 @@ class Sharing(Groups):
         qos = min(shared.qos, subscription.qos)  # [MQTT-4.8.2-3]
         if session.stored and qos > 0 and message.offset < 0:
             self._effects.append(message)
+        waits_there = session.link is None and (qos > 0 or session.keeps_qos0(True))
         session.deliver_shared(
             message,
             qos,
@@ -141,7 +144,7 @@ class Sharing(Groups):
             at_once,
             now,
         )
-        if session.link is None and (qos > 0 or session.keeps_qos0(True)):
+        if waits_there:
             group = self._uneven(shared.topic_filter)
             if group is not None:
                 group.parked.put_message(session, message)
@@ -187,7 +190,7 @@ class Sharing(Groups):
         for topic_filter in sorted(filters):
             group = self._uneven(topic_filter)
             if group is not None:
-                group.parked.put(session, 0)
+                group.parked.put_unknown(session)
                 if group.parked.goes_on():
                     going.add(topic_filter)
         if going:
@@ -210,12 +213,12 @@ class Sharing(Groups):
             group = self._uneven(topic_filter)
             if group is not None:
                 parked = group.parked
-                parked.put(session, 0)
+                held = parked.put_unknown(session)
                 if not self.shutting_down:
                     parked.begin()
                     self._hand_on(session, group, deliveries, now)
                     if len(deliveries) >= self.portion:
-                        parked.holders[session] = SMALLEST_MESSAGE_BYTES  # more may stand behind
+                        held.stop()  # more may stand behind
                     parked.end()
 
     def ended(self, session: Session, now: Now) -> None:
@@ -268,7 +271,8 @@ class Sharing(Groups):
             if session.ended or (session.link is not None and session in group.members):
                 parked.remove(session)
                 continue
-            if parked.holders[session] <= parked.fits and not self._give(session, group, now):
+            worth = parked.is_worth(parked.holders[session])
+            if worth and not self._give(session, group, now):
                 parked.remove(session)
         parked.end()
         if not parked.holders:
@@ -278,26 +282,40 @@ class Sharing(Groups):
         """Hand on of ``session`` what there is room for; False when it has nothing."""
         filters = {group.topic_filter}
         parked = group.parked
+        held = parked.holders[session]
         given = 0
-        limit = self.first_look
+        if held.front_fits(parked.fits, parked.fits_in_memory):
+            held.begin()
+        limit = self.first_look if held.passed == 0 else self.portion
         while True:
-            waiting = session.shared_waiting(filters, session.link is None, limit)
-            is_all = len(waiting) < limit
-            if len(waiting) > self.portion:
-                del waiting[self.portion :]
+            end = held.passed + limit
+            waiting = session.shared_waiting(filters, session.link is None, end)
+            if not held.is_at(waiting):
+                held.begin()
+                continue
+            is_all = len(waiting) < end
+            part = waiting[held.passed : held.passed + self.portion]
+            if held.passed + len(part) < len(waiting):
                 is_all = False
-            taken = self._hand_on(session, group, waiting, now)
+            taken = self._hand_on(session, group, part, now)
             given += taken
+            stuck = taken < len(part)
             if is_all:
-                return taken < len(waiting)
-            stuck = taken < len(waiting)
-            if stuck and taken == 0 and limit == self.portion:
-                return True
-            if given >= self.portion or parked.fits < SMALLEST_MESSAGE_BYTES:
+                stays = stuck or held.passed > 0 or held.least.is_any()  # that is handed back
+                held.end()
+                return stays
+            if given >= self.portion or not parked.has_room():
+                break
+            if taken == 0 and limit >= self.portion:
+                if end >= self.reach:
+                    held.end()
+                    return True
+                if held.least.is_known():
+                    held.go_past(part, parked.fits, parked.fits_in_memory)
                 break
             if stuck:
                 limit = self.portion  # those behind may be smaller
-        parked.holders[session] = SMALLEST_MESSAGE_BYTES  # it was not looked through
+        held.stop()
         return True
 
     def _hand_on(
@@ -310,14 +328,14 @@ class Sharing(Groups):
         parked = group.parked
         taken: list[Delivery] = []
         adopted: dict[Session, None] = {}
-        least = NOTHING
+        least = Least()
         for delivery in waiting:
             shared = delivery.shared
             assert shared is not None
             message = delivery.message
             size_bytes = delivery.size_bytes if message is None else message.size_bytes()
             if message is None and size_bytes > parked.fits:
-                least = min(least, size_bytes)
+                least.in_log = min(least.in_log, size_bytes)
                 continue
             if message is None and shared.qos == 0 and not holder.keeps_qos0(True):
                 parked.wait_for_memory()
@@ -326,21 +344,24 @@ class Sharing(Groups):
             if member is None:
                 if message is None:
                     parked.refused(size_bytes)
+                    least.in_log = min(least.in_log, size_bytes)
                 elif not group.can_go_on():
-                    least = 0
+                    least = Least(0, 0)
                     break
-                if message is None or parked.may_fit(message):
-                    least = min(least, size_bytes)
+                else:
+                    parked.stays(holder, message, least)
                 continue
             group.took(member)
             taken.append(delivery)
             if self._pass_on(holder, delivery, shared, member, now):
                 adopted[member.session] = None
-        parked.holders[holder] = least
+        parked.holders[holder].found(least)
         if taken:
             holder.let_go(taken)
         for session in adopted:
             session.refill(now)
+        if taken:
+            parked.ask_for_room()
         return len(taken)
 
     def _leave_to_any(self, holder: Session, waiting: list[Delivery], now: Now) -> int:
@@ -400,7 +421,7 @@ class Sharing(Groups):
         if session.link is None:
             group = self._uneven(shared.topic_filter)
             if group is not None:
-                group.parked.put(session, copy.size_bytes)
+                group.parked.put(session, Least(copy.size_bytes))
 
 
 def _has_memory(member: Member, shared: Shared) -> bool:

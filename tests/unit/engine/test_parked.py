@@ -342,3 +342,56 @@ def test_small_ones_behind_a_large_one_and_a_portion_are_handed_on(way: str) -> 
     seen = settle(bench, taker)
     assert seen == [b"first"] * (way == "cut") + [b"small"] * count
     assert line.session.queue_length == 1
+
+
+@pytest.mark.parametrize("reach", [16_000, 2000])
+def test_a_look_goes_on_where_the_last_one_stopped(reach: int) -> None:
+    """Small ones behind more than a portion of what is too large were never found. How far a look
+    reaches has a bound: what stands behind that waits."""
+    payloads = [b"x" * 1000] * 2500 + [b"small"] * 50
+    bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), zones={"small": SMALL})
+    bench.server.router.sharing.reach = reach
+    holder = bench.subscriber("holder", SHARED, 1)
+    holder.cut()
+    for payload in payloads:
+        publish(bench, "t", payload)
+    bench.commit()
+    line = helper(bench, "small")
+    seen: list[bytes] = []
+    for _ in range(10):
+        before = looked_at(bench)
+        bench.pass_s(1)
+        assert looked_at(bench) - before <= len(payloads)
+        bench.commit()
+        seen += take_all(bench, line)
+    found = 50 if reach > 2500 else 0
+    assert seen == [b"small"] * found
+    assert holder.session.queue_length == len(payloads) - found
+    before = looked_at(bench)
+    acknowledge_own(bench, line, 5)
+    settle(bench, line)
+    assert looked_at(bench) == before
+
+
+def test_who_is_barred_from_the_log_has_what_lies_in_memory() -> None:
+    """It was not asked, and QoS 0 waited beside its room."""
+    bench = Bench(EngineLimits(mqueue_store_qos0=True, max_inflight=1), streams=())
+    holder = bench.subscriber("holder", SHARED, 1)
+    holder.cut()
+    publish(bench, "secret/t", b"secret")
+    bench.commit()
+    line = helper(bench)
+    assert take_all(bench, line) == []
+    (barred,) = [member for member in group_of(bench).members.values() if member.is_barred()]
+    assert barred.session is line.session
+    line.connection.link.wire_full()
+    for number in range(3):
+        publish(bench, "t", b"%d" % number, 0)
+    assert holder.session.queue_length == 4
+    line.connection.writable(bench.now)
+    assert settle(bench, line) == [b"0", b"1", b"2"]
+    before = looked_at(bench)
+    acknowledge_own(bench, line, 5)
+    settle(bench, line)
+    assert looked_at(bench) == before
+    assert holder.session.queue_length == 1
