@@ -64,22 +64,21 @@ class Parked:
         if message.offset >= 0:
             least.in_log = message.size_bytes()
         else:
-            self.stays(session, message, least)
+            self.stays(message, True, least)
         self.put(session, least)
 
-    def stays(self, session: Session, message: Message, least: Least) -> None:
-        """Nobody took ``message``, which ``session`` has in memory: room is what it waits for, if
-        a connected member may receive it, or if it will rest in the log, where nobody sees for
-        whom it is."""
+    def stays(self, message: Message, rests: bool, least: Least) -> None:
+        """Nobody took ``message``, which is in memory: room is what it waits for, if a connected
+        member may receive it, or if it ``rests`` in the log, where nobody sees for whom it is."""
         size_bytes = message.size_bytes()
-        rests = message.offset >= 0 and session.link is None
-        if rests:
+        in_log = rests and message.offset >= 0
+        if in_log:
             least.in_log = min(least.in_log, size_bytes)
         for member in self._connected:
             if member.session.may_receive(message):
                 least.in_memory = min(least.in_memory, size_bytes)
                 return
-        if not rests:
+        if not in_log:
             self._for_permission = True
 
     def wait_for_memory(self) -> None:
@@ -117,7 +116,7 @@ class Parked:
         """A round begins: what waits is handed on as far as there is room."""
         self.fits = NOTHING
         self.ask_for_room()
-        if self._for_memory:
+        if self._for_memory and self._connected and self._connected[0].session.keeps_qos0(True):
             self._for_memory = False
             self._forget()
 

@@ -194,7 +194,7 @@ class Sharing(Groups):
                 if group.parked.goes_on():
                     going.add(topic_filter)
         if going:
-            self._offer(session, session.shared_waiting(going, False, self.portion), now)
+            self._offer(session, session.shared_waiting(going, False, self.portion), False, now)
 
     def left(self, session: Session, now: Now) -> None:
         """The connection of a member is gone, and its session is not."""
@@ -205,9 +205,9 @@ class Sharing(Groups):
             waiting = session.shared_waiting(None, True, self.portion)
             if not waiting:
                 session.holds_none_shared()
-            self._offer(session, waiting, now)
+            self._offer(session, waiting, True, now)
 
-    def _offer(self, session: Session, waiting: list[Delivery], now: Now) -> None:
+    def _offer(self, session: Session, waiting: list[Delivery], rests: bool, now: Now) -> None:
         """``waiting`` at ``session``, and what stands behind it, is for others from now on."""
         for topic_filter, deliveries in _by_group(waiting).items():
             group = self._uneven(topic_filter)
@@ -216,7 +216,7 @@ class Sharing(Groups):
                 held = parked.put_unknown(session)
                 if not self.shutting_down:
                     parked.begin()
-                    self._hand_on(session, group, deliveries, now)
+                    self._hand_on(session, group, deliveries, rests, now)
                     if len(deliveries) >= self.portion:
                         held.stop()  # more may stand behind
                     parked.end()
@@ -297,7 +297,7 @@ class Sharing(Groups):
             part = waiting[held.passed : held.passed + self.portion]
             if held.passed + len(part) < len(waiting):
                 is_all = False
-            taken = self._hand_on(session, group, part, now)
+            taken = self._hand_on(session, group, part, session.link is None, now)
             given += taken
             stuck = taken < len(part)
             if is_all:
@@ -319,11 +319,12 @@ class Sharing(Groups):
         return True
 
     def _hand_on(
-        self, holder: Session, group: ShareGroup, waiting: list[Delivery], now: Now
+        self, holder: Session, group: ShareGroup, waiting: list[Delivery], rests: bool, now: Now
     ) -> int:
         """Give ``waiting`` of ``holder`` to connected members, as far as there is room; how many.
 
-        What is known of ``holder`` is then the smallest that stays of this.
+        What is known of ``holder`` is then the smallest that stays of this. It is away, and what
+        stays ``rests`` in the log, or goes on itself.
         """
         parked = group.parked
         taken: list[Delivery] = []
@@ -349,7 +350,7 @@ class Sharing(Groups):
                     least = Least(0, 0)
                     break
                 else:
-                    parked.stays(holder, message, least)
+                    parked.stays(message, rests, least)
                 continue
             group.took(member)
             taken.append(delivery)

@@ -395,3 +395,17 @@ def test_who_is_barred_from_the_log_has_what_lies_in_memory() -> None:
     settle(bench, line)
     assert looked_at(bench) == before
     assert holder.session.queue_length == 1
+
+
+def test_what_its_holder_had_in_memory_is_asked_for_in_the_log() -> None:
+    """Nobody may have what a member has in memory when it goes: then it is in the log, unseen."""
+    bench, holder = long_queue(0)
+    line = helper(bench)
+    line.connection.link.wire_full()
+    publish(bench, "secret/t", b"secret")
+    bench.commit()
+    line.connection.writable(bench.now)
+    holder.cut()
+    assert holder.session.window_length + holder.session.queue_length == 1
+    line.session.permissions = None
+    assert b"secret" in settle(bench, line)
