@@ -189,8 +189,9 @@ class World:
         drops = self._shell.server.drops
         recent = drops.take_recent()
         assert len(recent) < 100, "some are not named any more: count more often"
-        for _, client_id, _ in recent:
-            self.ledger.dropped(client_id)
+        for dropped in recent:
+            for _ in range(dropped.messages):
+                self.ledger.dropped(dropped.client_id)
 
     # -- the broker's side -------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from penstock.broker.sys_topics import SysTopics
 from penstock.config import Settings
 from penstock.config.memory import commitment, excess
 from penstock.engine.server import Server
-from penstock.errors import ConfigError, StoreDamaged, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
@@ -58,6 +58,7 @@ def serve(settings: Settings) -> int:
 
     Raises:
         ConfigError: a port is taken, the data directory cannot be used.
+        StoreBroken: a file of the store is damaged or missing.
         StoreDamaged: the store holds less than was acknowledged.
     """
     configure_logs(settings.log.level)
@@ -227,7 +228,7 @@ def _open_store(settings: Settings) -> Store:
         return MemoryStore(new_epoch())
     try:
         return RocksStore(settings.durability.data_dir)
-    except StoreDamaged:
+    except (StoreBroken, StoreDamaged):
         raise
     except StoreError as error:
         raise ConfigError(str(error)) from error

@@ -460,16 +460,21 @@ class Driver:
             self._settle_reading(peer)
 
     def _log_drops(self, now: Now) -> None:
-        for reason, client_id, topic in self._server.drops.take_recent():
+        for dropped in self._server.drops.take_recent():
+            count = dropped.messages
             warn_limited(
                 logger,
                 self._limiter,
                 now.monotonic_s,
-                f"drop {reason} {client_id}",
-                "dropped a message for %s%s: %s",
-                client_id,
-                f" on {topic}" if topic else "",
-                REASONS[reason],
+                f"drop {dropped.reason} {dropped.client_id}",
+                "dropped %s (client %s%s): %s",
+                "a message" if count == 1 else f"{count:,} messages",
+                dropped.client_id,
+                f", {'topic' if count == 1 else 'the last on'} {dropped.topic}"
+                if dropped.topic
+                else "",
+                REASONS[dropped.reason],
+                count=count,
             )
 
     # -- the end -----------------------------------------------------------------------

@@ -122,7 +122,7 @@ def users(settings: Settings) -> Finding:
         access = load_access(files.password_file, files.acl_file)
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the file.")
-    allowed = "as the access list says" if files.acl_file else "may do everything"
+    allowed = "may do what the access list says" if files.acl_file else "may do everything"
     if access.users is None:
         anonymous = "no password file: who can connect gets in and " + allowed
         remedy = (

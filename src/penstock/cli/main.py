@@ -21,7 +21,7 @@ from penstock.cli import store, table
 from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.passwd import passwd
-from penstock.errors import ConfigError, PenstockError, StoreBroken, StoreLocked
+from penstock.errors import ConfigError, PenstockError, StoreLocked
 
 EXIT_FAILED: Final = 1
 EXIT_MISTAKE: Final = 2
@@ -80,7 +80,7 @@ def main() -> None:
 
 def exit_code(error: PenstockError) -> int:
     """The exit code for an error: 2 where the caller can mend it by asking differently."""
-    is_mistake = isinstance(error, (ConfigError, StoreLocked, StoreBroken))
+    is_mistake = isinstance(error, (ConfigError, StoreLocked))
     return EXIT_MISTAKE if is_mistake else EXIT_FAILED
 
 

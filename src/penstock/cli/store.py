@@ -143,6 +143,20 @@ def restore(source: BackupDir, config: ConfigFile = None, data_dir: DataDir = No
     )
 
 
+_CONSEQUENCES: Final = {
+    "meta": "numbers of producers may be lost: such a producer is not known any more, and would"
+    " publish anew what is in the log; see docs/producers.md",
+    "sessions": "sessions may be lost: their clients begin new ones, and subscribe again",
+    "subscriptions": "subscriptions may be lost, of sessions that are kept: let clients subscribe"
+    " again, also where the broker says that their session is present",
+    "queue": "messages that waited for clients may be lost to them",
+    "progress": "what was in flight may be sent again, or be lost to its client",
+    "retained": "retained messages may be lost: let them be published again",
+    "wills": "wills may be lost, until their clients connect again",
+}
+"""What it means that a column family is not complete."""
+
+
 @app.command()
 def repair(
     config: ConfigFile = None,
@@ -186,6 +200,9 @@ def _print_losses(found: Examination) -> None:
         print(f"given up: {found.loss}")
     for client_id, count in sorted(found.removed.items()):
         print(f"removed from what waits for {client_id!r}, for their bodies are lost: {count:,}")
+    for family, consequence in _CONSEQUENCES.items():
+        if family in found.incomplete:
+            print(consequence)
 
 
 def _print_repaired(directory: Path, repaired: Repaired) -> None:

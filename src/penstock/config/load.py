@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from penstock.config.mistakes import Origins, sentences, unknown_setting
 from penstock.config.settings import Settings
@@ -104,11 +104,26 @@ def _add_file(path: Path, groups: Groups, origins: Origins) -> None:
 def _add_environment(environ: Mapping[str, str], groups: Groups, origins: Origins) -> None:
     for variable in sorted(environ):
         setting = variable.removeprefix(ENVIRONMENT_PREFIX)
-        if setting == variable or "__" not in setting:
+        if setting == variable:
+            continue
+        if "__" not in setting:
+            _refuse_one_underscore(variable)
             continue
         group, _, name = setting.lower().partition("__")
         value = _environment_value(variable, environ[variable])
         _add(group, name, value, variable, groups, origins)
+
+
+def _refuse_one_underscore(variable: str) -> None:
+    """A setting whose name lacks the double underscore would be left out without a word."""
+    for group, field in Settings.model_fields.items():
+        settings = field.annotation
+        assert isinstance(settings, type)
+        assert issubclass(settings, BaseModel)
+        for name in settings.model_fields:
+            meant = environment_name(group, name)
+            if variable == meant.replace("__", "_"):
+                raise ConfigError(f"{variable} is not a setting; did you mean {meant}?")
 
 
 def _environment_value(variable: str, text: str) -> object:

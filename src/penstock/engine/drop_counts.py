@@ -67,15 +67,26 @@ class Heir:
 
 
 @final
+class Dropped:
+    """So many messages of or for one client, and the topic of the last of them."""
+
+    def __init__(self, reason: int, client_id: str, topic: str, messages: int) -> None:
+        self.reason = reason
+        self.client_id = client_id
+        self.topic = topic
+        self.messages = messages
+
+
+@final
 class Drops:
-    """Counters by reason, and the latest drops as (reason, client id, topic)."""
+    """Counters by reason, and the latest drops by reason and client."""
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
         self.clients: Mapping[str, object] = {}  # those with a session; only they are told apart
         self._by_client: dict[str, dict[int, int]] = {}
         self.heir: Heir | None = None
-        self._recent: list[tuple[int, str, str]] = []
+        self._recent: dict[tuple[int, str], Dropped] = {}
 
     def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Count one delivery that is dropped, and leave it to the heir."""
@@ -95,8 +106,12 @@ class Drops:
                 counts = {}
                 self._by_client[client_id] = counts
             counts[reason] = counts.get(reason, 0) + messages
-        if len(self._recent) < _RECENT_MAX:
-            self._recent.append((reason, client_id, topic))
+        recent = self._recent.get((reason, client_id))
+        if recent is not None:
+            recent.messages += messages
+            recent.topic = topic
+        elif len(self._recent) < _RECENT_MAX:
+            self._recent[reason, client_id] = Dropped(reason, client_id, topic, messages)
 
     def of(self, client_id: str) -> dict[int, int]:
         """How many messages were dropped for one session, by reason; a copy."""
@@ -107,9 +122,10 @@ class Drops:
         """The session of ``client_id`` ended; the totals stay."""
         self._by_client.pop(client_id, None)
 
-    def take_recent(self) -> list[tuple[int, str, str]]:
-        """The drops noted since the last call, at most 100; the counters miss none."""
-        recent = self._recent
-        if recent:
-            self._recent = []
+    def take_recent(self) -> list[Dropped]:
+        """The drops noted since the last call, of at most 100 clients; the counters miss none."""
+        if not self._recent:
+            return []
+        recent = list(self._recent.values())
+        self._recent = {}
         return recent

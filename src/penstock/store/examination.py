@@ -251,6 +251,7 @@ class _Examiner:
         found = self._found
         for item in self._view.walk(family):
             if isinstance(item, Gap):
+                found.incomplete.add(family)
                 found.tell(f"{family}: {self._whereabouts(family, item)} {item.reason}")
                 continue
             key, value = item
@@ -260,9 +261,11 @@ class _Examiner:
             except (StoreError, msgspec.MsgspecError, ValueError, IndexError) as error:
                 if isinstance(error, StoreFormatError) and family == "meta":
                     raise
+                found.incomplete.add(family)
                 found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
         older = self._view.older.get(family, 0)
         if older:
+            found.incomplete.add(family)
             found.tell(
                 f"{family}: {older:,} of what is left may be as it was before the last change"
             )

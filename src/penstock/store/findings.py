@@ -28,6 +28,7 @@ class Examination:
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:
             how many, by client identifier.
         sessions_lost: numbers of sessions of which only parts are left.
+        incomplete: column families of which not all can be read as it was.
     """
 
     epoch: str = ""
@@ -55,6 +56,7 @@ class Examination:
     given_up: Ranges = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     sessions_lost: set[int] = field(default_factory=set)
+    incomplete: set[str] = field(default_factory=set)
 
     def tell(self, problem: str) -> None:
         """Note a problem."""

@@ -2,7 +2,7 @@
 
 One line per event, time first in UTC, level, part of Penstock, text:
 
-    2026-11-21T07:52:06.120Z WARNING broker.driver: dropped a message for meter-7: queue full
+    2026-11-21T07:52:06.120Z WARNING broker.driver: dropped 12 messages (client meter-7): queue full
 
 A cause that strikes ten thousand times a second must not write ten thousand lines: a
 `RepeatLimiter` lets the first of each kind through, then one per interval, and says how many it
@@ -95,11 +95,13 @@ class RepeatLimiter:
         self.keys_max = keys_max
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()  # (last line, held back)
 
-    def admit(self, key: str, now_s: float) -> int | None:
+    def admit(self, key: str, now_s: float, count: int = 1) -> int | None:
         """Ask to write a line of kind `key` at `now_s`, in seconds of any steady clock.
 
+        ``count`` is how many things the line is about.
+
         Returns:
-            None to stay silent, else how many lines of this kind were held back before this one.
+            None to stay silent, else how many things of this kind were held back before this line.
         """
         seen = self._seen.get(key)
         if seen is None:
@@ -110,7 +112,7 @@ class RepeatLimiter:
         self._seen.move_to_end(key)
         last_s, held_back = seen
         if now_s - last_s < self.interval_s:
-            self._seen[key] = (last_s, held_back + 1)
+            self._seen[key] = (last_s, held_back + count)
             return None
         self._seen[key] = (now_s, 0)
         return held_back
@@ -123,9 +125,13 @@ def warn_limited(
     key: str,
     message: str,
     *args: object,
+    count: int = 1,
 ) -> None:
-    """Log a warning of kind `key` unless `limiter` holds it back; says how many it held back."""
-    held_back = limiter.admit(key, now_s)
+    """Log a warning of kind `key` unless `limiter` holds it back; says how many it held back.
+
+    ``count`` is how many things the warning is about.
+    """
+    held_back = limiter.admit(key, now_s, count)
     if held_back is None:
         return
     if held_back:

@@ -203,7 +203,7 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
     with caplog.at_level(logging.WARNING):
         await rig.driver.stop()
     assert rig.server.drops.counts[1] == 2
-    assert "dropped a message for s: QoS 0 while offline" in caplog.text
+    assert "dropped 2 messages (client s): QoS 0 while offline" in caplog.text
 
 
 async def test_a_greedy_client_leaves_others_their_turn() -> None:

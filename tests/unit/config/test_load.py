@@ -219,3 +219,9 @@ def test_two_services_do_not_share_a_port() -> None:
     assert mistake(overrides=overrides).startswith("listener.bind and stream.bind are both")
     free = {"listener.bind": "127.0.0.1:0", "stream.bind": "127.0.0.1:0"}
     assert load_settings(None, free, {}).listener.bind == Address("127.0.0.1", 0)
+
+
+def test_a_setting_with_one_underscore_is_not_left_out_without_a_word() -> None:
+    with pytest.raises(ConfigError, match="did you mean PENSTOCK_LIMITS__MAX_INFLIGHT"):
+        load_settings(None, {}, {"PENSTOCK_LIMITS_MAX_INFLIGHT": "3"})
+    load_settings(None, {}, {"PENSTOCK_COMPILE": "0", "PENSTOCK_SEED": "1"})

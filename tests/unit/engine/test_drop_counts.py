@@ -16,6 +16,7 @@ def test_counting_misses_none_though_only_some_are_named() -> None:
     assert drops.counts[QUEUE_FULL] == 250
     assert drops.counts[REJECTED] == 7
     recent = drops.take_recent()
-    assert recent[0] == (QUEUE_FULL, "c0", "t")
-    assert len(recent) == 100
+    told = [(one.reason, one.client_id, one.topic, one.messages) for one in recent]
+    assert told[0] == (QUEUE_FULL, "c0", "t", 1)
+    assert len(told) == 100
     assert drops.take_recent() == []

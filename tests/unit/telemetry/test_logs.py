@@ -103,3 +103,11 @@ def test_a_limited_warning_says_how_many_were_held_back(lines: io.StringIO) -> N
     first, second = lines.getvalue().splitlines()
     assert first.endswith("dropped it")
     assert second.endswith("dropped it (and 2 more like this since the last line)")
+
+
+def test_what_is_held_back_is_counted_in_things_and_not_in_lines() -> None:
+    limiter = RepeatLimiter(interval_s=10.0)
+    assert limiter.admit("drops", 0.0, 100) == 0
+    assert limiter.admit("drops", 1.0, 250) is None
+    assert limiter.admit("drops", 2.0) is None
+    assert limiter.admit("drops", 11.0, 7) == 251
