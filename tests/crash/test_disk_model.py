@@ -7,6 +7,7 @@ from tests.support.disk_calls import (
     CREATE,
     CUT,
     MAKE_DIRECTORY,
+    MAPPED,
     REMOVE,
     RENAME,
     SYNC,
@@ -14,6 +15,7 @@ from tests.support.disk_calls import (
     DiskCall,
 )
 from tests.support.disk_model import Disk, Style
+from tests.support.recording import without_the_undone
 
 SEEDS = 300
 
@@ -106,3 +108,14 @@ def test_a_sync_covers_what_was_written_before_it_began(tmp_path: Path) -> None:
 def test_a_directory_is_as_open_as_a_file(tmp_path: Path) -> None:
     calls = [call(1, MAKE_DIRECTORY, "d"), call(2, CREATE, "d/f"), DiskCall(3, 3, SYNC, "/r/d")]
     assert outcomes(tmp_path, calls, Style.SCATTERED, "d/f") == {None, b""}
+
+
+def test_a_write_to_a_mapped_page_may_be_announced_and_not_made(tmp_path: Path) -> None:
+    """The kill may come between the two, as the last thing of that thread."""
+    (tmp_path / "committed").write_bytes(b"\1\0\2\0")
+    first = DiskCall(0, 0, MAPPED, "/r/committed", "", 0, b"\3\0")
+    last = DiskCall(2, 2, MAPPED, "/r/committed", "", 2, b"\2\0")
+    lines = ["7 pwrite64(...)", "8 read(...)", "8 pwrite64(...)"]
+    assert without_the_undone([first, last], lines, tmp_path) == [last]
+    lines.append("7 write(...)")  # so it went on, and had made it
+    assert without_the_undone([first, last], lines, tmp_path) == [first, last]

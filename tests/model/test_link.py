@@ -5,7 +5,7 @@ A failure names its seed; to replay it, and nothing else::
 
       PENSTOCK_SEED=1234 python -m pytest tests/model/test_link.py
 
-``PENSTOCK_MODEL_SECONDS`` is the time it looks for one (default 8).
+``PENSTOCK_MODEL_SECONDS`` is the time it looks for one (default 4).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A failure names its seed. To replay it, and nothing else::
 
       PENSTOCK_SEED=1234 python -m pytest tests/model/test_simulation.py
 
-``PENSTOCK_MODEL_SECONDS`` is the time for each of the two stores (default 8).
+``PENSTOCK_MODEL_SECONDS`` is the time for each of the two stores (default 4).
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Recording:
         for life in range(summary["lives"]):
             lines = (directory / f"life-{life}.trace").read_text().splitlines()
             calls = read_disk_calls(lines, self.root, len(lines))
-            calls = _without_the_undone(calls, len(lines), directory / f"life-{life}.disk")
+            calls = without_the_undone(calls, lines, directory / f"life-{life}.disk")
             calls = [_shift(call, at) for call in calls if not _is_shadow(call)]
             events = [event._replace(at=event.at + at) for event in read_events(read_calls(lines))]
             if not self.events and events:
@@ -177,10 +177,19 @@ def _shift(call: DiskCall, by: int) -> DiskCall:
     return call._replace(started=call.started + by, finished=call.finished + by)
 
 
-def _without_the_undone(calls: list[DiskCall], end: int, left: Path) -> list[DiskCall]:
-    """A call that the kill cut short was done or not: what is on the disk tells."""
+def without_the_undone(calls: list[DiskCall], lines: list[str], left: Path) -> list[DiskCall]:
+    """A call that the kill cut short was done or not: what is on the disk tells.
+
+    So does it for a write to a mapped page that was announced as the last thing its thread did.
+    """
+    end = len(lines)
     kept: list[DiskCall] = []
     for call in calls:
+        if call.kind == MAPPED and call.finished < end and _is_last_of_its_thread(call, lines):
+            found = list(left.rglob(Path(call.path).name))
+            written = slice(call.offset, call.offset + len(call.data))
+            if not any(path.read_bytes()[written] == call.data for path in found):
+                continue
         if call.finished == end and call.kind in (WRITE, MAPPED):
             found = list(left.rglob(Path(call.path).name))
             if not any(path.read_bytes().rstrip(b"\0").endswith(call.data) for path in found):
@@ -189,6 +198,11 @@ def _without_the_undone(calls: list[DiskCall], end: int, left: Path) -> list[Dis
             continue
         kept.append(call)
     return kept
+
+
+def _is_last_of_its_thread(call: DiskCall, lines: list[str]) -> bool:
+    thread = lines[call.finished].partition(" ")[0]
+    return not any(line.startswith(f"{thread} ") for line in lines[call.finished + 1 :])
 
 
 def _compare(disk: Disk, left: Path) -> None:
