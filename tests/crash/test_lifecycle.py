@@ -63,7 +63,7 @@ def test_sighup_with_nothing_to_read_again_says_so(tmp_path: Path, clients: Clie
 # -- mistakes: one sentence on standard error, exit code 2 -----------------------------
 
 
-def refused(*options: str, settings: dict[str, object] | None = None) -> str:
+def refused(*options: str, settings: dict[str, object] | None = None, exit_code: int = 2) -> str:
     """Start a broker that must refuse; what it said."""
     result = subprocess.run(
         [*SERVE, *options],
@@ -73,7 +73,7 @@ def refused(*options: str, settings: dict[str, object] | None = None) -> str:
         timeout=DEADLINE_S,
         check=False,
     )
-    assert result.returncode == 2, result
+    assert result.returncode == exit_code, result
     assert result.stdout == ""
     said = result.stderr.strip()
     assert said, "it said nothing"
@@ -108,7 +108,8 @@ def test_a_store_that_is_none(tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()
     (store / "CURRENT").write_text("this is no store\n")
-    assert str(tmp_path) in refused("--bind", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    options = ("--bind", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    assert str(tmp_path) in refused(*options, exit_code=1)  # damaged, for all one can tell
 
 
 def test_a_store_in_use(own_broker: Broker) -> None:
