@@ -10,7 +10,6 @@ Seeds are as in ``test_simulation``.
 
 from __future__ import annotations
 
-import time
 from random import Random
 from typing import Final, final
 
@@ -30,7 +29,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
-from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
+from tests.model.seeds import SECONDS, play_seeds, replay
 from tests.unit.engine.bench import Bench, Line, publishes
 
 STEPS: Final = 250
@@ -220,16 +219,7 @@ def play(seed: int) -> Plant:
 
 @pytest.mark.timeout(max(120, 10 * SECONDS))
 def test_each_message_is_in_the_log_once_and_in_order() -> None:
-    if SEED:
-        play(int(SEED))
-        return
-    deadline_s = time.monotonic() + SECONDS
-    seed = FIRST_SEED
-    while time.monotonic() < deadline_s:
-        play(seed)
-        seed += 1
-    print(f"seeds {FIRST_SEED} to {seed - 1}")
-    assert seed > FIRST_SEED
+    play_seeds(play)
 
 
 def test_the_runs_are_hard_enough() -> None:

@@ -12,7 +12,6 @@ Seeds are as in ``test_simulation``.
 
 from __future__ import annotations
 
-import time
 from random import Random
 from typing import Final, final
 
@@ -28,7 +27,7 @@ from penstock.engine.session import SessionLine
 from penstock.engine.share_group import GroupLine
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
-from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
+from tests.model.seeds import SECONDS, play_seeds, replay
 from tests.unit.engine.bench import Bench
 
 STEPS: Final = 300
@@ -361,13 +360,4 @@ def play(seed: int) -> None:
 
 @pytest.mark.timeout(max(120, 10 * SECONDS))
 def test_without_room_every_promise_is_kept() -> None:
-    if SEED:
-        play(int(SEED))
-        return
-    deadline_s = time.monotonic() + SECONDS
-    seed = FIRST_SEED
-    while time.monotonic() < deadline_s:
-        play(seed)
-        seed += 1
-    print(f"seeds {FIRST_SEED} to {seed - 1}")
-    assert seed > FIRST_SEED
+    play_seeds(play)

@@ -10,8 +10,8 @@ A failure names its seed. To replay it, and nothing else::
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
@@ -20,7 +20,7 @@ import pytest
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
-from tests.model.seeds import FIRST_SEED, SECONDS, SEED, replay
+from tests.model.seeds import SECONDS, play_seeds, replay
 from tests.model.world import TRACE_LENGTH, Disk, World
 
 STEPS: Final = 400
@@ -66,13 +66,4 @@ def play(seed: int, make: Callable[[Path], Disk]) -> None:
 @pytest.mark.timeout(max(120, 10 * SECONDS))
 @pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
 def test_every_promise_is_kept(make: Callable[[Path], Disk]) -> None:
-    if SEED:
-        play(int(SEED), make)
-        return
-    deadline_s = time.monotonic() + SECONDS
-    seed = FIRST_SEED
-    while time.monotonic() < deadline_s:
-        play(seed, make)
-        seed += 1
-    print(f"seeds {FIRST_SEED} to {seed - 1}")
-    assert seed > FIRST_SEED
+    play_seeds(partial(play, make=make))
