@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker, environment
+from tests.support.deadline import DEADLINE_S
 from tests.support.fixtures import Clients, running_broker
 
 
@@ -32,13 +33,12 @@ def said(*arguments: str) -> str:
 
 
 def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
-    own_broker: Broker, clients: Clients, tmp_path: Path
+    tmp_path: Path, clients: Clients
 ) -> None:
-    publisher = clients.join(own_broker, "p")
-    subscriber = clients.join(own_broker, "s", clean_start=False, expiry_s=3600)
-    subscriber.subscribe("t")
-    subscriber.disconnect()
+    any_number = {"limits.max_mqueue_len": 0}  # as many as the machine publishes meanwhile
+    backup = tmp_path / "b"
     acknowledged = 0
+    enough = threading.Event()
     stop = threading.Event()
 
     def publish_on_and_on() -> None:
@@ -46,26 +46,32 @@ def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
         while not stop.is_set():
             publisher.publish("t", b"%d" % acknowledged, 1)
             acknowledged += 1
+            if acknowledged == 20:
+                enough.set()
 
-    thread = threading.Thread(target=publish_on_and_on)
-    thread.start()
-    try:
-        while acknowledged < 20:
-            pass
-        before = acknowledged
-        told = said("store", "backup", str(tmp_path / "b"), "--data-dir", str(own_broker.data_dir))
-    finally:
-        stop.set()
-        thread.join()
-    assert told.startswith(f"wrote {tmp_path / 'b'}: epoch ")
+    with running_broker(tmp_path, any_number) as broker:
+        publisher = clients.join(broker, "p")
+        subscriber = clients.join(broker, "s", clean_start=False, expiry_s=3600)
+        subscriber.subscribe("t")
+        subscriber.disconnect()
+        thread = threading.Thread(target=publish_on_and_on)
+        thread.start()
+        try:
+            assert enough.wait(DEADLINE_S)
+            before = acknowledged
+            told = said("store", "backup", str(backup), "--data-dir", str(broker.data_dir))
+        finally:
+            stop.set()
+            thread.join()
+    assert told.startswith(f"wrote {backup}: epoch ")
     assert acknowledged > before, "the broker went on"
-    assert "is whole" in said("store", "check", "--data-dir", str(tmp_path / "b"))
+    assert "is whole" in said("store", "check", "--data-dir", str(backup))
 
     restored = tmp_path / "restored"
-    (restored / "data").parent.mkdir()
-    told = said("store", "restore", str(tmp_path / "b"), "--data-dir", str(restored / "data"))
+    restored.mkdir()
+    told = said("store", "restore", str(backup), "--data-dir", str(restored / "data"))
     assert "in the new epoch" in told
-    with running_broker(restored) as broker:
+    with running_broker(restored, any_number) as broker:
         again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
         received = [again.take().payload for _ in range(before)]
         assert received == [b"%d" % number for number in range(before)]
