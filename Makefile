@@ -9,6 +9,8 @@ PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of the two compiled layers run on both builds.
 BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model tests/fuzz)
+# Files of tests share the cores.
+IN_PARALLEL := --numprocesses=auto --dist=loadfile
 # How long `make torture` runs, and each target of `make fuzz`.
 SECONDS ?= 60
 CHECKED := $(wildcard src tests examples benchmarks scripts)
@@ -31,10 +33,8 @@ demo: setup ## replay real sensor readings through broker and Spark, with crashe
 	@$(PY) -m examples.temperatures
 
 test: setup-tests check ## check, then run every test
-ifneq ($(BOTH_WAYS),)
-	$(INTERPRETED) $(PYTEST) -q $(BOTH_WAYS)
-endif
-	$(PYTEST) tests
+	$(INTERPRETED) $(PYTEST) -q $(IN_PARALLEL) $(BOTH_WAYS)
+	$(PYTEST) -q $(IN_PARALLEL) tests
 
 check: setup ## format, lint, types, layers, documents
 	.venv/bin/ruff format --check $(CHECKED) setup.py

@@ -65,7 +65,8 @@ def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    done = subprocess.run(command(tmp_path), cwd=ROOT, capture_output=True, text=True)
+    wide = os.environ | {"COLUMNS": "1000"}  # the path may be long, and the lines are not to be cut
+    done = subprocess.run(command(tmp_path), cwd=ROOT, env=wide, capture_output=True, text=True)
     assert done.returncode == 2
     assert "is not empty" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
