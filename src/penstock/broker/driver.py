@@ -27,6 +27,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, final
 
+from penstock.broker.bodies import BodyReader
 from penstock.broker.committer import Committer
 from penstock.broker.garbage import settle
 from penstock.broker.paused import PausedPeers
@@ -34,11 +35,10 @@ from penstock.engine.access import Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED
 from penstock.engine.drop_counts import REASONS
-from penstock.engine.effects import Commit, Stored
+from penstock.engine.effects import Commit
 from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.link import Link
-from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.slow_peer import SlowPeer
@@ -51,7 +51,6 @@ from penstock.transport.api import Wire
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
-_READ_AGAIN_S: Final = 1.0  # after a read of the log that failed
 
 
 @final
@@ -114,6 +113,7 @@ class Driver:
         self._committer = Committer(
             store, self._loop, self._committed, self._failing, store_retry_s_max
         )
+        self._bodies = BodyReader(store, self.now, self.end_turn_soon)
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
         self._congested: dict[Link, SlowPeer] = {}
@@ -367,46 +367,18 @@ class Driver:
                 peer.wire.close()
         self._write_ready()
         for stored, offsets in commit.wanting:
-            self._fetch(stored, offsets)
+            self._bodies.fetch(stored, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:
         """Fail closed: nothing more is acknowledged, every client is told (contract, rule 2)."""
         if self._failed:
             return
         self._failed = True
+        self._bodies.stop()
         logger.error("%s; nothing is acknowledged any more", failure)
         self._end_all(reasons.UNSPECIFIED_ERROR, "the store failed")
         self._write_ready()
         self._failed_callback(failure)
-
-    # -- bodies from the log -----------------------------------------------------------
-
-    def _fetch(self, stored: Stored, offsets: list[int]) -> None:
-        if not stored.wants(offsets):
-            return
-        reading = self._loop.run_in_executor(None, self._store.read, offsets)
-        reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
-
-    def _fetched(
-        self, stored: Stored, offsets: list[int], done: asyncio.Future[dict[int, Message]]
-    ) -> None:
-        try:
-            bodies = done.result()
-        except Exception as error:  # whatever went wrong, the bodies are not gone
-            warn_limited(
-                logger,
-                self._limiter,
-                time.monotonic(),
-                "read",
-                "the log cannot be read, and is tried again: %s; look into the kernel's log for"
-                " what is wrong with the disk, and run 'penstock store check' while no broker runs",
-                error,
-            )
-            if not self._failed:
-                self._loop.call_later(_READ_AGAIN_S, self._fetch, stored, offsets)
-            return
-        stored.supply(offsets, bodies, self.now())
-        self.end_turn_soon()
 
     # -- time --------------------------------------------------------------------------
 
