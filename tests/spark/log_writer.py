@@ -12,7 +12,9 @@ from typing import Self
 
 from rocksdict import Options, Rdict, WriteBatch
 
-from penstock.store.chunk import encode_chunk, encode_key
+from penstock.engine.message import Message
+from penstock.store.chunk import encode_key
+from penstock.store.log import chunk_of
 from penstock.store.watermark import Committed
 
 FAMILIES = ("meta", "log", "sessions", "subscriptions", "queue", "progress", "retained", "wills")
@@ -51,22 +53,26 @@ class LogWriter:
         count: int,
         *,
         commit: bool = True,
-        properties: bytes | None = None,
+        properties: bytes = b"",
         topics: tuple[str, ...] = TOPICS,
         step_us: int = 1_000_000,
         internal: bool = False,
     ) -> None:
         """Write one chunk of `count` rows; offset n carries the payload `b"n"`."""
         offsets = range(self.end, self.end + count)
-        chunk = encode_chunk(
-            [FIRST_RECEIVED_AT_US + n * step_us for n in offsets],
-            [topics[n % len(topics)] for n in offsets],
-            [str(n).encode() for n in offsets],
-            [n % 3 for n in offsets],
-            [False] * count,
-            [f"device-{n % 2}" for n in offsets],
-            [properties if n % 2 else None for n in offsets],
-            [internal] * count,
+        chunk = chunk_of(
+            [
+                Message(
+                    topics[n % len(topics)],
+                    str(n).encode(),
+                    n % 3,
+                    client_id=f"device-{n % 2}",
+                    received_at_us=FIRST_RECEIVED_AT_US + n * step_us,
+                    properties=properties if n % 2 else b"",
+                    internal=internal,
+                )
+                for n in offsets
+            ]
         )
         batch = WriteBatch(raw_mode=True)
         batch.put(encode_key(self.end), chunk, self._log)

@@ -27,7 +27,7 @@ from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
 from penstock.broker.flow_topics import FlowTopics
-from penstock.broker.garbage import collect_in_portions
+from penstock.broker.garbage import all_stays, collect_in_portions
 from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
@@ -94,8 +94,9 @@ class _Broker:
         authentication = Authentication(
             access, settings.access.checks_waiting_max, settings.access.verified_s
         )
-        server = engine(settings, self._store, authentication, access)
         collect_in_portions()
+        with all_stays():
+            server = engine(settings, self._store, authentication, access)
         driver = Driver(
             server,
             self._store,

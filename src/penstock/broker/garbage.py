@@ -6,7 +6,8 @@ old, so each message that leaves something behind for a while, such as a match i
 pay for subscriptions that do not concern it. Penstock collects in portions instead::
 
       made ─▶ young ─▶ old ── ``settle``: collected, and what is alive set aside ─▶ not looked at
-                        ╰──── at the end of a turn, once so much has grown old         any more
+       │                ╰──── at the end of a turn, once so much has grown old      ▲  any more
+       ╰── while the state is recovered (``all_stays``) ─────────────────────────────╯
 
 What is set aside is freed all the same, by its reference count: clients and their sessions leave
 no cycles behind (``test_no_cycles.py``). A cycle that did form of what is aside
@@ -16,6 +17,8 @@ would stay until the broker ends.
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _COLLECTIONS_MAX: Final = 10  # of the middle generation, a few thousand objects each
@@ -33,6 +36,17 @@ def collect_in_portions() -> None:
     set_aside()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
+
+
+@contextmanager
+def all_stays() -> Iterator[None]:
+    """What is made meanwhile is made to stay: it is set aside without being looked at once."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def settle() -> None:

@@ -57,6 +57,7 @@ One turn of the loop::
     link               the sending half of a connection: at once, or held for a commit
     aliases            the topic aliases we define on it
     records            the durable form of all of the above
+    columns            the messages of one commit, as the log's columns
 
 A connection::
 

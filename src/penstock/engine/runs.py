@@ -107,14 +107,24 @@ class Run:
 
 
 def join(runs: list[Run], run: Run) -> None:
-    """Append ``run``, and into the last of ``runs`` what follows on it: few objects for many."""
+    """Append ``run``, into the last of ``runs`` if it follows on it and fits: few objects for many.
+
+    What is joined is copied, so ``run`` keeps what it has.
+    """
     last = runs[-1] if runs else None
     if last is None or last.end != run.first or len(last) + len(run) > RUN_LEN_MAX:
         runs.append(run)
         return
-    for position in range(len(run)):
-        kind = run.table[run.kinds[position]]
-        if not last.add(last.end, run.offsets[position], run.sizes[position], kind):
-            last = Run(run.first + position)  # its table was full
-            runs.append(last)
-            last.add(last.first, run.offsets[position], run.sizes[position], kind)
+    table = last.table
+    codes: dict[Kind, int] = {kind: code for code, kind in enumerate(table)}
+    new = [kind for kind in run.table if kind not in codes]
+    if len(table) + len(new) > _KINDS_MAX:
+        runs.append(run)
+        return
+    for kind in new:
+        codes[kind] = len(table)
+        table.append(kind)
+    last.offsets.extend(run.offsets)
+    last.sizes.extend(run.sizes)
+    translated = bytes([codes[kind] for kind in run.table])
+    last.kinds.extend(run.kinds.translate(translated.ljust(256, b"\0")))

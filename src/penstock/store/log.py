@@ -6,22 +6,41 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from penstock.engine.columns import Columns, Text
 from penstock.engine.message import Message
 from penstock.store.chunk import decode_chunk, encode_chunk
 
 
-def chunk_of(messages: Sequence[Message]) -> bytes:
+def chunk_of(messages: list[Message]) -> bytes:
     """The chunk that holds ``messages`` (at least one), in their order."""
+    count = len(messages)
+    columns = Columns(messages)
+    properties = columns.has_properties
+    without = count - properties.true
     return encode_chunk(
-        [message.received_at_us for message in messages],
-        [message.topic for message in messages],
-        [message.payload for message in messages],
-        [message.qos for message in messages],
-        [message.retain for message in messages],
-        [message.client_id for message in messages],
-        [message.properties or None for message in messages],
-        [message.internal for message in messages],
+        [
+            _array(pa.int64(), count, columns.received_at),
+            _text(pa.string(), count, columns.topics),
+            _text(pa.binary(), count, columns.payloads),
+            _array(pa.int8(), count, columns.qos),
+            _array(pa.bool_(), count, columns.retained.data()),
+            _text(pa.string(), count, columns.client_ids),
+            _text(pa.binary(), count, columns.properties, properties.data(), without),
+            _array(pa.bool_(), count, columns.internal.data()),
+        ]
     )
+
+
+def _array(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], null_count=0)
+
+
+def _text(
+    kind: pa.DataType, count: int, column: Text, valid: bytes = b"", null_count: int = 0
+) -> pa.Array:
+    validity = pa.py_buffer(valid) if null_count else None
+    buffers = [validity, pa.py_buffer(column.positions()), pa.py_buffer(column.data())]
+    return pa.Array.from_buffers(kind, count, buffers, null_count=null_count)
 
 
 def messages_of(batch: pa.RecordBatch, base_offset: int, rows: Sequence[int]) -> list[Message]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker.garbage import collect_in_portions, settle
+from penstock.broker.garbage import all_stays, collect_in_portions, settle
 
 
 class Node:
@@ -76,3 +76,14 @@ def test_what_is_aside_is_freed_by_its_reference_count() -> None:
     collect_in_portions()
     del node
     assert reference() is None
+
+
+def test_what_is_recovered_is_not_looked_at_once() -> None:
+    collect_in_portions()
+    before = [generation["collections"] for generation in gc.get_stats()]
+    with all_stays():
+        nodes = [Node() for _ in range(10_000)]
+        assert [generation["collections"] for generation in gc.get_stats()] == before
+    assert gc.isenabled()
+    assert not is_looked_at(nodes[0])
+    assert not is_looked_at(nodes[-1])

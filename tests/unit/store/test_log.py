@@ -1,7 +1,13 @@
 """Messages ↔ chunks, as the engine knows them."""
 
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.columns import Text
 from penstock.engine.message import Message
-from penstock.store.chunk import decode_chunk
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk
 from penstock.store.log import chunk_of, messages_of
 
 
@@ -23,3 +29,49 @@ def test_rows_are_picked_from_a_chunk() -> None:
         assert (message.retain, message.client_id) == (expected.retain, expected.client_id)
         assert message.received_at_us == expected.received_at_us
         assert message.properties == expected.properties
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+MESSAGES = st.builds(
+    Message,
+    topic=TEXT,
+    payload=st.binary(max_size=9),
+    qos=st.integers(0, 2),
+    retain=st.booleans(),
+    client_id=TEXT,
+    received_at_us=st.integers(0, 2**62),
+    properties=st.binary(max_size=0) | st.just(b"\x01\x01"),
+    internal=st.booleans(),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=40))
+def test_a_chunk_is_what_arrow_makes_of_the_same_values(messages: list[Message]) -> None:
+    rows = [
+        {
+            "received_at": message.received_at_us,
+            "topic": message.topic,
+            "payload": message.payload,
+            "qos": message.qos,
+            "retain": message.retain,
+            "client_id": message.client_id,
+            "properties": message.properties or None,
+            "internal": message.internal,
+        }
+        for message in messages
+    ]
+    batch = decode_chunk(chunk_of(messages))
+    batch.validate(full=True)
+    assert batch.equals(pa.RecordBatch.from_pylist(rows, schema=LOG_SCHEMA))
+
+
+def test_a_column_has_a_limit() -> None:
+    """Arrow's positions have 32 bits; 2 GiB are not made for this."""
+    column = Text()
+    part = bytes(2**27)
+    for _ in range(15):
+        column.add(part)
+    column.add(bytes(2**27 - 1))
+    with pytest.raises(OverflowError, match="more than 2 GiB"):
+        column.add(b"x")
+    assert len(column.positions()) == 4 * 17

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,8 +34,11 @@ ROWS = st.lists(
 
 @given(ROWS)
 def test_what_was_stored_comes_back(rows: list[tuple[object, ...]]) -> None:
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    batch = decode_chunk(encode_chunk(*columns))
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(column, type=field.type) for column, field in zip(columns, LOG_SCHEMA, strict=True)
+    ]
+    batch = decode_chunk(encode_chunk(arrays))
     assert batch.schema == LOG_SCHEMA
     assert [tuple(row.values()) for row in batch.to_pylist()] == rows
 
