@@ -1,10 +1,12 @@
 """``python -m benchmarks.durability``: what durability costs, and how soon all is back.
 
 ==============  ============================================================================
-acknowledgement PUBACK of a client that waits for each, beside publishers that keep a window
-                full; and beside it the machine's own write and fdatasync, in turns
-retention       the same client beside a steady load, while retention removes and RocksDB
-                compacts, second by second
+rates           publishers that keep a window full, with persistence file beside memory, and
+                how many messages share a sync
+acknowledgement how long PUBACK takes below saturation, and in turns the machine's own write
+                and fdatasync
+retention       PUBACK of a client that waits for each, beside a steady load, while retention
+                removes and RocksDB compacts, second by second
 a queue         one session that is away and spills: memory, and how soon it is back
 many sessions   sessions with subscriptions: how soon the broker is ready again
 ==============  ============================================================================
@@ -17,19 +19,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import selectors
 import socket
 import statistics
 import tempfile
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Final, final
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.broker import Broker, penstock_in
-from benchmarks.publish import publish
+from benchmarks.broker import Broker, penstock, penstock_in
+from benchmarks.publish import publish, publish_so_many
 from penstock.cli.version import build_kind
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
@@ -50,6 +54,7 @@ _TIMEOUT_S: Final = 120.0
 _SYNCED_BYTES: Final = 4096
 _SECONDS_AWAY: Final = 86_400
 _FILTERS_OF_ONE: Final = 100
+_PACED_PER_S: Final = 2000
 _STEADY_PER_S: Final = 5000
 _STEADY_PAYLOAD: Final = b"x" * 1024
 
@@ -59,8 +64,8 @@ class Client:
     """One MQTT 5 client that does a thing at a time."""
 
     def __init__(self, broker: Broker, client_id: str, kept: bool = False) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", broker.port), _TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = socket.create_connection(("127.0.0.1", broker.port), _TIMEOUT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(1_048_576, _VERSION, server=False)
         properties = Properties(session_expiry_interval=_SECONDS_AWAY) if kept else None
         self.send(Connect(client_id, _VERSION, not kept, properties=properties))
@@ -70,17 +75,17 @@ class Client:
 
     def send(self, packet: Packet) -> None:
         """Send ``packet``."""
-        self._socket.sendall(encode(packet, _VERSION))
+        self.socket.sendall(encode(packet, _VERSION))
 
     def send_bytes(self, data: bytes) -> None:
         """Send packets that are encoded already."""
-        self._socket.sendall(data)
+        self.socket.sendall(data)
 
     def read(self) -> Packet:
         """The next packet."""
         packet = self._decoder.next_packet()
         while packet is None:
-            data = self._socket.recv(65_536)
+            data = self.socket.recv(65_536)
             if not data:
                 raise RuntimeError("the broker closed a connection")
             self._decoder.feed(data)
@@ -101,7 +106,7 @@ class Client:
 
     def close(self) -> None:
         """Drop the connection."""
-        self._socket.close()
+        self.socket.close()
 
 
 def p99(values: list[float]) -> float:
@@ -127,59 +132,116 @@ def fdatasyncs_s(directory: Path, seconds: float) -> list[float]:
     return taken
 
 
-def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
-    """PUBACK of one that waits for each, beside others."""
-    table = Table(title=f"PUBACK of a client that waits for each, medians of {repeats} runs")
-    for heading in ("beside publishers", "messages/s", "commits/s", "p50 ms", "p99 ms", "of sync"):
+def rates(directory: Path, seconds: float, repeats: int) -> Table:
+    """Messages a second with and without durability, and how many share a sync."""
+    table = Table(title=f"as fast as acknowledgements allow, medians of {repeats} runs")
+    headings = (
+        "publishers",
+        "file, messages/s",
+        "memory, messages/s",
+        "ratio",
+        "syncs/s",
+        "a sync",
+    )
+    for heading in headings:
         table.add_column(heading, justify="right")
-    rows: dict[int, list[tuple[float, float, float, float]]] = {}
-    syncs_s: list[float] = []
-    for _ in range(repeats):
-        syncs_s.append(p99(fdatasyncs_s(directory, seconds)))
-        for publishers in (0, 1, 10, 100):
+    for publishers in (1, 10, 100):
+        file: list[float] = []
+        memory: list[float] = []
+        syncs: list[float] = []
+        for _ in range(repeats):
             with tempfile.TemporaryDirectory(dir=directory) as store, _telling(store) as broker:
-                rows.setdefault(publishers, []).append(
-                    _one_acknowledged(broker, publishers, seconds)
-                )
-    sync_s = statistics.median(syncs_s)
-    for publishers, runs in rows.items():
-        rate, commits, p50, high = (statistics.median(run[n] for run in runs) for n in range(4))
+                before = _commits(broker)
+                began_s = time.perf_counter()
+                file.append(publish(broker, publishers, seconds).messages_per_s)
+                syncs.append((_commits(broker) - before) / (time.perf_counter() - began_s))
+            with penstock("memory") as broker:
+                memory.append(publish(broker, publishers, seconds).messages_per_s)
+        durable, volatile, synced = (statistics.median(runs) for runs in (file, memory, syncs))
         table.add_row(
             str(publishers),
-            f"{rate:,.0f}",
-            f"{commits:,.0f}",
-            f"{p50 * 1e3:.2f}",
-            f"{high * 1e3:.2f}",
-            f"{high / sync_s:.1f}",
+            f"{durable:,.0f}",
+            f"{volatile:,.0f}",
+            f"{durable / volatile:.2f}",
+            f"{synced:,.0f}",
+            f"{durable / synced:,.0f}",
         )
-    table.caption = f"write and fdatasync of 4 KiB by itself: p99 {sync_s * 1e3:.2f} ms"
     return table
 
 
-def _one_acknowledged(
-    broker: Broker, publishers: int, seconds: float
-) -> tuple[float, float, float, float]:
-    """Messages a second, commits a second, PUBACK's median and p99 (seconds)."""
+def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
+    """How long PUBACK takes below saturation, beside a sync of the machine.
+
+    Where windows are full, the wait is the window divided by the rate, and says nothing more.
+    """
+    table = Table(title=f"PUBACK at {_PACED_PER_S:,} messages/s, medians of {repeats} runs")
+    for heading in ("publishers", "p50 ms", "p99 ms", "p50 / sync's", "p99 / sync's"):
+        table.add_column(heading, justify="right")
+    counts = (1, 10, 100)
+    runs: dict[int, list[tuple[float, float]]] = {publishers: [] for publishers in counts}
+    syncs: list[tuple[float, float]] = []
+    for _ in range(repeats):
+        for publishers in counts:
+            syncs.append(_summary(fdatasyncs_s(directory, 1.0)))
+            with (
+                tempfile.TemporaryDirectory(dir=directory) as store,
+                penstock_in(Path(store), "file") as broker,
+            ):
+                _paced_s(broker, publishers, 1.0)
+                runs[publishers].append(_summary(_paced_s(broker, publishers, seconds)))
+    sync_p50, sync_p99 = (statistics.median(run[n] for run in syncs) for n in range(2))
+    for publishers, summaries in runs.items():
+        p50, high = (statistics.median(run[n] for run in summaries) for n in range(2))
+        table.add_row(
+            str(publishers),
+            f"{p50 * 1e3:.2f}",
+            f"{high * 1e3:.2f}",
+            f"{p50 / sync_p50:.1f}",
+            f"{high / sync_p99:.1f}",
+        )
+    table.caption = (
+        f"write and fdatasync of 4 KiB by itself: p50 {sync_p50 * 1e3:.2f} ms,"
+        f" p99 {sync_p99 * 1e3:.2f} ms"
+    )
+    return table
+
+
+def _summary(waits_s: list[float]) -> tuple[float, float]:
+    return statistics.median(waits_s), p99(waits_s)
+
+
+def _paced_s(broker: Broker, publishers: int, seconds: float) -> list[float]:
+    """How long each PUBACK took, seconds: clients take turns, one message of each at a time."""
+    selector = selectors.DefaultSelector()
+    packet = encode(Publish("bench/paced", b"x" * 64, 1, packet_id=1), _VERSION)
+    idle: deque[Client] = deque()
+    for number in range(publishers):
+        client = Client(broker, f"paced-{number}")
+        selector.register(client.socket, selectors.EVENT_READ, client)
+        idle.append(client)
+    clients = list(idle)
+    sent_s: dict[Client, float] = {}
     waits_s: list[float] = []
-    stop = threading.Event()
-
-    def wait_for_each() -> None:
-        client = Client(broker, "waits")
-        while not stop.is_set():
-            waits_s.append(client.publish_s("bench/waits"))
+    now_s = due_s = time.perf_counter()
+    ends_s = now_s + seconds
+    while now_s < ends_s:
+        while idle and due_s <= now_s:
+            client = idle.popleft()
+            sent_s[client] = time.perf_counter()
+            client.send_bytes(packet)
+            due_s += 1 / _PACED_PER_S
+        if not idle:
+            due_s = max(due_s, now_s)  # what could not be sent in time is not made up for
+        for key, _ in selector.select(max(0.0, due_s - now_s) if idle else 1.0):
+            client = key.data
+            assert isinstance(client.read(), Puback)
+            waits_s.append(time.perf_counter() - sent_s[client])
+            idle.append(client)
+        now_s = time.perf_counter()
+    for client in clients:
         client.close()
-
-    thread = threading.Thread(target=wait_for_each, daemon=True)
-    thread.start()
-    rate = 0.0
-    if publishers:
-        rate = publish(broker, publishers, seconds).messages_per_s
-    else:
-        stop.wait(seconds)
-    stop.set()
-    thread.join()
-    rate += len(waits_s) / seconds
-    return rate, _commits(broker) / seconds, statistics.median(waits_s), p99(waits_s)
+    selector.close()
+    return waits_s
 
 
 def _telling(directory: str) -> contextlib.AbstractContextManager[Broker]:
@@ -188,11 +250,14 @@ def _telling(directory: str) -> contextlib.AbstractContextManager[Broker]:
 
 
 def _commits(broker: Broker) -> int:
-    """Commits since the start, as told next."""
-    client = Client(broker, "asks")
+    """Commits since the start, as told next; one more is made, for it is told when it changes."""
+    client, other = Client(broker, "asks"), Client(broker, "commits")
     client.subscribe("$SYS/broker/commits/count")
-    told = [client.read() for _ in range(2)]
+    told = [client.read()]
+    other.publish_s("bench/commits")
+    told.append(client.read())
     client.close()
+    other.close()
     assert isinstance(told[1], Publish)
     return int(told[1].payload)
 
@@ -258,9 +323,7 @@ def queue(directory: Path, messages: int) -> Table:
                 away.close()
                 publish(broker, 2, 1.0)  # what the store takes for itself
                 before = broker.resident_mib()
-                done = 0.0
-                while done < messages:
-                    done += publish(broker, 2, 1.0).messages_per_s
+                publish_so_many(broker, 2, messages)
                 grown.append(broker.resident_mib() - before)
             started_s = time.perf_counter()
             with penstock_in(Path(store), "file", settings) as broker:
@@ -306,6 +369,9 @@ def main() -> None:
     console.print(f"penstock runs {build_kind()}")
     with tempfile.TemporaryDirectory(dir=chosen.directory, prefix="penstock-bench-") as name:
         directory = Path(name)
+        with console.status("rates"):
+            table = rates(directory, chosen.seconds, chosen.repeats)
+        console.print(table)
         with console.status("acknowledgements"):
             table = acknowledgements(directory, chosen.seconds, chosen.repeats)
         console.print(table)

@@ -7,6 +7,7 @@ once, so the generator costs little and the broker is what is measured.
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import time
@@ -33,58 +34,72 @@ class Measured:
     resident_mib: float
 
 
-def publish(broker: Broker, publishers: int, seconds: float) -> Measured:
+def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measured:
     """Publish with QoS 1 from ``publishers`` connections for ``seconds``."""
-    connections = [_connect(broker.port, number) for number in range(publishers)]
-    selector = selectors.DefaultSelector()
-    owed: dict[socket.socket, int] = {}
-    blocks: dict[socket.socket, bytes] = {}
-    by_descriptor: dict[int, socket.socket] = {}
-    for number, connection in enumerate(connections):
-        topic = f"bench/{number}"
-        blocks[connection] = b"".join(
-            encode(Publish(topic, PAYLOAD, 1, False, False, packet_id), _VERSION)
-            for packet_id in range(1, WINDOW + 1)
-        )
-        selector.register(connection, selectors.EVENT_READ)
-        by_descriptor[connection.fileno()] = connection
-    for connection in connections:
-        connection.sendall(blocks[connection])
-        owed[connection] = WINDOW * _PUBACK_LENGTH_BYTES
-    _rounds(selector, by_descriptor, blocks, owed, WARM_UP_S)
+    load = _Load(broker, publishers, window)
+    load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
-    acknowledged, elapsed_s = _rounds(selector, by_descriptor, blocks, owed, seconds)
+    acknowledged, elapsed_s = load.run(seconds)
     cpu_s = broker.cpu_s() - cpu_before_s
     measured = Measured(
         acknowledged / elapsed_s, cpu_s / max(1, acknowledged) * 1e6, broker.resident_mib()
     )
-    for connection in connections:
-        connection.close()
+    load.close()
     return measured
 
 
-def _rounds(
-    selector: selectors.BaseSelector,
-    by_descriptor: dict[int, socket.socket],
-    blocks: dict[socket.socket, bytes],
-    owed: dict[socket.socket, int],
-    seconds: float,
-) -> tuple[int, float]:
-    """Keep every window full for ``seconds``; messages acknowledged, and how long it took."""
-    started_s = time.monotonic()
-    acknowledged = 0
-    while (elapsed_s := time.monotonic() - started_s) < seconds:
-        for key, _ in selector.select(1.0):
-            connection = by_descriptor[key.fd]
-            received = connection.recv(65536)
-            if not received:
-                raise RuntimeError("the broker closed a connection")
-            owed[connection] -= len(received)
-            if owed[connection] == 0:
-                acknowledged += WINDOW
-                connection.sendall(blocks[connection])
-                owed[connection] = WINDOW * _PUBACK_LENGTH_BYTES
-    return acknowledged, elapsed_s
+def publish_so_many(broker: Broker, publishers: int, messages: int) -> None:
+    """Publish ``messages`` with QoS 1, and a window of each publisher more."""
+    load = _Load(broker, publishers, WINDOW)
+    load.run(math.inf, messages)
+    load.close()
+
+
+class _Load:
+    """Publishers that keep their windows full."""
+
+    def __init__(self, broker: Broker, publishers: int, window: int) -> None:
+        self._window = window
+        self._selector = selectors.DefaultSelector()
+        self._owed: dict[socket.socket, int] = {}
+        self._blocks: dict[socket.socket, bytes] = {}
+        self._by_descriptor: dict[int, socket.socket] = {}
+        for number in range(publishers):
+            connection = _connect(broker.port, number)
+            self._blocks[connection] = b"".join(
+                encode(Publish(f"bench/{number}", PAYLOAD, 1, packet_id=packet_id), _VERSION)
+                for packet_id in range(1, window + 1)
+            )
+            self._selector.register(connection, selectors.EVENT_READ)
+            self._by_descriptor[connection.fileno()] = connection
+        for connection in self._blocks:
+            self._send(connection)
+
+    def run(self, seconds: float, messages: float = math.inf) -> tuple[int, float]:
+        """For so long or so many; messages acknowledged, and how long it took."""
+        started_s = time.monotonic()
+        acknowledged = 0
+        while (elapsed_s := time.monotonic() - started_s) < seconds and acknowledged < messages:
+            for key, _ in self._selector.select(1.0):
+                connection = self._by_descriptor[key.fd]
+                received = connection.recv(65536)
+                if not received:
+                    raise RuntimeError("the broker closed a connection")
+                self._owed[connection] -= len(received)
+                if self._owed[connection] == 0:
+                    acknowledged += self._window
+                    self._send(connection)
+        return acknowledged, elapsed_s
+
+    def close(self) -> None:
+        """Drop the connections."""
+        for connection in self._blocks:
+            connection.close()
+        self._selector.close()
+
+    def _send(self, connection: socket.socket) -> None:
+        connection.sendall(self._blocks[connection])
+        self._owed[connection] = self._window * _PUBACK_LENGTH_BYTES
 
 
 def _connect(port: int, number: int) -> socket.socket:
