@@ -13,33 +13,39 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, final
+from typing import final
 
+from penstock.engine.backlog import Backlog
 from penstock.engine.clock import Now
 from penstock.engine.effects import Stored
 from penstock.engine.message import Message
-from penstock.store.api import Store
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 
 logger = logging.getLogger(__name__)
 
-_READ_AGAIN_S: Final = 1.0
-
 
 @final
 class BodyReader:
-    """Reads bodies from a store.
+    """Reads bodies from the log.
 
     Args:
-        store: it reads from.
+        read: messages by offset, of those that are there; called in a thread.
         now: both clocks.
         supplied: called when somebody was given what they asked for.
+        read_again_s: how long to wait after a read that failed, seconds.
     """
 
-    def __init__(self, store: Store, now: Callable[[], Now], supplied: Callable[[], None]) -> None:
-        self._store = store
+    def __init__(
+        self,
+        read: Callable[[list[int]], dict[int, Message]],
+        now: Callable[[], Now],
+        supplied: Callable[[], None],
+        read_again_s: float = 1.0,
+    ) -> None:
+        self._read = read
         self._now = now
         self._supplied = supplied
+        self._read_again_s = read_again_s
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._tries_again = True
@@ -48,7 +54,7 @@ class BodyReader:
         """Read what ``stored`` asked for, if it still wants it."""
         if not stored.wants(offsets):
             return
-        reading = self._loop.run_in_executor(None, self._store.read, offsets)
+        reading = self._loop.run_in_executor(None, self._read, offsets)
         reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
 
     def stop(self) -> None:
@@ -61,17 +67,22 @@ class BodyReader:
         try:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
+            who = f"client {stored.client_id}" if isinstance(stored, Backlog) else "dead letters"
             warn_limited(
                 logger,
                 self._limiter,
                 time.monotonic(),
-                "read",
-                "the log cannot be read, and is tried again: %s; look into the kernel's log for"
-                " what is wrong with the disk, and run 'penstock store check' while no broker runs",
+                f"read {who}",
+                "what waits for %s, offsets %d to %d, cannot be read from the log, and is tried"
+                " again: %s; look into the kernel's log for what is wrong with the disk, and run"
+                " 'penstock store check' while no broker runs",
+                who,
+                min(offsets),
+                max(offsets),
                 error,
             )
             if self._tries_again:
-                self._loop.call_later(_READ_AGAIN_S, self.fetch, stored, offsets)
+                self._loop.call_later(self._read_again_s, self.fetch, stored, offsets)
             return
         stored.supply(offsets, bodies, self._now())
         self._supplied()

@@ -113,7 +113,7 @@ class Driver:
         self._committer = Committer(
             store, self._loop, self._committed, self._failing, store_retry_s_max
         )
-        self._bodies = BodyReader(store, self.now, self.end_turn_soon)
+        self._bodies = BodyReader(store.read, self.now, self.end_turn_soon)
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
         self._congested: dict[Link, SlowPeer] = {}
@@ -463,6 +463,7 @@ class Driver:
     async def stop(self) -> None:
         """Say farewell, commit what is open, and end the committer."""
         self._ticker.cancel()
+        self._bodies.stop()
         if not self._failed:
             self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             self._end_turn()

@@ -1,0 +1,76 @@
+"""A read of the log that fails is told, with whom it concerns, and tried again."""
+
+import asyncio
+import logging
+
+import pytest
+
+from penstock.broker.bodies import BodyReader
+from penstock.engine.clock import Now
+from penstock.engine.drop_counts import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.outbound import Outbound
+from penstock.errors import StoreFailed
+from tests.support.deadline import DEADLINE_S
+
+OFFSETS = [41, 45]
+
+
+class ShakyLog:
+    """A log whose first reads fail."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.reads: list[list[int]] = []
+
+    def read(self, offsets: list[int]) -> dict[int, Message]:
+        self.reads.append(offsets)
+        if len(self.reads) <= self.failures:
+            raise StoreFailed("Corruption: block checksum mismatch")
+        return {offset: Message("t", b"x", offset=offset) for offset in offsets}
+
+
+def asking() -> Outbound:
+    """A session that waits for bodies."""
+    outbound = Outbound("pump-7", True, Effects(100), EngineLimits(), Drops())
+    outbound.wanted = OFFSETS
+    return outbound
+
+
+async def test_a_read_that_fails_is_told_and_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log, supplied = ShakyLog(2), asyncio.Event()
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, read_again_s=0.0)
+    with caplog.at_level(logging.WARNING):
+        reader.fetch(asking(), OFFSETS)
+        await asyncio.wait_for(supplied.wait(), DEADLINE_S)
+    assert log.reads == [OFFSETS] * 3
+    (told,) = caplog.messages  # the second is like the first
+    assert told.startswith(
+        "what waits for client pump-7, offsets 41 to 45, cannot be read from the log, and is tried"
+        " again: Corruption: block checksum mismatch;"
+    )
+
+
+async def test_what_is_not_wanted_any_more_is_not_read() -> None:
+    log = ShakyLog(0)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None)
+    reader.fetch(asking(), [41])
+    assert log.reads == []
+
+
+async def test_a_broker_that_ends_does_not_try_again(caplog: pytest.LogCaptureFixture) -> None:
+    log = ShakyLog(9)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None, read_again_s=0.0)
+    reader.fetch(asking(), OFFSETS)
+    reader.stop()
+    async with asyncio.timeout(DEADLINE_S):
+        while not caplog.messages:  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0)
+    for _ in range(3):  # where a second attempt would begin
+        await asyncio.sleep(0)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert log.reads == [OFFSETS]
