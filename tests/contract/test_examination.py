@@ -162,13 +162,34 @@ def spans(found: Examination) -> list[tuple[int, int]]:
 def test_many_problems_are_counted_and_not_all_told(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     commit = rows(0, 0)
-    commit.sessions = [session("c", 1)]
-    commit.progress = [progress(1, 1, 501, queue(*range(500)))]
+    commit.sessions = [session(f"c{number}", number) for number in range(500)]
+    commit.progress = [progress(number, 1, 2, queue(7)) for number in range(500)]
     store.commit(commit)
     store.close()
     found = examine(tmp_path)
     assert len(found.problems) == PROBLEMS_MAX
     assert found.problems_untold == 500 - PROBLEMS_MAX
+
+
+def test_a_queue_whose_bodies_are_gone_is_told_in_one_line(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path)
+    for number in range(CHUNKS):
+        store.commit(rows(number * ROWS, ROWS, size=1_000))
+    commit = rows(END, 0)
+    commit.sessions = [session("c", 1)]
+    waits = [3, *range(40, 60), 399]
+    commit.progress = [progress(1, head=1, following=1 + len(waits), segment=queue(*waits))]
+    store.commit(commit)
+    store.close()
+    for key in (40, 50):
+        tampered(tmp_path, "log", encode_key(key), None)
+    found = examine(tmp_path)
+    (told,) = (problem for problem in found.problems if "'c'" in problem)
+    assert told == (
+        "the message queue of 'c' refers to 20 messages with offsets from 40 to 59, which are not"
+        " in the log"
+    )
+    assert found.removed == {"c": 20}
 
 
 def test_where_there_is_no_store(tmp_path: Path) -> None:

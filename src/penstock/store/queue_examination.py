@@ -53,12 +53,15 @@ class QueueExaminer:
         self._heads: dict[_Lane, int] = {}
         self._next: dict[_Lane, int] = {}
         self._is_amending = False  # all has been told
+        # of a client and a place: messages that are not in the log, the first offset, and the last
+        self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._stored: dict[_Lane, tuple[int, int]] = {}  # first and end, where progress is behind
 
     def examine(self) -> None:
         """Read the progress of all sessions, and then their queues."""
         self._values("progress", self._take_progress)
         self._values("queue", self._take_segment)
+        self._tell_missing()
         if self._stored:
             self._amend()
 
@@ -172,10 +175,18 @@ class QueueExaminer:
             return False
         client_id = self._clients.get(number)
         name = f"session {number}" if client_id is None else repr(client_id)
-        self._found.tell(f"{where} of {name} refers to offset {offset}, which is not in the log")
+        count, first, last = self._missing.get((name, where), (0, offset, offset))
+        self._missing[name, where] = (count + 1, min(first, offset), max(last, offset))
         if client_id is not None:
             self._found.removed[client_id] = self._found.removed.get(client_id, 0) + 1
         return False
+
+    def _tell_missing(self) -> None:
+        for (name, where), (count, first, last) in self._missing.items():
+            which = f"offset {first}, which is"
+            if count > 1:
+                which = f"{count:,} messages with offsets from {first} to {last}, which are"
+            self._found.tell(f"{where} of {name} refers to {which} not in the log")
 
     def _amend(self) -> None:
         """Move the progress of sessions behind their queues, or make one where it is lost."""
