@@ -38,6 +38,7 @@ from rocksdict import (
     Options,
     Rdict,
     RdictIter,
+    ReadOptions,
     WriteBatch,
     WriteOptions,
 )
@@ -99,10 +100,14 @@ class Database:
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a column family, those that begin with ``prefix``, in their order.
 
+        They pass by RocksDB's cache: who reads all of a family does so once.
+
         Raises:
             StoreFailed: not all of it can be read.
         """
-        entries = self.families[family].iter()
+        once = ReadOptions()
+        once.fill_cache(False)  # type: ignore[call-arg]  # rocksdict declares it without
+        entries = self.families[family].iter(once)
         entries.seek(prefix)
         while entries.valid():
             key = entries.key()
