@@ -109,7 +109,7 @@ class Run:
 def join(runs: list[Run], run: Run) -> None:
     """Append ``run``, into the last of ``runs`` if it follows on it and fits: few objects for many.
 
-    What is joined is copied, so ``run`` keeps what it has.
+    A run that is appended as it is belongs to ``runs`` from then on, and grows with what follows.
     """
     last = runs[-1] if runs else None
     if last is None or last.end != run.first or len(last) + len(run) > RUN_LEN_MAX:

@@ -194,6 +194,9 @@ def decode_segment(value: bytes) -> list[Run]:
                 runs[-1].add(sequence, offset, 0, kind)
         return runs
     _, first, offsets, sizes, kinds, table = _segment_2.decode(value)
+    count = len(kinds)
+    if (len(offsets), len(sizes)) != (8 * count, 4 * count) or max(kinds, default=-1) >= len(table):
+        raise msgspec.ValidationError("the columns of a queue's segment do not fit together")
     run = Run(first)
     run.offsets = _numbers("q", offsets)
     run.sizes = _numbers("I", sizes)

@@ -1,6 +1,9 @@
 """The bytes of every record of the file store can be read back."""
 
+from collections.abc import Callable
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,3 +164,22 @@ def test_a_will_of_an_older_store_has_no_user_name() -> None:
     row = ("t", b"x", 1, False, "c", 5, b"")
     read = records.decode_will(msgspec.msgpack.encode((1, row, 7, 9)))
     assert (read.message.topic, read.delay_s, read.due_at_us, read.username) == ("t", 7, 9, None)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda run: run.offsets.append(9),
+        lambda run: run.sizes.pop(),
+        lambda run: run.kinds.append(0),
+        lambda run: run.table.clear(),
+    ],
+    ids=["an offset too many", "a size too few", "a kind too many", "kinds that nobody knows"],
+)
+def test_a_segment_whose_columns_do_not_fit_is_refused(damage: Callable[[Run], object]) -> None:
+    """Taken as it is, every later message of the queue would be another one."""
+    run = Run(1)
+    assert run.add(1, 40, 10, (1, False, (), None))
+    damage(run)
+    with pytest.raises(msgspec.ValidationError, match="do not fit together"):
+        records.decode_segment(records.encode_segment(run))
