@@ -48,18 +48,18 @@ class BodyReader:
         self._read_again_s = read_again_s
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
-        self._tries_again = True
+        self._is_stopped = False
 
     def fetch(self, stored: Stored, offsets: list[int]) -> None:
         """Read what ``stored`` asked for, if it still wants it."""
-        if not stored.wants(offsets):
+        if self._is_stopped or not stored.wants(offsets):
             return
         reading = self._loop.run_in_executor(None, self._read, offsets)
         reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
 
     def stop(self) -> None:
-        """What cannot be read now is not tried again."""
-        self._tries_again = False
+        """Nothing more is read; what is being read now is still supplied."""
+        self._is_stopped = True
 
     def _fetched(
         self, stored: Stored, offsets: list[int], done: asyncio.Future[dict[int, Message]]
@@ -72,7 +72,7 @@ class BodyReader:
                 logger,
                 self._limiter,
                 time.monotonic(),
-                f"read {who}",
+                "read",
                 "what waits for %s, offsets %d to %d, cannot be read from the log, and is tried"
                 " again: %s; look into the kernel's log for what is wrong with the disk, and run"
                 " 'penstock store check' while no broker runs",
@@ -81,8 +81,7 @@ class BodyReader:
                 max(offsets),
                 error,
             )
-            if self._tries_again:
-                self._loop.call_later(self._read_again_s, self.fetch, stored, offsets)
+            self._loop.call_later(self._read_again_s, self.fetch, stored, offsets)
             return
         stored.supply(offsets, bodies, self._now())
         self._supplied()
