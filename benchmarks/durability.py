@@ -148,23 +148,23 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
     for publishers in (1, 10, 100):
         file: list[float] = []
         memory: list[float] = []
-        syncs: list[float] = []
+        shares: list[float] = []
         for _ in range(repeats):
             with tempfile.TemporaryDirectory(dir=directory) as store, _telling(store) as broker:
                 before = _commits(broker)
-                began_s = time.perf_counter()
-                file.append(publish(broker, publishers, seconds).messages_per_s)
-                syncs.append((_commits(broker) - before) / (time.perf_counter() - began_s))
+                measured = publish(broker, publishers, seconds)
+                file.append(measured.messages_per_s)
+                shares.append(measured.messages / (_commits(broker) - before))
             with penstock("memory") as broker:
                 memory.append(publish(broker, publishers, seconds).messages_per_s)
-        durable, volatile, synced = (statistics.median(runs) for runs in (file, memory, syncs))
+        durable, volatile, share = (statistics.median(runs) for runs in (file, memory, shares))
         table.add_row(
             str(publishers),
             f"{durable:,.0f}",
             f"{volatile:,.0f}",
             f"{durable / volatile:.2f}",
-            f"{synced:,.0f}",
-            f"{durable / synced:,.0f}",
+            f"{durable / share:,.0f}",
+            f"{share:,.0f}",
         )
     return table
 
@@ -174,11 +174,12 @@ def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
 
     Where windows are full, the wait is the window divided by the rate, and says nothing more.
     """
-    table = Table(title=f"PUBACK at {_PACED_PER_S:,} messages/s, medians of {repeats} runs")
-    for heading in ("publishers", "p50 ms", "p99 ms", "p50 / sync's", "p99 / sync's"):
+    table = Table(title=f"PUBACK at {_PACED_PER_S:,} messages/s or less, medians of {repeats} runs")
+    headings = ("publishers", "messages/s", "p50 ms", "p99 ms", "p50 / sync's", "p99 / sync's")
+    for heading in headings:
         table.add_column(heading, justify="right")
     counts = (1, 10, 100)
-    runs: dict[int, list[tuple[float, float]]] = {publishers: [] for publishers in counts}
+    runs: dict[int, list[tuple[float, float, float]]] = {publishers: [] for publishers in counts}
     syncs: list[tuple[float, float]] = []
     for _ in range(repeats):
         for publishers in counts:
@@ -188,12 +189,14 @@ def acknowledgements(directory: Path, seconds: float, repeats: int) -> Table:
                 penstock_in(Path(store), "file") as broker,
             ):
                 _paced_s(broker, publishers, 1.0)
-                runs[publishers].append(_summary(_paced_s(broker, publishers, seconds)))
+                waits_s = _paced_s(broker, publishers, seconds)
+                runs[publishers].append((*_summary(waits_s), len(waits_s) / seconds))
     sync_p50, sync_p99 = (statistics.median(run[n] for run in syncs) for n in range(2))
     for publishers, summaries in runs.items():
-        p50, high = (statistics.median(run[n] for run in summaries) for n in range(2))
+        p50, high, rate = (statistics.median(run[n] for run in summaries) for n in range(3))
         table.add_row(
             str(publishers),
+            f"{rate:,.0f}",
             f"{p50 * 1e3:.2f}",
             f"{high * 1e3:.2f}",
             f"{p50 / sync_p50:.1f}",

@@ -30,6 +30,7 @@ class Measured:
     """One run."""
 
     messages_per_s: float
+    messages: int  # all that were acknowledged, those before the clock started too
     cpu_us_per_message: float
     resident_mib: float
 
@@ -37,12 +38,15 @@ class Measured:
 def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measured:
     """Publish with QoS 1 from ``publishers`` connections for ``seconds``."""
     load = _Load(broker, publishers, window)
-    load.run(WARM_UP_S)
+    warming, _ = load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
     acknowledged, elapsed_s = load.run(seconds)
     cpu_s = broker.cpu_s() - cpu_before_s
     measured = Measured(
-        acknowledged / elapsed_s, cpu_s / max(1, acknowledged) * 1e6, broker.resident_mib()
+        acknowledged / elapsed_s,
+        warming + acknowledged,
+        cpu_s / max(1, acknowledged) * 1e6,
+        broker.resident_mib(),
     )
     load.close()
     return measured

@@ -105,10 +105,11 @@ def test_no_descriptors(tmp_path: Path, clients: Clients) -> None:
     shutil.which("strace") is None, reason="strace is not installed: apt-get install strace"
 )
 def test_a_disk_that_cannot_write(tmp_path: Path, clients: Clients) -> None:
-    """What a failed sync left in the page cache counts as clean: a second sync would not write it.
+    """Every sync fails with an I/O error, until it does not.
 
-    So it must be written anew (Rebello et al., "Can Applications Recover from fsync Failures?",
-    USENIX ATC 2020). That it is, ``test_sync_before_acknowledgement`` sees.
+    strace fails the calls and leaves the pages as they were; a kernel would count them as written
+    (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). That the
+    store writes them anew when it is opened again is RocksDB's doing, and not seen here.
     """
     with running_broker(tmp_path, SETTINGS) as broker, FailingSyncs() as failing:
         check_outage(broker, clients, failing.begin, lambda _: failing.end(), "Input/output error")
