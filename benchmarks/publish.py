@@ -35,9 +35,9 @@ class Measured:
     resident_mib: float
 
 
-def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measured:
+def publish(broker: Broker, publishers: int, seconds: float) -> Measured:
     """Publish with QoS 1 from ``publishers`` connections for ``seconds``."""
-    load = _Load(broker, publishers, window)
+    load = _Load(broker, publishers)
     warming, _ = load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
     acknowledged, elapsed_s = load.run(seconds)
@@ -54,7 +54,7 @@ def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDO
 
 def publish_so_many(broker: Broker, publishers: int, messages: int) -> None:
     """Publish ``messages`` with QoS 1, and a window of each publisher more."""
-    load = _Load(broker, publishers, WINDOW)
+    load = _Load(broker, publishers)
     load.run(math.inf, messages)
     load.close()
 
@@ -62,8 +62,7 @@ def publish_so_many(broker: Broker, publishers: int, messages: int) -> None:
 class _Load:
     """Publishers that keep their windows full."""
 
-    def __init__(self, broker: Broker, publishers: int, window: int) -> None:
-        self._window = window
+    def __init__(self, broker: Broker, publishers: int) -> None:
         self._selector = selectors.DefaultSelector()
         self._owed: dict[socket.socket, int] = {}
         self._blocks: dict[socket.socket, bytes] = {}
@@ -72,7 +71,7 @@ class _Load:
             connection = _connect(broker.port, number)
             self._blocks[connection] = b"".join(
                 encode(Publish(f"bench/{number}", PAYLOAD, 1, packet_id=packet_id), _VERSION)
-                for packet_id in range(1, window + 1)
+                for packet_id in range(1, WINDOW + 1)
             )
             self._selector.register(connection, selectors.EVENT_READ)
             self._by_descriptor[connection.fileno()] = connection
@@ -91,7 +90,7 @@ class _Load:
                     raise RuntimeError("the broker closed a connection")
                 self._owed[connection] -= len(received)
                 if self._owed[connection] == 0:
-                    acknowledged += self._window
+                    acknowledged += WINDOW
                     self._send(connection)
         return acknowledged, elapsed_s
 
@@ -103,7 +102,7 @@ class _Load:
 
     def _send(self, connection: socket.socket) -> None:
         connection.sendall(self._blocks[connection])
-        self._owed[connection] = self._window * _PUBACK_LENGTH_BYTES
+        self._owed[connection] = WINDOW * _PUBACK_LENGTH_BYTES
 
 
 def _connect(port: int, number: int) -> socket.socket:
