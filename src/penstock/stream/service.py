@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -215,6 +216,30 @@ def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
     return flight.FlightServerError(f"{refusal}: {sentence}", refusal.encode())
 
 
+class Ending:
+    """What ends the process: SIGTERM, SIGINT or the end of its standard input.
+
+    Signals are noted from when it is made. They are written to a pipe by the interpreter itself
+    (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a
+    `threading.Event` waits forever where it interrupts the wait that holds the event's lock.
+    """
+
+    def __init__(self) -> None:
+        self._noted, note = os.pipe()
+        os.set_blocking(note, False)
+        signal.set_wakeup_fd(note)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: None)
+
+    def wait(self) -> None:
+        """Return when the process is to end."""
+        given = sys.stdin.fileno()
+        while True:
+            readable, _, _ = select.select((self._noted, given), (), ())
+            if self._noted in readable or not os.read(given, 4096):
+                return
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until it is told to stop; returns the exit code."""
     parser = argparse.ArgumentParser(prog="penstock.stream.service", description="Stream service")
@@ -229,9 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValidationError, ValueError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    ending = Ending()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
@@ -246,16 +269,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
-    stop.wait()
+    ending.wait()
     _shut_down(server)
     return 0
-
-
-def _stop_at_end_of_input(stop: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    stop.set()
 
 
 def _shut_down(server: StreamServer) -> None:

@@ -190,6 +190,18 @@ def test_the_service_ends_on_sigterm_and_when_its_parent_is_gone(service: Servic
     assert service.end_input() == 0
 
 
+@pytest.mark.parametrize("wait", ["service", "landing"])
+def test_a_signal_ends_a_wait_wherever_it_arrives(wait: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.support.interrupted", wait],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0
+    assert int(ended.stdout) >= 2
+
+
 def test_a_reader_that_does_not_read_does_not_hold_up_the_end(
     log: LogWriter, service: ServiceProcess, client: StreamClient
 ) -> None:

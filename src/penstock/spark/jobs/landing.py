@@ -116,7 +116,7 @@ class Landing:
         self._open_spark = open_spark
         self._settings = settings
         self._reporter = Reporter(on_progress)
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: a signal handler that sets one may wait forever
         self._batch_running = threading.Lock()
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
         self._table = MessageTable(settings.table)
@@ -124,7 +124,7 @@ class Landing:
 
     def stop(self) -> None:
         """Ask the run to end: the batch being landed finishes first."""
-        self._stopping.set()
+        self._stopping = True
 
     def run(self) -> Progress:
         """Land messages until stopped, or until done where `available_now`.
@@ -154,7 +154,7 @@ class Landing:
                     settings.master,
                     settings.checkpoint_dir / LOG_NAME,
                 ) as spark:
-                    if not self._stopping.is_set():
+                    if not self._stopping:
                         self._land_stream(spark, client, selection, starting)
         self._reporter.change(state="ended")
         return self._reporter.progress
@@ -162,14 +162,14 @@ class Landing:
     def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
         """What the stream spans, once the service answers; None when stopped before."""
         deadline = time.monotonic() + self._settings.connect_timeout_s
-        while not self._stopping.is_set():
+        while not self._stopping:
             self._reporter.change(state="waiting")
             try:
                 return client.offsets(self._settings.stream)
             except StreamUnavailable:
                 if time.monotonic() > deadline:
                     raise
-            self._stopping.wait(POLL_S)
+            time.sleep(POLL_S)
         return None
 
     def _starting(self, selection: Selection, log: StreamOffsets) -> str:
@@ -236,7 +236,7 @@ class Landing:
     def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
         """Put one batch into the table, unless it is there."""
         with self._batch_running:
-            if self._stopping.is_set():
+            if self._stopping:
                 raise _Stopped
             for _ in range(REWRITES_MAX):
                 if self._table.has_landed(batch):
@@ -270,9 +270,10 @@ class Landing:
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""
         self._reporter.change(state="landing")
-        while query.isActive and not self._stopping.wait(POLL_S):
+        while query.isActive and not self._stopping:
             self._look(query, client)
-        if self._stopping.is_set():
+            time.sleep(POLL_S)
+        if self._stopping:
             # The batch that is being landed may finish; one that begins now gives up by itself.
             if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
                 self._batch_running.release()
