@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import selectors
 import socket
@@ -270,8 +271,13 @@ def retention(directory: Path, seconds: float) -> Table:
     table = Table(title=f"the same beside {_STEADY_PER_S:,} messages a second of 1 KiB")
     for heading in ("retention", "p50 ms", "p99 ms", "worst second's p99 ms"):
         table.add_column(heading, justify="right")
-    for name, bytes_max in (("removes nothing", 0), ("down to 8 MiB", 8 * 2**20)):
-        settings = {"durability.retention_bytes_max": bytes_max}
+    keeps = json.dumps([{"name": "kept", "topic_filters": ["#"], "retention_s": 0}])
+    for name, bytes_max, streams in (
+        ("removes nothing", 0, {}),
+        ("down to 8 MiB", 8 * 2**20, {}),
+        ("all of it kept for a stream", 8 * 2**20, {"stream.streams": keeps}),
+    ):
+        settings = {"durability.retention_bytes_max": bytes_max, "stream.enabled": "true"} | streams
         with (
             tempfile.TemporaryDirectory(dir=directory) as store,
             penstock_in(Path(store), "file", settings) as broker,

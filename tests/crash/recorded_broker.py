@@ -2,8 +2,10 @@
 
 What differs from the product, so that little load shows much: RocksDB's memory tables and logs are
 small, so that it writes tables, compacts and changes its write-ahead log every few commits;
-retention runs every fifth of a second. And each write to a mapped page is announced by a system
-call to a shadow file, just before, for strace sees none in it (``tests/support/disk_calls.py``).
+retention runs every fifth of a second. The stream service, which only reads, is not started, though
+everything is in a stream that is kept for ever. And each write to a mapped page is announced by a
+system call to a shadow file, just before, for strace sees none in it
+(``tests/support/disk_calls.py``).
 
 ``RECORDED_FAULT`` breaks it in one way, so that a test can show that the power cut finds it:
 
@@ -15,13 +17,16 @@ call to a shadow file, just before, for strace sees none in it (``tests/support/
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, SupportsIndex
 
 from rocksdict import Options
 
 from penstock.broker import retention
+from penstock.broker.stream_process import StreamProcess
 from penstock.cli.main import main
+from penstock.config import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.store import database, watermark
 from penstock.store.rocks import RocksStore
@@ -62,14 +67,18 @@ def _small(**arguments: Any) -> Options:
     return options
 
 
-def _unsynced(self: RocksStore, data_dir: Path) -> None:
-    _initialise(self, data_dir)
+def _unsynced(self: RocksStore, data_dir: Path, streams: Sequence[StreamDefinition] = ()) -> None:
+    _initialise(self, data_dir, streams)
     self._database.synced.sync = False
 
 
 def _watermark_first(self: RocksStore, commit: Commit) -> None:
     self._watermark.move(max(self._end, commit.next_offset), self._commits + 1)
     _commit(self, commit)
+
+
+async def _stop(_self: StreamProcess) -> None:
+    pass
 
 
 _initialise = RocksStore.__init__
@@ -79,6 +88,8 @@ if __name__ == "__main__":
     setattr(watermark, "mmap", _Mapping)  # noqa: B010 - a name the module does not export
     setattr(database, "Options", _small)  # noqa: B010
     database._WAL_BYTES_MAX = _LOGS_BYTES_MAX  # type: ignore[misc]
+    setattr(StreamProcess, "start", lambda _: None)  # noqa: B010
+    setattr(StreamProcess, "stop", _stop)  # noqa: B010
     retention.INTERVAL_S = _RETENTION_INTERVAL_S  # type: ignore[misc]
     fault = os.environ.get("RECORDED_FAULT", "")
     if fault == "unsynced":

@@ -3,16 +3,20 @@
 It exists to show that the check of ``test_sync_before_acknowledgement`` can fail.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli.main import main
+from penstock.config import StreamDefinition
 from penstock.store.rocks import RocksStore
 
 _initialise = RocksStore.__init__
 
 
-def _initialise_unsynced(self: RocksStore, data_dir: Path) -> None:
-    _initialise(self, data_dir)
+def _initialise_unsynced(
+    self: RocksStore, data_dir: Path, streams: Sequence[StreamDefinition] = ()
+) -> None:
+    _initialise(self, data_dir, streams)
     self._database.synced.sync = False
 
 

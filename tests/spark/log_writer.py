@@ -14,10 +14,10 @@ from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
+from penstock.store.database import COLUMN_FAMILIES
 from penstock.store.log import chunk_of
 from penstock.store.watermark import Committed
 
-FAMILIES = ("meta", "log", "sessions", "subscriptions", "queue", "progress", "retained", "wills")
 FIRST_RECEIVED_AT_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
 TOPICS = ("plant/1/temperature", "plant/2/temperature", "plant/1/pressure")
 
@@ -25,8 +25,14 @@ TOPICS = ("plant/1/temperature", "plant/2/temperature", "plant/1/pressure")
 class LogWriter:
     """A log in `data_dir`; `end` is the offset after the last row written."""
 
-    def __init__(self, data_dir: Path, epoch: str = "20261121T000000-00000001") -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        epoch: str = "20261121T000000-00000001",
+        families: tuple[str, ...] = COLUMN_FAMILIES,
+    ) -> None:
         self.data_dir = data_dir
+        self._families = families
         self.epoch = epoch
         data_dir.mkdir(parents=True, exist_ok=True)
         self._open()
@@ -114,6 +120,6 @@ class LogWriter:
         self._database = Rdict(
             str(self.data_dir / "store"),
             options,
-            column_families={name: Options(raw_mode=True) for name in FAMILIES},
+            column_families={name: Options(raw_mode=True) for name in self._families},
         )
         self._log = self._database.get_column_family_handle("log")

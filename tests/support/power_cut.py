@@ -16,7 +16,7 @@ from tests.support.broker import Broker
 from tests.support.disk_calls import DiskCall
 from tests.support.disk_model import Disk, Style
 from tests.support.promises import Client
-from tests.support.recording import Recording
+from tests.support.recording import EVERYTHING, Recording
 from tests.support.survivors import Survivor, fresh, judge, run_over_sockets, run_within
 
 LATER_US: Final = 1_000_000  # from the end of the recording to the start after the cut
@@ -138,7 +138,7 @@ class PowerCuts:
         if not is_real:
             data_dir.parent.mkdir(parents=True, exist_ok=True)
             now_us = self._recording.ended_us + LATER_US
-            run_within(data_dir, survivors, now_us)
+            run_within(data_dir, survivors, now_us, EVERYTHING)
             return
         broker = Broker(data_dir.parent, {"limits.max_mqueue_len": 0}, log_path=directory / "log")
         try:

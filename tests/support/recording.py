@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Final, final
 
+from penstock.config import StreamDefinition
 from tests.support import mixed_load
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
@@ -44,6 +45,7 @@ RECORDED: Final = (
     "serve",
 )
 RETENTION_BYTES_MAX: Final = 100_000
+EVERYTHING: Final = StreamDefinition(name="everything", topic_filters=("#",), retention_s=0)
 _PAUSE_S: Final = 0.01  # of the publishers: many small commits
 _SUMMARY: Final = "recording.json"
 _NEW: Final = "not/yet/there"  # the data directory is made by the broker, with what is above it
@@ -67,6 +69,8 @@ def record(directory: Path, seed: int, lives: int, life_s: float, fault: str = "
         "limits.max_mqueue_len": 0,
         "log.level": "info",
         "durability.retention_bytes_max": RETENTION_BYTES_MAX,
+        "stream.enabled": "true",
+        "stream.streams": json.dumps([EVERYTHING.model_dump()]),
     }
     broker = Broker(root / _NEW, settings, log_path=directory / "broker.log")
     broker.set_environment("RECORDED_FAULT", fault)

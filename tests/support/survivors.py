@@ -3,7 +3,8 @@
 Each goes on from what it knew at the cut (``promises.Client``): it sends again what was not
 acknowledged, finishes its QoS 2 flows, publishes two messages more, and takes what it is sent.
 When all is quiet, every message that was acknowledged, before or after the cut, must have reached
-every session that was subscribed all the time, at QoS 2 once.
+every session that was subscribed all the time, at QoS 2 once; and it must be in the stream that is
+kept for ever, whether the log still has it or not, at QoS 2 once.
 
 A ``Survivor`` is a client without a socket: bytes in, bytes out. ``run_within`` lets all of them
 talk to the broker's engine on the store in this process, ``run_over_sockets`` to a real broker.
@@ -12,9 +13,13 @@ talk to the broker's engine on the store in this process, ``run_over_sockets`` t
 import selectors
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final, final
 
+import pyarrow as pa
+
+from penstock.config import StreamDefinition
 from penstock.engine.clock import Now
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import EngineLimits
@@ -37,6 +42,8 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.store.rocks import RocksStore
+from penstock.store.secondary import LogFollower
+from penstock.store.selection import TopicSelector
 from tests.model.shell import Pipe, Shell
 from tests.support.broker import Address
 from tests.support.deadline import DEADLINE_S
@@ -169,9 +176,11 @@ def fresh() -> Survivor:
 # -- in this process -------------------------------------------------------------------
 
 
-def run_within(data_dir: Path, survivors: list[Survivor], now_us: int) -> None:
+def run_within(
+    data_dir: Path, survivors: list[Survivor], now_us: int, stream: StreamDefinition
+) -> None:
     """Open the store and let all survivors talk to the engine on it until nothing moves."""
-    store = RocksStore(data_dir)
+    store = RocksStore(data_dir, [stream])
     try:
         judge_store(store)
         now = Now(1000.0, now_us)
@@ -185,8 +194,50 @@ def run_within(data_dir: Path, survivors: list[Survivor], now_us: int) -> None:
                 break
         else:
             raise AssertionError("it never comes to rest")
+        judge_stream(read_stream(data_dir, stream), survivors)
     finally:
         store.close()
+
+
+def read_stream(data_dir: Path, stream: StreamDefinition) -> Counter[Key]:
+    """How often each message is in the stream, as its readers see it."""
+    follower = LogFollower(data_dir)
+    extent = follower.extent(stream)
+    assert extent.earliest == 0, "it is kept for ever"
+    selector = TopicSelector([stream.topic_filters])
+    found: Counter[Key] = Counter()
+    position = 0
+    for rows in follower.rows(0, extent.end, stream):
+        assert rows.begin == position
+        position = rows.end
+        table = pa.Table.from_batches([rows.batch])
+        mask = selector.mask(table)
+        chosen = table if mask is None else table.filter(mask)
+        found.update(
+            zip(
+                chosen.column("topic").to_pylist(),
+                chosen.column("payload").to_pylist(),
+                strict=True,
+            )
+        )
+    assert position == extent.end
+    return found
+
+
+def judge_stream(found: Counter[Key], survivors: list[Survivor]) -> None:
+    """What was acknowledged is there, at QoS 2 once.
+
+    Raises:
+        AssertionError: something is not.
+    """
+    for survivor in survivors:
+        client = survivor.client
+        sent = [*client.published.values(), *client.kept]
+        for message in [one.message for one in sent if one.acknowledged]:
+            what = f"{message.topic} {message.payload!r} of {client.client_id}, acknowledged,"
+            count = found[message.topic, message.payload]
+            assert count, f"{what} is not in the stream"
+            assert count == 1 or message.qos < 2, f"{what} is in the stream {count} times"
 
 
 def _round(shell: Shell, survivors: list[Survivor], pipes: list[Pipe], now: Now) -> bool:

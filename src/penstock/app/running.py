@@ -228,7 +228,7 @@ def _open_store(settings: Settings) -> Store:
     if settings.durability.persistence == "memory":
         return MemoryStore(new_epoch())
     try:
-        return RocksStore(settings.durability.data_dir)
+        return RocksStore(settings.durability.data_dir, settings.stream.streams)
     except (StoreBroken, StoreDamaged):
         raise
     except StoreError as error:

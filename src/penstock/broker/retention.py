@@ -1,5 +1,8 @@
 """Retention: old chunks leave the log, in whole ranges, off the event loop.
 
+What a stream keeps longer moves into its archive then (``store.archive``), which is trimmed
+afterwards.
+
 Never past what a session still needs: its queue holds offsets, not bodies. To find that out
 every session is asked, some at a time, for the loop has better things to do::
 
@@ -48,6 +51,7 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
             starts_at = await loop.run_in_executor(
                 None, store.retain, older_than_us, bytes_max or 2**63, keep_from
             )
+            await loop.run_in_executor(None, store.trim_archives, now_us)
         except StoreError as error:
             logger.error("the log could not be trimmed: %s", error)
             continue

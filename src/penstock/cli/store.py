@@ -13,6 +13,7 @@ import typer
 from penstock.cli.options import ConfigFile, DataDir
 
 if TYPE_CHECKING:
+    from penstock.store.archive import Archive
     from penstock.store.findings import Examination
     from penstock.store.repair import Repaired
 
@@ -90,6 +91,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         ("commits", f"{found.commits:,}"),
         ("log", f"{span}, {found.chunks:,} chunks, {found.log_size_bytes:,} bytes"),
         ("messages", f"{found.messages:,}"),
+        *((f"kept of {archive.stream}", _archive(archive)) for archive in found.archives),
         ("sessions", f"{found.sessions:,} with {found.subscriptions:,} subscriptions"),
         ("waiting", f"{found.queued:,} in queues, {found.in_flight:,} in flight"),
         *(("given up", in_words(begin, end)) for begin, end in found.given_up),
@@ -100,6 +102,12 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
     if problems:
         lines.append(("problems", f"{problems:,}: see 'penstock store check'"))
     return lines
+
+
+def _archive(archive: Archive) -> str:
+    span = f"offsets {archive.begin:,} to {archive.end:,} (excluded)"
+    text = f"{span}, {archive.messages:,} messages, {archive.size_bytes:,} bytes"
+    return text if archive.is_open else f"{text}; no stream reads them"
 
 
 @app.command()
@@ -153,6 +161,7 @@ _CONSEQUENCES: Final = {
     "progress": "what was in flight may be sent again, or be lost to its client",
     "retained": "retained messages may be lost: let them be published again",
     "wills": "wills may be lost, until their clients connect again",
+    "archive": "messages that a stream keeps longer than the log may be lost to its readers",
 }
 """What it means that a column family is not complete."""
 
@@ -198,6 +207,9 @@ def _print_losses(found: Examination) -> None:
         print(f"given up: {count:,} messages, {ranges}")
     elif found.loss is not None:
         print(f"given up: {found.loss}")
+    if found.archives_lost:
+        ranges = ", ".join(in_words(begin, end) for begin, end in found.archives_lost)
+        print(f"given up of what streams keep: messages with the {ranges}")
     for client_id, count in sorted(found.removed.items()):
         print(f"removed from what waits for {client_id!r}, for their bodies are lost: {count:,}")
     for family, consequence in _CONSEQUENCES.items():
@@ -243,6 +255,26 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         task = bar.add_task("reading", total=None)
         yield lambda what, done, total: bar.update(
             task, description=what, completed=done, total=total
+        )
+
+
+@app.command()
+def forget(
+    stream: Annotated[str, typer.Argument(help="Name of the stream.")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Remove what is kept of a stream that is not configured any more, or otherwise now.
+
+    No broker may be running. What the stream of today keeps is left alone.
+    """
+    from penstock.store.forgetting import forget as forget_stream
+
+    for archive in forget_stream(_directory(config, data_dir), stream):
+        print(
+            f"removed {archive.messages:,} messages of {stream}, {archive.size_bytes:,} bytes: its"
+            f" offsets {archive.begin} to {archive.end} (excluded);"
+            " 'penstock store compact' gives the space back at once"
         )
 
 

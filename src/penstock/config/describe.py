@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.load import environment_name
@@ -45,6 +46,11 @@ limits = { max_inflight = 128, max_mqueue_len = 10000 }
 [[stream.streams]]
 name = "readings"
 topic_filters = ["plant/+/temperature", "plant/+/pressure"]
+
+[[stream.streams]]
+name = "alarms"
+topic_filters = ["plant/+/alarm"]
+retention_s = 31536000         # a year; the log, and "readings", durability.retention_s
 ```
 
 The groups:
@@ -83,11 +89,32 @@ def as_markdown() -> str:
         lines += ["| Setting | Default | Meaning |", "|---|---|---|"]
         for name, field in settings_of(group).items():
             default = _toml_value(getattr(values, name))
-            meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-            lines.append(f"| `{group}.{name}` | `{default}` | {meaning} |")
+            lines.append(f"| `{group}.{name}` | `{default}` | {_cell(field)} |")
+        for name in settings_of(group):
+            value = getattr(values, name)
+            if _is_table_list(value):
+                lines += _definitions(f"{group}.{name}", type(value[0]))
         first = next(iter(settings_of(group)))
         lines += ["", f"In the environment: `{environment_name(group, first)}` and so on.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _definitions(path: str, table: type[BaseModel]) -> Iterator[str]:
+    """What each table of a list of tables may say."""
+    yield from (
+        "",
+        f"In each `[[{path}]]`:",
+        "",
+        "| Setting | Default | Meaning |",
+        "|---|---|---|",
+    )
+    for name, field in table.model_fields.items():
+        given = "" if field.is_required() or field.default is None else _toml_value(field.default)
+        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(field)} |"
+
+
+def _cell(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split()).replace("|", "\\|")
 
 
 def _is_table_list(value: object) -> bool:

@@ -19,6 +19,20 @@ class StreamDefinition(Group):
     """Messages whose topic matches any of these belong to the stream; 1 to 1000 MQTT filters.
     A leading wildcard leaves out topics that start with $."""
 
+    retention_s: int | None = Field(default=None, ge=0, le=10**10)
+    """Keep messages of this stream so long, in seconds, also when they have left the log
+    (durability.retention_s). 0 to 10000000000; 0 is no limit by age; without it they stay as long
+    as the log has them."""
+
+    retention_bytes_max: int = Field(default=0, ge=0, le=2**62)
+    """Of what is kept longer than the log, the oldest leaves while it takes more than this, in
+    bytes. 0 to 4611686018427387904; 0 is no limit by size."""
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether messages stay that have left the log."""
+        return self.retention_s is not None or self.retention_bytes_max > 0
+
 
 class Stream(Group):
     """The stream service, from which Spark reads the log (Arrow Flight, a process of its own)."""

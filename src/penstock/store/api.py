@@ -74,6 +74,16 @@ class Store(Protocol):
         reaches to ``keep_from`` or beyond. One call does a bounded amount of work.
         """
 
+    def trim_archives(self, now_us: int) -> None:
+        """Remove what streams need not keep any more, of what has left the log.
+
+        Args:
+            now_us: the time, microseconds since the epoch.
+
+        Raises:
+            StoreError: it could not be done.
+        """
+
     def log_extent(self) -> LogExtent:
         """What the log holds now: committed messages only. Cheap, and safe from any thread."""
 

@@ -64,16 +64,17 @@ class Copy:
         """
         epoch = found.epoch
         lineage = found.lineage
-        if not found.log_is_whole:
+        if not found.log_is_whole or found.archives_lost:
             epoch = identity.new_epoch()
             lineage = [(former, min(end, found.same_until)) for former, end in found.lineage]
             if found.epoch:
                 lineage.append((found.epoch, found.same_until))
         commits = max(found.commits, 1)
+        first = min([found.begin, *(archive.begin for archive in found.archives)])
         given_up = [
             (begin, min(end, found.end))
             for begin, end in join_ranges([*found.given_up, *found.lost])
-            if begin < found.end and end > found.begin
+            if begin < found.end and end > first
         ]
         for key, value in (
             (identity.FORMAT_KEY, identity.FORMAT),

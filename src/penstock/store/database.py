@@ -9,6 +9,7 @@ meta          format, epoch, lineage,        (``store.identity``)
               and of the chunks in the log
               log_bytes_appended (by commit), log_bytes_removed (by retain);
               "producer/" user 0 name        latest message of a producer (``store.records``)
+              "archive/" number              what is known of an archive (``store.archive``)
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
@@ -16,6 +17,7 @@ queue         session number, sequence       segment of the message queue
 progress      session number                 window, inbound packet ids, queue head
 retained      topic                          message
 wills         client identifier              will
+archive       archive number, base offset    piece (``store.archive``); older stores have none
 ============= ============================== ===================================
 
 ``WriteOptions.sync`` makes RocksDB fdatasync its write-ahead log before ``write``
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
@@ -61,7 +63,11 @@ COLUMN_FAMILIES: Final = (
     "progress",
     "retained",
     "wills",
+    "archive",
 )
+ARCHIVE_FAMILY: Final = "archive"
+"""The one that a store of an older Penstock does not have before it is opened for writing."""
+
 PRODUCERS: Final = b"producer/"
 """How the keys of producers begin: they share a column family that every store has."""
 
@@ -73,12 +79,12 @@ _DIAGNOSTIC_LOGS_MAX: Final = 4
 class Database:
     """One open RocksDB: its column families by name, and handles of them for batches."""
 
-    def __init__(self, database: Rdict, data_dir: Path) -> None:
+    def __init__(self, database: Rdict, data_dir: Path, names: Iterable[str]) -> None:
         self.rocks = database
         self.data_dir = data_dir
         self.is_closed = False
-        self.families = {name: database.get_column_family(name) for name in COLUMN_FAMILIES}
-        self.handles = {name: database.get_column_family_handle(name) for name in COLUMN_FAMILIES}
+        self.families = {name: database.get_column_family(name) for name in names}
+        self.handles = {name: database.get_column_family_handle(name) for name in names}
         self.synced = WriteOptions()
         self.synced.sync = True
 
@@ -105,6 +111,8 @@ class Database:
         Raises:
             StoreFailed: not all of it can be read.
         """
+        if family not in self.families:
+            return
         once = ReadOptions()
         once.fill_cache(False)  # type: ignore[call-arg]  # rocksdict declares it without
         entries = self.families[family].iter(once)
@@ -143,13 +151,13 @@ def open_database(data_dir: Path) -> Database:
     path = data_dir / STORE_DIRECTORY
     try:
         _make_directory(path.absolute())
-        database = _open(path, AccessType.read_write())
+        database = _open(path, AccessType.read_write(), COLUMN_FAMILIES)
     except OSError as error:
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
             " the broker may write, or that it may make: choose another with --data-dir"
         ) from error
-    return Database(database, data_dir)
+    return Database(database, data_dir, COLUMN_FAMILIES)
 
 
 def _make_directory(path: Path) -> None:
@@ -176,7 +184,13 @@ def open_for_reading(data_dir: Path) -> Database:
     Raises:
         StoreError: it cannot be opened, or is being changed by another process.
     """
-    return Database(_open(data_dir / STORE_DIRECTORY, AccessType.read_only()), data_dir)
+    path = data_dir / STORE_DIRECTORY
+    try:
+        there = set(Rdict.list_cf(str(path)))
+    except Exception as error:  # rocksdict raises plain Exception for every error
+        raise _not_opened(path, error) from error
+    names = [name for name in COLUMN_FAMILIES if name in there or name != ARCHIVE_FAMILY]
+    return Database(_open(path, AccessType.read_only(), names), data_dir, names)
 
 
 def has_database(data_dir: Path) -> bool:
@@ -216,7 +230,7 @@ def check(entries: RdictIter) -> None:
         raise StoreFailed(f"the store could not be read: {error}") from error
 
 
-def _open(path: Path, access: AccessType) -> Rdict:
+def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -225,19 +239,23 @@ def _open(path: Path, access: AccessType) -> Rdict:
     options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
     options.set_compression_type(DBCompressionType.lz4())
     families = {}
-    for name in COLUMN_FAMILIES:
+    for name in names:
         family = Options(raw_mode=True)
         family.set_compression_type(DBCompressionType.lz4())
         families[name] = family
     try:
         return Rdict(str(path), options, column_families=families, access_type=access)
     except Exception as error:  # rocksdict raises bare Exception for every error
-        if "lock" in str(error).lower() and "LOCK" in str(error):
-            raise _in_use(path.parent) from error
-        part = damaged_part(error)
-        if part is not None:
-            raise broken(path.parent, part) from error
-        raise StoreError(f"the store in {path.parent} cannot be opened: {error}") from error
+        raise _not_opened(path, error) from error
+
+
+def _not_opened(path: Path, error: Exception) -> StoreError:
+    if "lock" in str(error).lower() and "LOCK" in str(error):
+        return _in_use(path.parent)
+    part = damaged_part(error)
+    if part is not None:
+        return broken(path.parent, part)
+    return StoreError(f"the store in {path.parent} cannot be opened: {error}")
 
 
 def _in_use(data_dir: Path) -> StoreLocked:

@@ -15,6 +15,8 @@ import msgspec
 
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store import identity, records
+from penstock.store.archive import ARCHIVE, Archive, decode_archive
+from penstock.store.archive_examination import ArchiveExaminer
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
 from penstock.store.database import PRODUCERS, STORE_DIRECTORY, has_database, unused
@@ -81,6 +83,7 @@ class _Examiner:
         self._found = Examination()
         self._log_bytes: int | None = None  # what the log should hold
         self._clients: dict[int, str] = {}  # by session number
+        self._archives: list[Archive] = []
 
     def examine(self) -> Examination:
         """Read one column family after the other."""
@@ -91,6 +94,7 @@ class _Examiner:
             found.tell("what was removed shortly before the damage may be there again")
         self._examine_meta()
         self._examine_log()
+        ArchiveExaminer(self._view, found, self._archives, self._copy).examine()
         self._examine_sessions()
         self._examine_subscriptions()
         QueueExaminer(self._view, found, self._clients, self._copy, self._values).examine()
@@ -114,7 +118,9 @@ class _Examiner:
         kept: dict[bytes, bytes] = {}
 
         def take(key: bytes, value: bytes) -> None:
-            if key.startswith(PRODUCERS):
+            if key.startswith(ARCHIVE):
+                self._archives.append(decode_archive(value))
+            elif key.startswith(PRODUCERS):
                 records.decode_producer(key[len(PRODUCERS) :].decode(), value)
                 if self._copy is not None:
                     self._copy.put("meta", key, value)

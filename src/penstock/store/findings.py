@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
+from penstock.store.archive import Archive
 from penstock.store.identity import Loss
 from penstock.store.ranges import Ranges
 
@@ -25,6 +26,8 @@ class Examination:
         lost: offsets that should be in the log and are not.
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: offsets that earlier repairs have given up.
+        archives: what streams keep longer than the log, without what is lost of it.
+        archives_lost: offsets between which they should hold messages, and cannot be read.
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:
             how many, by client identifier.
         sessions_lost: numbers of sessions of which only parts are left.
@@ -54,6 +57,8 @@ class Examination:
     lost: Ranges = field(default_factory=list)
     log_is_whole: bool = False
     given_up: Ranges = field(default_factory=list)
+    archives: list[Archive] = field(default_factory=list)
+    archives_lost: Ranges = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     sessions_lost: set[int] = field(default_factory=set)
     incomplete: set[str] = field(default_factory=set)

@@ -140,6 +140,9 @@ class MemoryStore:
                 self._earliest += 1
         return self._earliest
 
+    def trim_archives(self, now_us: int) -> None:
+        """Nothing outlives the log here: nobody could read it."""
+
     def log_extent(self) -> LogExtent:
         """What the log holds; see ``Store.log_extent``."""
         return LogExtent(self._earliest, self._end, self._log_bytes)

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, final
 
 from rocksdict import WriteBatch
 
+from penstock.config import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
@@ -35,6 +36,7 @@ from penstock.engine.runs import join
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import LogExtent
+from penstock.store.archiving import PIECE_BYTES, Archives, Departure
 from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import (
@@ -76,6 +78,7 @@ class RocksStore:
 
     Args:
         data_dir: created if missing; the database lies in ``store`` beneath it.
+        streams: as configured; what those with a retention of their own keep is archived.
 
     Raises:
         StoreLocked: another process has it open.
@@ -87,10 +90,11 @@ class RocksStore:
 
     acknowledged_when = "fsync"
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, streams: Sequence[StreamDefinition] = ()) -> None:
         refuse_backup(data_dir)
         refuse_losses(data_dir)
         self._data_dir = data_dir
+        self._streams = streams
         self._usage = Usage()
         self._is_writable = True
         self._use(open_database(data_dir))
@@ -121,6 +125,16 @@ class RocksStore:
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._commits = counter(self._database, COMMITS)
         self._earliest = find_begin(self._database)
+        self._archives = Archives(self._database, self._streams, self._earliest)
+        for archive in self._archives.closed():
+            logger.warning(
+                "the store keeps %d messages of a stream %s with other topic filters, or before a"
+                " hole: %d bytes that no stream reads; 'penstock store forget %s' removes them",
+                archive.messages,
+                archive.stream,
+                archive.size_bytes,
+                archive.stream,
+            )
         self._watermark = Watermark(
             data_dir, Committed(self._end, self._earliest, self._commits, self._epoch)
         )
@@ -236,6 +250,7 @@ class RocksStore:
         """
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
+        self._archives = Archives(self._database, self._streams, self._earliest)
         former = self._watermark
         committed = Committed(self._end, self._earliest, self._commits, self._epoch)
         self._watermark = Watermark(self._data_dir, committed)
@@ -331,35 +346,51 @@ class RocksStore:
             check(chunks)
         removed = self._log_bytes_removed
         excess_bytes = self._log_bytes_appended - removed - bytes_max
-        earliest = first = decode_key(chunks.key()) if chunks.valid() else self._end
+        earliest = decode_key(chunks.key()) if chunks.valid() else self._end
+        departure = self._archives.depart()
         for _ in range(_RETAIN_CHUNKS_MAX):
             if not chunks.valid():
                 break
-            value = chunks.value()
+            base, value = decode_key(chunks.key()), chunks.value()
             batch = decode_chunk(value)
-            end = decode_key(chunks.key()) + batch.num_rows
             newest_us = batch.column("received_at")[-1].as_py()
             chunks.next()  # the last chunk stays: it tells where the log ends
             too_old = newest_us < older_than_us
             if not chunks.valid():
                 check(chunks)
                 break
-            if end > keep_from or not (too_old or excess_bytes > 0):
+            if base + batch.num_rows > keep_from or not (too_old or excess_bytes > 0):
                 break
+            departure.add(base, batch)
             earliest = decode_key(chunks.key())  # behind a hole, where a repair left one
             excess_bytes -= len(value)
             removed += len(value)
-        if earliest > first:
-            self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
-            batch_of_deletes = WriteBatch(raw_mode=True)
-            handle = self._handles["log"]
-            batch_of_deletes.delete_range(encode_key(first), encode_key(earliest), handle)
-            batch_of_deletes.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
-            self._database.write(batch_of_deletes, sync=False)
-            self._log_bytes_removed = removed
+            if departure.size_bytes >= PIECE_BYTES:
+                self._depart(departure, earliest, removed)
+                departure = self._archives.depart()
+        self._depart(departure, earliest, removed)
         self._watermark.sync()
+        return self._earliest
+
+    def _depart(self, departure: Departure, earliest: int, removed: int) -> None:
+        """Let the log begin at ``earliest``, all at once; ``removed`` counts its bytes."""
+        if earliest > self._earliest:
+            self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
+            batch = WriteBatch(raw_mode=True)
+            handle = self._handles["log"]
+            batch.delete_range(encode_key(self._earliest), encode_key(earliest), handle)
+            batch.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
+            departure.write_to(batch, earliest)
+            self._database.write(batch, sync=self._archives.is_any_open)
+            departure.done()
+            self._log_bytes_removed = removed
         self._earliest = earliest
-        return earliest
+
+    def trim_archives(self, now_us: int) -> None:
+        """Remove what streams need not keep any more; see ``Store.trim_archives``."""
+        with self._usage.shared():
+            if self._is_writable:
+                self._archives.trim(now_us)
 
     def backup(self, destination: Path) -> Manifest:
         """Write a backup to ``destination``; other calls may run beside it (``store.backup``).

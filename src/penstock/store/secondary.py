@@ -16,6 +16,11 @@ keeps what it read from the write-ahead log and does not let a deletion that has
 table file hide it. So the broker says beside the watermark where the log begins, and nothing below
 is shown. A follower that still meets a gap opens the log anew, which mends its view.
 
+Archives. A stream that is kept longer than the log (`store.archive`) begins where its archive
+begins, and is read there first. What moves from the log to the archive meanwhile is in either, or
+in both; where a secondary with an old view of one and a new view of the other finds it in none,
+the files are opened anew and looked at once more.
+
 Holes. What a repair has given up (`store.repair`) is written down beside the log. Such offsets are
 told as lost, and never passed over.
 
@@ -39,13 +44,17 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from rocksdict import AccessType, Options, Rdict, RdictIter
 
+from penstock.config import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
-from penstock.store.chunk import decode_chunk, decode_key, encode_key
-from penstock.store.database import check
+from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key
+from penstock.store.database import ARCHIVE_FAMILY, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up
+from penstock.store.ranges import join_ranges
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
 
 FORMAT: Final = "1"
@@ -63,7 +72,7 @@ class StoreNotReady(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What the log holds, committed: offsets from `earliest` up to and without `end`."""
+    """What is committed of the log or a stream: offsets from `earliest` up to and without `end`."""
 
     epoch: str
     earliest: int
@@ -74,15 +83,24 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Consecutive rows of the log; the first has the offset `base`."""
+    """Rows of a span of offsets; in order."""
 
-    base: int
+    begin: int
+    end: int
     batch: pa.RecordBatch
+    """With the columns of `LOG_SCHEMA`."""
+    offsets: pa.Array
+    """Those of the rows, int64."""
 
-    @property
-    def end(self) -> int:
-        """Offset after the last row."""
-        return self.base + int(self.batch.num_rows)
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The database, and of it what is read; a store that is older has no archives."""
+
+    database: Rdict
+    meta: Rdict
+    log: Rdict
+    archive: Rdict | None
 
 
 class LogFollower:
@@ -93,15 +111,18 @@ class LogFollower:
         self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"
         self._lock = threading.Lock()
-        self._database: Rdict | None = None
-        self._log: Rdict | None = None
+        self._opened: _Opened | None = None
+        self._archives: tuple[Archive, ...] = ()
         self._epoch = ""
         self._given_up: tuple[tuple[int, int], ...] = ()
         self._seen_end = 0
         self._caught_up_at = 0.0  # monotonic seconds
 
-    def extent(self) -> Extent:
+    def extent(self, stream: StreamDefinition | None = None) -> Extent:
         """What is committed now. Catches up with the broker only when there is something new.
+
+        Args:
+            stream: counts what is kept of it longer than the log; None for the log alone.
 
         Raises:
             StoreNotReady: no log to read yet.
@@ -112,32 +133,66 @@ class LogFollower:
         with self._lock:
             if committed.epoch not in ("", self._epoch):
                 self._close()  # another log was put in its place: by a repair, or a restore
-            log = self._open_log()
+            opened = self._open_log()
             stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
             if watermark > self._seen_end or stale:
-                self._catch_up(log)
+                self._catch_up(opened)
             end = min(watermark, self._seen_end) if self._seen_end else 0
-            earliest = _first_offset(log)
+            earliest = _first_offset(opened.log)
             epoch, holes = self._epoch, self._given_up
+            archive = self._archive_of(stream)
         if earliest is None:  # retention took everything there was
             return Extent(epoch, watermark, watermark)
         earliest = min(max(earliest, begin), end)
+        if archive is not None:
+            earliest = min(earliest, archive.begin)
+            holes = tuple(join_ranges([*holes, *archive.given_up]))
         lost = tuple(hole for hole in holes if earliest <= hole[0] and hole[1] <= end)
         return Extent(epoch, earliest, end, lost)
 
-    def rows(self, start: int, end: int) -> Iterator[Rows]:
-        """The rows from `start` up to and without `end`, chunk by chunk, in order of offset.
+    def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
+        """The rows from `start` up to and without `end`, piece by piece, in order of offset.
 
         `end` must not exceed the `end` of an `extent` seen before. One RocksDB iterator lives
         as long as the generator, and keeps the files it reads from: do not hold it for long.
+
+        Args:
+            start: first offset.
+            end: offset after the last.
+            stream: whose rows are wanted. What has left the log is found in its archive, and there
+                are no rows of others there. None: the log alone.
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
             StoreFailed: they are there and cannot be read.
         """
-        with self._lock:
-            log = self._open_log()
-        chunks = log.iter()
+        position, missed = start, -1
+        while position < end:
+            with self._lock:
+                opened = self._open_log()
+                archive = self._archive_of(stream)
+            found = end  # where there is something again
+            if archive is not None and archive.begin <= position < archive.end:
+                for rows in self._archived(opened, archive, position, min(end, archive.end)):
+                    position = rows.end
+                    yield rows
+            for rows in self._logged(opened, position, end):
+                if rows.begin > position:
+                    found = rows.begin
+                    break
+                position = rows.end
+                yield rows
+            if position < end:
+                self._refuse_hole(position, archive)
+                if stream is None or position == missed:
+                    raise self._gap(position, found, archive)
+                missed = position
+                with self._lock:
+                    self._close()
+
+    def _logged(self, opened: _Opened, start: int, end: int) -> Iterator[Rows]:
+        """What the log has, up to the first gap, and one more."""
+        chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
             self._refuse_unreadable(chunks)
@@ -149,15 +204,38 @@ class LogFollower:
             chunks.next()
             if base + batch.num_rows <= position:
                 continue
-            if base > position:
-                raise self._gap(position, base)
-            first = position - base
-            rows = batch.slice(first, min(batch.num_rows, end - base) - first)
-            position += rows.num_rows
-            yield Rows(base + first, rows)
+            first = max(0, position - base)
+            rows = batch.slice(first, max(0, min(batch.num_rows, end - base) - first))
+            position = max(base, position) + rows.num_rows
+            yield Rows(base + first, position, rows, pa.arange(base + first, position))
         if position < end:
             self._refuse_unreadable(chunks)
-            raise self._gap(position, end)
+
+    def _archived(self, opened: _Opened, archive: Archive, start: int, end: int) -> Iterator[Rows]:
+        """What an archive has, up to the first gap."""
+        position = start
+        if opened.archive is not None and position < archive.covered:
+            pieces = opened.archive.iter()
+            pieces.seek_for_prev(archive.piece_key(position))
+            if not pieces.valid():
+                self._refuse_unreadable(pieces)
+            while position < end and pieces.valid():
+                key, value = pieces.key(), pieces.value()
+                pieces.next()
+                if key[:8] != archive.key[-8:] or decode_key(key[8:]) > position:
+                    break
+                piece = decode_piece(key, value)
+                if piece.end <= position:
+                    continue
+                chosen = _between(piece.batch, position, end)
+                offsets = chosen.column(0)
+                begin, position = position, min(piece.end, end)
+                yield Rows(begin, position, chosen.select(LOG_SCHEMA.names), offsets)
+            if position < min(end, archive.covered):
+                self._refuse_unreadable(pieces)
+        if archive.covered <= position < end:
+            nothing = pa.RecordBatch.from_pylist([], schema=LOG_SCHEMA)
+            yield Rows(position, end, nothing, pa.array([], pa.int64()))
 
     def close(self) -> None:
         """Let go of the files."""
@@ -166,7 +244,7 @@ class LogFollower:
 
     def _close(self) -> None:
         """Drop the handles; the files are closed when the last iterator over them is gone."""
-        self._log = self._database = None
+        self._opened = None
         self._seen_end = 0
 
     def _refuse_unreadable(self, chunks: RdictIter) -> None:
@@ -179,17 +257,33 @@ class LogFollower:
             why = with_remedy(error.__cause__ or error, self._store.parent)
             raise StoreFailed(f"the log cannot be read: {why}") from error
 
-    def _gap(self, position: int, found: int) -> StoreError:
+    def _gap(self, position: int, found: int, archive: Archive | None) -> StoreError:
         """What to raise when the rows from `position` up to `found` are not there."""
-        for begin, end in self._given_up:
-            if begin <= position < end:
-                return given_up(begin, end)
         with self._lock:
             self._close()
+        if archive is not None and archive.begin <= position < archive.end:
+            return StoreFailed(
+                f"what the stream {archive.stream} keeps from offset {position} on is missing: the"
+                f" store in {self._store.parent} is damaged; see with 'penstock store check"
+                f" --data-dir {self._store.parent}' what is lost"
+            )
         return OffsetOutOfRange(
             f"the offsets {position} to {found - 1} are no longer in the log:"
             " retention has removed them"
         )
+
+    def _refuse_hole(self, position: int, archive: Archive | None) -> None:
+        """Raise where a repair has given up what should be at `position`."""
+        for begin, end in (*self._given_up, *(archive.given_up if archive is not None else ())):
+            if begin <= position < end:
+                raise given_up(begin, end)
+
+    def _archive_of(self, stream: StreamDefinition | None) -> Archive | None:
+        if stream is not None:
+            for archive in self._archives:
+                if archive.is_open and archive.is_of(stream.name, stream.topic_filters):
+                    return archive
+        return None
 
     def _read_watermark(self) -> Committed:
         """Where what may be shown begins and ends, and of which log."""
@@ -203,42 +297,48 @@ class LogFollower:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
         return Committed.decode(data)
 
-    def _open_log(self) -> Rdict:
-        if self._log is not None:
-            return self._log
+    def _open_log(self) -> _Opened:
+        if self._opened is not None:
+            return self._opened
         if not (self._store / "CURRENT").exists():
             raise StoreNotReady(f"there is no log in {self._store.parent} yet")
         options = Options(raw_mode=True)
         options.set_max_open_files(-1)  # a file the broker deletes stays readable while open
         try:
+            there = set(Rdict.list_cf(str(self._store)))
+            names = [*_COLUMN_FAMILIES, *({ARCHIVE_FAMILY} & there)]
             database = Rdict(
                 str(self._store),
                 options,
-                column_families={name: Options(raw_mode=True) for name in _COLUMN_FAMILIES},
+                column_families={name: Options(raw_mode=True) for name in names},
                 access_type=AccessType.secondary(str(self._scratch)),
             )
         except Exception as error:  # rocksdict raises plain Exception
             raise StoreNotReady(f"the log in {self._store} cannot be opened: {error}") from error
-        self._database = database
-        self._epoch = _read_epoch(database, self._store)
-        self._given_up = _read_given_up(database)
-        self._log = database.get_column_family("log")
-        self._catch_up(self._log)
-        return self._log
+        opened = _Opened(
+            database,
+            database.get_column_family("meta"),
+            database.get_column_family("log"),
+            database.get_column_family(ARCHIVE_FAMILY) if ARCHIVE_FAMILY in names else None,
+        )
+        self._epoch = _read_epoch(opened.meta, self._store)
+        self._given_up = _read_given_up(opened.meta)
+        self._opened = opened
+        self._catch_up(opened)
+        return opened
 
-    def _catch_up(self, log: Rdict) -> None:
-        assert self._database is not None
+    def _catch_up(self, opened: _Opened) -> None:
         try:
-            self._database.try_catch_up_with_primary()
-            self._seen_end = _end_offset(log)
+            opened.database.try_catch_up_with_primary()
+            self._seen_end = _end_offset(opened.log)
+            self._archives = _read_archives(opened)
         except Exception as error:  # rocksdict raises plain Exception
             self._close()
             raise StoreNotReady(f"the log in {self._store} cannot be followed: {error}") from error
         self._caught_up_at = time.monotonic()
 
 
-def _read_epoch(database: Rdict, store: Path) -> str:
-    meta = database.get_column_family("meta")
+def _read_epoch(meta: Rdict, store: Path) -> str:
     version, epoch = meta.get(b"format"), meta.get(b"epoch")
     if epoch is None or version is None:
         raise StoreNotReady(f"the broker is just setting up {store}")
@@ -249,9 +349,30 @@ def _read_epoch(database: Rdict, store: Path) -> str:
     return str(epoch.decode("ascii"))
 
 
-def _read_given_up(database: Rdict) -> tuple[tuple[int, int], ...]:
-    kept: bytes | None = database.get_column_family("meta").get(GIVEN_UP)
+def _read_given_up(meta: Rdict) -> tuple[tuple[int, int], ...]:
+    kept: bytes | None = meta.get(GIVEN_UP)
     return () if kept is None else tuple(decode_given_up(kept))
+
+
+def _read_archives(opened: _Opened) -> tuple[Archive, ...]:
+    if opened.archive is None:
+        return ()
+    found = []
+    entries = opened.meta.iter()
+    entries.seek(ARCHIVE)
+    while entries.valid() and entries.key().startswith(ARCHIVE):
+        found.append(decode_archive(entries.value()))
+        entries.next()
+    check(entries)
+    return tuple(found)
+
+
+def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+    """The rows of a piece whose offsets are from `begin` up to `end`."""
+    offsets = batch.column(0)
+    if len(offsets) and begin <= offsets[0].as_py() and offsets[-1].as_py() < end:
+        return batch
+    return batch.filter(pc.and_(pc.greater_equal(offsets, begin), pc.less(offsets, end)))
 
 
 def given_up(begin: int, end: int) -> OffsetOutOfRange:

@@ -34,7 +34,7 @@ from penstock.config import Address, StreamDefinition
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
-from penstock.stream.definitions import TopicSelector
+from penstock.store.selection import TopicSelector
 from penstock.stream.requests import (
     RangeRequest,
     Refusal,
@@ -70,11 +70,11 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
         """A flight for each stream. Its records are the offsets it spans, filters aside."""
         try:
-            extent = self._log.extent()
-            ranges = without(extent.earliest, extent.end, extent.given_up) or [
-                (extent.end, extent.end)
-            ]
-            for name in self._streams:
+            for name, stream in self._streams.items():
+                extent = self._log.extent(stream)
+                ranges = without(extent.earliest, extent.end, extent.given_up) or [
+                    (extent.end, extent.end)
+                ]
                 requests = [RangeRequest(name, extent.epoch, *span) for span in ranges]
                 yield flight.FlightInfo(
                     STREAM_SCHEMA,
@@ -118,45 +118,53 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 raise RequestError(
                     Refusal.BAD_REQUEST, f"a stream has no column {error.args[0]!r}"
                 ) from error
-            _check_range(request, self._log.extent())
+            _check_range(request, self._log.extent(stream))
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters])
-        return flight.GeneratorStream(schema, self._blocks(request, selector, schema))
+        return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
 
     def _blocks(
-        self, request: RangeRequest, selector: TopicSelector, schema: pa.Schema
+        self,
+        request: RangeRequest,
+        stream: StreamDefinition,
+        selector: TopicSelector,
+        schema: pa.Schema,
     ) -> Iterator[pa.RecordBatch]:
         position = request.start
         try:
             while position < request.end:
-                rows, end = self._read_block(position, request.end)
-                offsets = pa.arange(position, end)
+                rows, offsets, position = self._read_block(position, request.end, stream)
                 mask = selector.mask(rows)
                 if mask is not None:
                     rows, offsets = rows.filter(mask), offsets.filter(mask)
-                position = end
                 if rows.num_rows:
                     block = make_rows(rows, offsets, request.epoch, schema).combine_chunks()
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
         except PenstockError as error:
             raise _refuse(error) from error
 
-    def _read_block(self, start: int, end: int) -> tuple[pa.Table, int]:
-        """Rows of the log from `start` on, and the offset after them."""
+    def _read_block(
+        self, start: int, end: int, stream: StreamDefinition
+    ) -> tuple[pa.Table, pa.Array, int]:
+        """Rows from `start` on, with their offsets, and the offset after what was looked at."""
         batches: list[pa.RecordBatch] = []
+        offsets: list[pa.Array] = []
         count = size_bytes = 0
-        for rows in self._log.rows(start, end):
+        position = start
+        for rows in self._log.rows(start, end, stream):
             batches.append(rows.batch)
+            offsets.append(rows.offsets)
+            position = rows.end
             count += rows.batch.num_rows
             size_bytes += rows.batch.nbytes
             if count >= BLOCK_ROWS_MAX or size_bytes >= BLOCK_BYTES_MAX:
                 break
-        return pa.Table.from_batches(batches), start + count
+        return pa.Table.from_batches(batches), pa.concat_arrays(offsets), position
 
     def _offsets(self, fields: dict[str, Any]) -> bytes:
         stream = self._stream(read_text(fields, "stream"))
-        extent = self._log.extent()
+        extent = self._log.extent(stream)
         answer = {
             "stream": stream.name,
             "epoch": extent.epoch,
@@ -188,7 +196,7 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
     if request.start < extent.earliest:
         raise RequestError(
             Refusal.OFFSET_OUT_OF_RANGE,
-            f"offset {request.start} is no longer in the log, which now begins at"
+            f"offset {request.start} is no longer in the stream, which now begins at"
             f" {extent.earliest}: retention has removed it",
         )
     if request.end > extent.end:

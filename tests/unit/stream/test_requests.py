@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from penstock.stream.definitions import TopicSelector
+from penstock.store.selection import TopicSelector
 from penstock.stream.requests import RangeRequest, Refusal, RequestError
 
 

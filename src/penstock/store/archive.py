@@ -1,0 +1,177 @@
+"""The archive of a stream: its messages that outlive the log.
+
+The log holds all streams and lets go of its oldest chunks, for all of them at once. What a stream
+keeps longer moves into the stream's archive when its chunk leaves the log::
+
+      the archive of "alarms"                         the log, of all streams
+    ├─ piece ─┼── piece ──┼─ piece ─┼┄┄┄┄┄┄┄┄┄┤ chunk │ chunk │ chunk ▶
+    begin                        covered      end
+
+A *piece* stands for a span of offsets and holds the stream's messages in it, as an Arrow record
+batch with a column of offsets. An archive is *open* while what leaves the log is added to it.
+
+Invariants:
+
+1. Each piece begins where the one before ends; the first at `begin`, the last ends at `covered`.
+   Between `covered` and `end` the stream had no message.
+2. All messages of the stream between `begin` and `end` are in it, those of `given_up` apart.
+3. An open archive ends where the log begins: one atomic, synced write takes chunks out of the log
+   and puts what they had of the stream into the archive.
+4. Pieces leave from the front, whole.
+
+Which messages belong to a stream is decided when they leave the log. So an archive belongs to a
+name *and* topic filters: with other filters, or after the log has let go of something in between,
+a stream begins another one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import StoreFormatError
+from penstock.store.chunk import LOG_SCHEMA, decode_key, encode_key
+
+ARCHIVE: Final = b"archive/"
+"""How the keys of archives begin, in the column family `meta`; a number of 8 bytes follows."""
+
+ARCHIVE_SCHEMA: Final = LOG_SCHEMA.insert(0, pa.field("offset", pa.int64(), nullable=False))
+"""The columns of a piece, one row a message."""
+
+_LAYOUT: Final = 1
+_HEADER_LENGTH_BYTES: Final = 16
+
+
+@final
+class Archive(msgspec.Struct, array_like=True):
+    """What is known of an archive; it is written with each change.
+
+    Attributes:
+        layout: of these fields.
+        number: its own, in its keys.
+        stream: name of the stream.
+        topic_filters: those of the stream, sorted.
+        begin: offset from which on all messages of the stream are there.
+        covered: offset at which the last piece ends; `begin` where there is none.
+        end: offset up to which, excluded, the stream has no others.
+        messages: how many it holds.
+        size_bytes: of its pieces.
+        retention_s: age in seconds beyond which messages leave; 0 = no limit.
+        bytes_max: size beyond which the oldest leave; 0 = no limit.
+        is_open: whether what leaves the log is added.
+        given_up: offsets that a repair has given up.
+    """
+
+    layout: int
+    number: int
+    stream: str
+    topic_filters: list[str]
+    begin: int
+    covered: int
+    end: int
+    messages: int = 0
+    size_bytes: int = 0
+    retention_s: int = 0
+    bytes_max: int = 0
+    is_open: bool = True
+    given_up: list[tuple[int, int]] = []
+
+    @property
+    def key(self) -> bytes:
+        """Under which it is kept in `meta`."""
+        return ARCHIVE + encode_key(self.number)
+
+    def is_of(self, stream: str, topic_filters: list[str] | tuple[str, ...]) -> bool:
+        """Whether it is an archive of the stream with this name and these filters."""
+        return self.stream == stream and self.topic_filters == sorted(set(topic_filters))
+
+    def piece_key(self, base: int) -> bytes:
+        """The key of its piece whose span begins at `base`."""
+        return encode_key(self.number) + encode_key(base)
+
+
+def new_archive(number: int, stream: str, topic_filters: tuple[str, ...], begin: int) -> Archive:
+    """An archive with nothing in it, of a stream whose messages leave the log from `begin` on."""
+    return Archive(_LAYOUT, number, stream, sorted(set(topic_filters)), begin, begin, begin)
+
+
+encode_archive: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(Archive)
+
+
+def decode_archive(value: bytes) -> Archive:
+    """Inverse of `encode_archive`.
+
+    Raises:
+        StoreFormatError: it is none.
+    """
+    try:
+        return _decoder.decode(value)
+    except msgspec.MsgspecError as error:
+        raise StoreFormatError(f"an archive's description cannot be read: {error}") from error
+
+
+@final
+class Piece:
+    """Messages of a stream in a span of offsets.
+
+    Attributes:
+        base: first offset of the span.
+        end: offset after its last.
+        newest_us: when the newest was received, µs since the Unix epoch.
+        batch: the messages, `ARCHIVE_SCHEMA`, by offset.
+    """
+
+    __slots__ = ("base", "batch", "end", "newest_us")
+
+    def __init__(self, base: int, end: int, newest_us: int, batch: pa.RecordBatch) -> None:
+        self.base = base
+        self.end = end
+        self.newest_us = newest_us
+        self.batch = batch
+
+
+def make_piece(base: int, end: int, rows: pa.Table) -> Piece:
+    """The piece with `rows`, at least one, of the span from `base` up to `end`."""
+    newest_us: int = pc.max(rows.column("received_at")).as_py()
+    return Piece(base, end, newest_us, rows.combine_chunks().to_batches()[0])
+
+
+def encode_piece(piece: Piece) -> bytes:
+    """The stored form: end and time as 8 bytes each, big-endian; an Arrow IPC message."""
+    message: bytes = piece.batch.serialize().to_pybytes()
+    return encode_key(piece.end) + encode_key(max(0, piece.newest_us)) + message
+
+
+def decode_span(value: bytes) -> tuple[int, int]:
+    """The end of a piece and its newest time, without its messages.
+
+    Raises:
+        StoreFormatError: `value` is no piece.
+    """
+    if len(value) <= _HEADER_LENGTH_BYTES:
+        raise StoreFormatError(f"a piece of an archive has {len(value)} bytes only")
+    return decode_key(value[:8]), decode_key(value[8:_HEADER_LENGTH_BYTES])
+
+
+def decode_piece(key: bytes, value: bytes) -> Piece:
+    """Inverse of `encode_piece`.
+
+    Raises:
+        StoreFormatError: `value` is no piece.
+    """
+    end, newest_us = decode_span(value)
+    base = decode_key(key[8:])
+    buffer: Any = pa.py_buffer(value)
+    try:
+        batch = pa.ipc.read_record_batch(buffer.slice(_HEADER_LENGTH_BYTES), ARCHIVE_SCHEMA)
+        batch.validate()
+    except (pa.ArrowInvalid, EOFError, OSError) as error:
+        raise StoreFormatError(f"a piece of an archive cannot be read: {error}") from error
+    offsets = batch.column("offset")
+    if not len(offsets) or offsets[0].as_py() < base or offsets[-1].as_py() >= end:
+        raise StoreFormatError("a piece of an archive has other offsets than it says")
+    return Piece(base, end, newest_us, batch)

@@ -1,0 +1,474 @@
+"""What a stream keeps longer than the log: nothing of it is missing, at whatever moment."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.config import StreamDefinition
+from penstock.engine.effects import Commit
+from penstock.engine.message import Message
+from penstock.errors import OffsetOutOfRange, StoreError
+from penstock.store import archiving
+from penstock.store.archive import ARCHIVE
+from penstock.store.chunk import encode_key
+from penstock.store.database import COLUMN_FAMILIES, open_database
+from penstock.store.examination import examine
+from penstock.store.forgetting import forget
+from penstock.store.repair import repair
+from penstock.store.rocks import RocksStore
+from penstock.store.secondary import LogFollower
+from penstock.store.selection import TopicSelector
+from tests.spark.log_writer import LogWriter
+
+SECOND_US = 1_000_000
+START_US = 1_700_000_000 * SECOND_US
+FOREVER = 2**62
+ALARMS = StreamDefinition(name="alarms", topic_filters=("plant/+/alarm",), retention_s=1000)
+ALL = StreamDefinition(name="messages", topic_filters=("#",))
+
+
+class Writer:
+    """A broker's store; message `n` is received `n` seconds after the start."""
+
+    def __init__(self, data_dir: Path, *streams: StreamDefinition) -> None:
+        self.data_dir = data_dir
+        self._streams = streams or (ALL, ALARMS)
+        self._open()
+
+    def _open(self) -> None:
+        self.store = RocksStore(self.data_dir, self._streams)
+        self._is_closed = False
+        self.end = self.store.log_extent().end
+
+    def reopen(self, *streams: StreamDefinition) -> None:
+        """Restart, with other streams where some are given."""
+        self.close()
+        self._streams = streams or self._streams
+        self._open()
+
+    def close(self) -> None:
+        """Let go of the store; once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.store.close()
+
+    def publish(self, *topics: str, internal: bool = False) -> None:
+        """One commit."""
+        commit = Commit(self.end)
+        for topic in topics:
+            message = Message(topic, str(self.end).encode(), internal=internal)
+            message.received_at_us = START_US + self.end * SECOND_US
+            message.offset = self.end
+            commit.messages.append(message)
+            self.end += 1
+        self.store.commit(commit)
+
+    def leave(self, offset: int) -> int:
+        """Let the log begin at `offset` or before; where it begins then."""
+        return self.store.retain(FOREVER, 0, offset)
+
+
+@contextmanager
+def writing(data_dir: Path, *streams: StreamDefinition) -> Iterator[Writer]:
+    writer = Writer(data_dir, *streams)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    with writing(tmp_path / "data") as made:
+        yield made
+
+
+def offsets(follower: LogFollower, stream: StreamDefinition, start: int, end: int) -> list[int]:
+    """Those of the stream's messages; each span begins where the one before ended."""
+    found: list[int] = []
+    position = start
+    selector = TopicSelector([stream.topic_filters])
+    for rows in follower.rows(start, end, stream):
+        assert rows.begin == position
+        assert rows.begin < rows.end
+        position = rows.end
+        table = pa.Table.from_batches([rows.batch])
+        mask = selector.mask(table)
+        assert table.column("payload").to_pylist() == [b"%d" % n for n in rows.offsets.to_pylist()]
+        found += (rows.offsets if mask is None else rows.offsets.filter(mask)).to_pylist()
+    assert position == end
+    return found
+
+
+def publish_mixed(writer: Writer, chunks: int) -> list[int]:
+    """Chunks of three messages, of which one is an alarm; the offsets of the alarms."""
+    alarms = []
+    for _ in range(chunks):
+        alarms.append(writer.end + 1)
+        writer.publish("plant/1/speed", "plant/2/alarm", "plant/1/speed")
+    return alarms
+
+
+def test_a_stream_goes_on_where_the_log_has_let_go(writer: Writer) -> None:
+    alarms = publish_mixed(writer, 10)
+    assert writer.leave(15) == 15
+    follower = LogFollower(writer.data_dir)
+    assert follower.extent().earliest == 15
+    assert follower.extent(ALL).earliest == 15
+    assert follower.extent(ALARMS).earliest == 0
+    assert offsets(follower, ALARMS, 0, 30) == alarms
+    assert offsets(follower, ALARMS, 4, 26) == alarms[1:9]
+    assert offsets(follower, ALARMS, 5, 7) == []
+    with pytest.raises(OffsetOutOfRange, match="retention has removed"):
+        offsets(follower, ALL, 14, 30)
+
+
+def test_what_is_internal_is_not_kept(writer: Writer) -> None:
+    writer.publish("plant/1/alarm", internal=True)
+    writer.publish("plant/1/alarm")
+    writer.publish("plant/1/alarm")
+    writer.leave(2)
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 3) == [1, 2]
+
+
+def test_a_span_without_messages_is_covered_too(writer: Writer) -> None:
+    for _ in range(5):
+        writer.publish("plant/1/speed")
+    writer.publish("plant/1/alarm")
+    writer.publish("plant/1/speed")
+    follower = LogFollower(writer.data_dir)
+    for begin in range(1, 7):
+        assert writer.leave(begin) == begin
+        assert offsets(follower, ALARMS, 0, follower.extent(ALARMS).end) == [5]
+
+
+def test_small_pieces_grow_and_large_ones_do_not(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pieces() -> int:
+        return sum(1 for _ in writer.store._database.items("archive"))
+
+    alarms = publish_mixed(writer, 10)
+    for begin in range(3, 18, 3):
+        writer.leave(begin)
+    assert pieces() == 1
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    writer.leave(21)
+    writer.leave(24)
+    assert pieces() == 3
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 2**30)
+    monkeypatch.setattr(archiving, "_SPAN_US_MAX", 1)
+    alarms += publish_mixed(writer, 1)
+    writer.leave(27)
+    writer.leave(30)
+    assert pieces() == 4
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 33) == alarms
+
+
+def test_much_at_once_leaves_in_several_writes(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.store.rocks.PIECE_BYTES", 100)
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    alarms = publish_mixed(writer, 20)
+    assert writer.leave(57) == 57
+    assert sum(1 for _ in writer.store._database.items("archive")) > 5
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 60) == alarms
+
+
+def test_the_archive_is_there_after_a_restart(writer: Writer) -> None:
+    alarms = publish_mixed(writer, 4)
+    writer.leave(6)
+    writer.reopen()
+    alarms += publish_mixed(writer, 4)
+    writer.leave(18)
+    writer.reopen()
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 24) == alarms
+
+
+def test_it_is_trimmed_by_age(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    alarms = publish_mixed(writer, 10)
+    for begin in range(3, 30, 3):
+        writer.leave(begin)
+    follower = LogFollower(writer.data_dir)
+    writer.store.trim_archives(START_US + (1000 + 10) * SECOND_US)  # those at 1, 4 and 7 are older
+    writer.reopen()
+    assert follower.extent(ALARMS).earliest == 9
+    assert offsets(follower, ALARMS, 9, 30) == alarms[3:]
+    with pytest.raises(OffsetOutOfRange):
+        offsets(follower, ALARMS, 8, 30)
+    writer.store.trim_archives(START_US * 2)
+    writer.reopen()
+    assert LogFollower(writer.data_dir).extent(ALARMS).earliest == 27
+
+
+def test_it_is_trimmed_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    limited = StreamDefinition(name="alarms", topic_filters=("#",), retention_bytes_max=5000)
+    with writing(tmp_path, limited) as writer:
+        for _ in range(20):
+            writer.publish("plant/1/alarm")
+            writer.leave(writer.end - 1)
+        writer.store.trim_archives(START_US)
+        sizes = [len(value) for _, value in writer.store._database.items("archive")]
+        assert 5000 - max(sizes) < sum(sizes) <= 5000
+        follower = LogFollower(tmp_path)
+        begin = follower.extent(limited).earliest
+        assert offsets(follower, limited, begin, 20) == list(range(begin, 20))
+        assert begin == 19 - len(sizes)
+
+
+def test_with_other_filters_a_stream_begins_with_the_log(
+    writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish_mixed(writer, 4)
+    writer.leave(6)
+    wider = StreamDefinition(name="alarms", topic_filters=("plant/#",), retention_s=1000)
+    writer.reopen(ALL, wider)
+    assert "penstock store forget alarms" in caplog.text
+    writer.leave(9)
+    follower = LogFollower(writer.data_dir)
+    assert follower.extent(wider).earliest == 6
+    assert offsets(follower, wider, 6, 12) == list(range(6, 12))
+
+
+def test_what_left_the_log_meanwhile_is_not_passed_over(writer: Writer) -> None:
+    publish_mixed(writer, 6)
+    writer.leave(6)
+    writer.reopen(ALL)
+    writer.leave(9)
+    writer.reopen(ALL, ALARMS)
+    writer.leave(12)
+    follower = LogFollower(writer.data_dir)
+    assert follower.extent(ALARMS).earliest == 9
+    assert offsets(follower, ALARMS, 9, 18) == [10, 13, 16]
+
+
+def test_an_archive_is_taken_up_again_where_nothing_was_missed(writer: Writer) -> None:
+    alarms = publish_mixed(writer, 4)
+    writer.leave(6)
+    writer.reopen(ALL)
+    writer.reopen(ALL, ALARMS)
+    writer.leave(9)
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 12) == alarms
+
+
+def test_two_streams_keep_what_both_have(tmp_path: Path) -> None:
+    plant = StreamDefinition(name="plant", topic_filters=("plant/2/#",), retention_s=0)
+    with writing(tmp_path, ALARMS, plant) as writer:
+        alarms = publish_mixed(writer, 4)
+        writer.leave(9)
+        follower = LogFollower(tmp_path)
+        assert offsets(follower, ALARMS, 0, 12) == alarms
+        assert offsets(follower, plant, 0, 12) == alarms
+        writer.store.trim_archives(START_US * 2)
+        assert LogFollower(tmp_path).extent(plant).earliest == 0, "it has no limit"
+
+
+def test_an_examination_reads_it(writer: Writer) -> None:
+    publish_mixed(writer, 10)
+    writer.leave(15)
+    writer.close()
+    found = examine(writer.data_dir)
+    assert found.problems == []
+    assert [(kept.stream, kept.begin, kept.end, kept.messages) for kept in found.archives] == [
+        ("alarms", 0, 15, 5)
+    ]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.lists(st.booleans(), min_size=1, max_size=5)),
+        st.tuples(st.just("leave"), st.integers(0, 40)),
+        st.tuples(st.just("trim"), st.integers(0, 40)),
+        st.tuples(st.just("restart"), st.none()),
+        st.tuples(st.just("crash"), st.none()),
+        st.tuples(st.just("look"), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=STEPS, small=st.sampled_from([1, 700, 2**30]))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_nothing_of_a_stream_is_missing_whatever_happens(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]], small: int
+) -> None:
+    """What a follower that stays sees, and one that comes new, is what was published."""
+    place = tmp_path_factory.mktemp("archive")
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", small)
+    alarms: list[int] = []
+    trimmed_to = 0
+    writer = Writer(place / "0")
+    follower = LogFollower(writer.data_dir)
+    try:
+        for number, (step, what) in enumerate(steps, 1):
+            if step == "publish":
+                assert isinstance(what, list)
+                base = writer.end
+                alarms += [base + n for n, is_alarm in enumerate(what) if is_alarm]
+                writer.publish(*("plant/1/alarm" if each else "plant/1/speed" for each in what))
+            elif step == "leave":
+                assert isinstance(what, int)
+                writer.leave(what)
+            elif step == "trim":
+                assert isinstance(what, int)
+                writer.store.trim_archives(START_US + (1000 + what) * SECOND_US)
+                trimmed_to = max(trimmed_to, what)
+            elif step == "restart":
+                writer.reopen()
+            elif step == "crash":
+                image = place / str(number)
+                shutil.copytree(writer.data_dir, image)
+                writer.close()
+                writer.data_dir = image
+                writer._open()
+                follower = LogFollower(image)
+            if step == "look":
+                follower.extent(ALARMS)
+        follower._caught_up_at = 0.0  # as if a second had passed
+        for reader in (follower, LogFollower(writer.data_dir)):
+            extent = reader.extent(ALARMS)
+            assert extent.end == writer.end
+            assert not [n for n in alarms if trimmed_to <= n < extent.earliest]
+            expected = [offset for offset in alarms if offset >= extent.earliest]
+            assert offsets(reader, ALARMS, extent.earliest, extent.end) == expected
+        writer.close()
+        assert examine(writer.data_dir).problems == []
+    finally:
+        monkeypatch.undo()
+        writer.close()
+        shutil.rmtree(place)
+
+
+# -- damage, and tools ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store whose archive has pieces of 0 to 3, 3 to 6, ... 12 to 15, and more in the log."""
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    with writing(tmp_path / "data") as writer:
+        publish_mixed(writer, 10)
+        for begin in range(3, 18, 3):
+            writer.leave(begin)
+    return tmp_path / "data"
+
+
+def change(data_dir: Path, base: int, value: bytes | None) -> None:
+    """Replace a piece, or remove it."""
+    database = open_database(data_dir)
+    key = encode_key(1) + encode_key(base)
+    assert database.families["archive"].get(key) is not None
+    if value is None:
+        database.families["archive"].delete(key)
+    else:
+        database.families["archive"][key] = value
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "why"),
+    [
+        (6, None, "there is no piece with them"),
+        (6, b"x", "has 1 bytes only"),
+        (6, encode_key(9) + encode_key(1) + b"nonsense", "cannot be read"),
+        (0, None, "there is no piece with them"),
+        (12, None, "there is no piece with them"),
+    ],
+)
+def test_a_lost_piece_is_told_and_never_passed_over(
+    several: Path, base: int, value: bytes | None, why: str
+) -> None:
+    change(several, base, value)
+    follower = LogFollower(several)
+    follower.extent(ALARMS)
+    with pytest.raises(StoreError, match=f"from offset {base} on is missing|a piece of an archive"):
+        offsets(follower, ALARMS, 0, 30)
+    [problem] = examine(several).problems
+    assert problem.startswith(f"what the stream alarms keeps of the offsets {base} to {base + 2}:")
+    assert why in problem
+
+
+def test_a_repair_keeps_the_other_pieces_and_names_the_hole(several: Path) -> None:
+    change(several, 6, None)
+    repaired = repair(several)
+    assert repaired.is_new_epoch
+    assert repaired.found is not None
+    assert repaired.found.archives_lost == [(6, 9)]
+    assert examine(several).problems == []
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).given_up == ((6, 9),)
+    assert follower.extent(ALL).given_up == ()
+    assert offsets(follower, ALARMS, 0, 6) == [1, 4]
+    assert offsets(follower, ALARMS, 9, 30) == [10, 13, 16, 19, 22, 25, 28]
+    with pytest.raises(OffsetOutOfRange, match="offsets 6 to 8 are lost"):
+        offsets(follower, ALARMS, 0, 30)
+    with writing(several) as writer:
+        writer.leave(18)
+    assert offsets(LogFollower(several), ALARMS, 9, 30) == [10, 13, 16, 19, 22, 25, 28]
+
+
+def test_holes_of_the_log_go_with_what_is_kept(several: Path) -> None:
+    database = open_database(several)
+    database.families["log"].delete(encode_key(18))
+    database.close()
+    repair(several)
+    with writing(several) as writer:
+        writer.leave(27)
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).given_up == ((18, 21),)
+    assert offsets(follower, ALARMS, 0, 18) == [1, 4, 7, 10, 13, 16]
+    repair(several, is_rehearsal=True)
+    assert examine(several).problems == []
+
+
+def test_archives_without_their_description_are_not_passed_over(several: Path) -> None:
+    database = open_database(several)
+    database.families["meta"].delete(ARCHIVE + encode_key(1))
+    database.close()
+    problems = examine(several).problems
+    assert problems == ["messages in an archive (1) that belongs to no stream"]
+
+
+def test_a_store_without_archives_is_opened_and_read(tmp_path: Path) -> None:
+    """One that an older Penstock wrote."""
+    (tmp_path / "data").mkdir()
+    with LogWriter(tmp_path / "data", families=COLUMN_FAMILIES[:-1]) as log:
+        log.append(10)
+        assert examine_fails_not(log)
+        assert LogFollower(log.data_dir).extent(ALARMS).end == 10
+    with writing(tmp_path / "data") as writer:
+        assert writer.end == 10
+
+
+def examine_fails_not(log: LogWriter) -> bool:
+    log.close()
+    found = examine(log.data_dir)
+    log._open()
+    return found.messages == 10
+
+
+def test_what_no_stream_reads_can_be_removed(several: Path) -> None:
+    with pytest.raises(StoreError, match="is in use"):
+        forget(several, "alarms")
+    with pytest.raises(StoreError, match="of these something is: alarms"):
+        forget(several, "alarm")
+    with writing(several, ALL):
+        pass
+    [archive] = forget(several, "alarms")
+    assert archive.messages == 5
+    assert examine(several).archives == []
+    database = open_database(several)
+    assert list(database.items("archive")) == []
+    database.close()
