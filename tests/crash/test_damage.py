@@ -3,11 +3,18 @@
 Which losses are noticed, and that none is imagined: ``tests/contract/test_damage.py``.
 """
 
+import random
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from penstock.config import StreamDefinition
+from penstock.store.archive import decode_piece
+from penstock.store.rocks import RocksStore
+from tests.contract.test_store import rows
 from tests.support.broker import Broker, environment
 from tests.support.fixtures import Clients
 
@@ -112,6 +119,71 @@ def test_a_store_with_a_broken_file_is_refused_checked_and_repaired(
     own_broker.start()
     again = clients.join(own_broker, "s", clean_start=False, expiry_s=3600, present=True)
     assert [again.take().payload for _ in range(10)] == [b"%d" % number for number in range(10)]
+
+
+def test_a_repair_may_be_killed_at_any_moment(tmp_path: Path) -> None:
+    """What is left after it is run to its end is what a repair in peace leaves."""
+    damaged = tmp_path / "damaged"
+    stream = StreamDefinition(name="kept", topic_filters=("t/1",), retention_s=0)
+    store = RocksStore(damaged, [stream])
+    for base in range(0, 6000, 20):
+        store.commit(rows(base, 20, size=1000))
+    store.retain(2**62, 0, 2000)
+    store.close()
+    data_dir = tmp_path / "data"
+    tables = sorted((damaged / "store").glob("*.sst"), key=lambda path: path.stat().st_size)
+    whole = bytearray(tables[-1].read_bytes())
+    whole[len(whole) // 2] ^= 0x40
+    tables[-1].write_bytes(whole)
+
+    shutil.copytree(damaged, data_dir)
+    began_s = time.monotonic()
+    repair_in(data_dir).wait(60)
+    takes_s = time.monotonic() - began_s
+    logged, kept = expected = what_is_in(data_dir, stream)
+    assert kept
+    assert 2000 < len(logged) < 4000, "something was lost"
+    shutil.rmtree(data_dir)
+
+    draw = random.Random(7)
+    kills = 0
+    for _ in range(4):
+        shutil.copytree(damaged, data_dir)
+        for _ in range(2):
+            process = repair_in(data_dir)
+            try:
+                process.wait(takes_s * draw.uniform(0.3, 1.0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+        done = penstock("store", "repair", "--data-dir", str(data_dir))
+        assert done.returncode == 0, done.stderr
+        assert what_is_in(data_dir, stream) == expected
+        assert "is whole" in penstock("store", "check", "--data-dir", str(data_dir)).stdout
+        shutil.rmtree(data_dir)
+    assert kills > 1
+
+
+def repair_in(data_dir: Path) -> subprocess.Popen[bytes]:
+    """A repair under way."""
+    command = [sys.executable, "-m", "penstock", "store", "repair", "--data-dir", str(data_dir)]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL)
+
+
+def what_is_in(data_dir: Path, stream: StreamDefinition) -> tuple[set[int], set[int]]:
+    """The offsets that the log has, and those that the stream keeps besides."""
+    store = RocksStore(data_dir, [stream])
+    try:
+        logged = set(store.read(range(6000)))
+        kept = {
+            offset
+            for key, value in store._database.items("archive")
+            for offset in decode_piece(key, value).batch.column("offset").to_pylist()
+        }
+    finally:
+        store.close()
+    return logged, kept
 
 
 def flip_a_byte(data_dir: Path) -> None:

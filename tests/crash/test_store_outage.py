@@ -14,6 +14,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,7 +176,7 @@ def check_outage(
     assert watching.take().payload == b"works"
     begin(broker)
 
-    acknowledged, waiting = publish_until_silent(first)
+    acknowledged, waiting = publish_until_silent(first, lambda: bool(line_with(broker, symptom)))
     assert symptom in wait_for("the broker to say it", lambda: line_with(broker, symptom))
     assert symptom in watching.take().payload.decode()
 
@@ -218,23 +219,37 @@ def line_with(broker: Broker, text: str) -> str:
     return lines[0] if lines else ""
 
 
-def publish_until_silent(publisher: RawClient) -> tuple[list[bytes], dict[int, bytes]]:
+def publish_until_silent(
+    publisher: RawClient, has_failed: Callable[[], bool]
+) -> tuple[list[bytes], dict[int, bytes]]:
     """Publish with QoS 1 and 2 in turn; what was acknowledged, and what was not by identifier."""
     acknowledged: list[bytes] = []
     for number in range(MESSAGES_MAX):
         qos, payload = 1 + number % 2, b"%d " % number + BODY
         packet_id = publisher.next_id()
         publisher.send(Publish("kept/first", payload, qos, packet_id=packet_id))
-        try:
-            answer = publisher.receive(3.0)
-            if qos == 2:
-                assert isinstance(answer, Pubrec)
-                publisher.send(Pubrel(packet_id))
-                publisher.receive(3.0)
-        except NothingReceivedError:
+        answer = answer_or_silence(publisher, has_failed)
+        if qos == 2 and answer is not None:
+            assert isinstance(answer, Pubrec)
+            publisher.send(Pubrel(packet_id))
+            answer = answer_or_silence(publisher, has_failed)
+        if answer is None:
             return acknowledged, {packet_id: payload}
         acknowledged.append(payload)
     raise AssertionError("the fault never struck")
+
+
+def answer_or_silence(publisher: RawClient, has_failed: Callable[[], bool]) -> Packet | None:
+    """The next packet; None where the broker says why there is none."""
+    ends_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < ends_s:
+        was_failing = has_failed()
+        try:
+            return publisher.receive(SILENCE_S)
+        except NothingReceivedError:
+            if was_failing:
+                return None
+    raise AssertionError("neither an answer nor a fault")
 
 
 def finish(publisher: RawClient, waiting: dict[int, bytes]) -> None:

@@ -50,3 +50,31 @@ def test_a_waiting_message(
         if expected:
             assert again.take().payload == b"x"
         assert again.settle() == []
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_waiting_message_acknowledged_in_memory(
+    tmp_path: Path, clients: Clients, qos: int
+) -> None:
+    """A declared contract: only what came since the last commit may be gone."""
+    contract = {"durability.acknowledge_in_memory": '["t"]'}
+    with running_broker(tmp_path, contract) as broker:
+        subscriber = clients.join(broker, "s", clean_start=False, expiry_s=3600)
+        subscriber.subscribe("t")
+        subscriber.disconnect()
+        publisher = clients.join(broker, "p")
+        publisher.publish("t", b"x", qos)
+        publisher.publish("other", b"later", 1)  # promised, and so is all before it
+        broker.restart()
+        again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
+        assert again.take().payload == b"x"
+        publisher = clients.join(broker, "p")
+        publisher.publish("t", b"y", qos)
+        assert again.take().payload == b"y"
+        again.disconnect()
+        publisher.publish("t", b"z", qos)
+        assert broker.stop() == 0  # a stop in order loses nothing
+        broker.start()
+        again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
+        assert again.take().payload == b"z"
+        assert again.settle() == []
