@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from penstock.config import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
-from penstock.errors import OffsetOutOfRange, StoreError
+from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError
 from penstock.store import archiving
-from penstock.store.archive import ARCHIVE
-from penstock.store.chunk import encode_key
+from penstock.store.archive import ARCHIVE, decode_archive, decode_piece, encode_archive
+from penstock.store.chunk import decode_key, encode_key
+from penstock.store.compaction import compact
 from penstock.store.database import COLUMN_FAMILIES, open_database
 from penstock.store.examination import examine
 from penstock.store.forgetting import forget
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
-from penstock.store.secondary import LogFollower
+from penstock.store.secondary import Extent, LogFollower
 from penstock.store.selection import TopicSelector
+from penstock.store.watermark import read_watermark, write_watermark
 from tests.spark.log_writer import LogWriter
 
 SECOND_US = 1_000_000
@@ -41,6 +46,7 @@ class Writer:
     def __init__(self, data_dir: Path, *streams: StreamDefinition) -> None:
         self.data_dir = data_dir
         self._streams = streams or (ALL, ALARMS)
+        self._later_s = 0
         self._open()
 
     def _open(self) -> None:
@@ -60,12 +66,16 @@ class Writer:
             self._is_closed = True
             self.store.close()
 
+    def wait(self, seconds: int) -> None:
+        """The clock goes on, or back."""
+        self._later_s += seconds
+
     def publish(self, *topics: str, internal: bool = False) -> None:
         """One commit."""
         commit = Commit(self.end)
         for topic in topics:
             message = Message(topic, str(self.end).encode(), internal=internal)
-            message.received_at_us = START_US + self.end * SECOND_US
+            message.received_at_us = START_US + (self.end + self._later_s) * SECOND_US
             message.offset = self.end
             commit.messages.append(message)
             self.end += 1
@@ -165,18 +175,49 @@ def test_small_pieces_grow_and_large_ones_do_not(
     writer.leave(24)
     assert pieces() == 3
     monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 2**30)
-    monkeypatch.setattr(archiving, "_SPAN_US_MAX", 1)
+    writer.wait(3600)
     alarms += publish_mixed(writer, 1)
     writer.leave(27)
+    assert pieces() == 3
+    writer.publish("plant/1/speed")
+    writer.leave(33)
+    assert pieces() == 4, "each within an hour"
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 34) == alarms
+
+
+def test_pieces_are_within_an_hour(writer: Writer) -> None:
+    alarms = []
+    for _ in range(5):
+        alarms += publish_mixed(writer, 2)
+        writer.wait(1800)
+    writer.publish("plant/1/speed")
     writer.leave(30)
-    assert pieces() == 4
-    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 33) == alarms
+    pieces = [decode_piece(key, value) for key, value in writer.store._database.items("archive")]
+    assert [piece.batch.num_rows for piece in pieces] in ([4, 4, 2], [2, 4, 4])
+    assert pieces[-1].end == 30
+    follower = LogFollower(writer.data_dir)
+    assert offsets(follower, ALARMS, 0, 31) == alarms
+    writer.store.trim_archives(pieces[0].newest_us + 1001 * SECOND_US)
+    writer.reopen()
+    assert LogFollower(writer.data_dir).extent(ALARMS).earliest == pieces[1].base
+
+
+def test_a_clock_that_runs_backwards_is_no_matter(writer: Writer) -> None:
+    alarms = publish_mixed(writer, 2)
+    writer.wait(-7200)
+    alarms += publish_mixed(writer, 2)
+    writer.wait(10_800)
+    alarms += publish_mixed(writer, 2)
+    for begin in (3, 6, 15):
+        writer.leave(begin)
+    assert offsets(LogFollower(writer.data_dir), ALARMS, 0, 18) == alarms
 
 
 def test_much_at_once_leaves_in_several_writes(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.store.rocks.PIECE_BYTES", 100)
+    monkeypatch.setattr(archiving, "PIECE_BYTES", 100)
+    monkeypatch.setattr(archiving, "_CHUNKS_AT_ONCE", 2)
     monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
     alarms = publish_mixed(writer, 20)
     assert writer.leave(57) == 57
@@ -472,3 +513,231 @@ def test_what_no_stream_reads_can_be_removed(several: Path) -> None:
     database = open_database(several)
     assert list(database.items("archive")) == []
     database.close()
+
+
+# -- damage beside the archive ---------------------------------------------------------------
+
+
+def lose_chunk(data_dir: Path, base: int) -> bytes:
+    """Remove a chunk of the log as damage does; what it was."""
+    database = open_database(data_dir)
+    log = database.families["log"]
+    chunk: bytes | None = log.get(encode_key(base))
+    assert chunk is not None
+    log.delete(encode_key(base))
+    database.close()
+    return chunk
+
+
+def set_record(data_dir: Path, **changes: object) -> None:
+    """Change what is known of the archive, as damage does that brings an older value back."""
+    database = open_database(data_dir)
+    key = ARCHIVE + encode_key(1)
+    value: bytes | None = database.families["meta"].get(key)
+    assert value is not None
+    kept = decode_archive(value)
+    database.families["meta"][key] = encode_archive(structs.replace(kept, **changes))
+    database.close()
+
+
+def test_a_hole_in_the_log_is_not_papered_over(
+    several: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody has repaired it when the log lets go of it."""
+    lose_chunk(several, 18)
+    with writing(several) as writer:
+        assert writer.leave(24) == 24
+    assert "the log has lost the offsets 18 to 20" in caplog.text
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).given_up == ((18, 21),)
+    with pytest.raises(OffsetOutOfRange, match="offsets 18 to 20 are lost"):
+        offsets(follower, ALARMS, 0, 30)
+    assert offsets(follower, ALARMS, 0, 18) == [1, 4, 7, 10, 13, 16]
+    assert offsets(follower, ALARMS, 21, 30) == [22, 25, 28]
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_the_first_chunk_of_the_log_is_lost(several: Path, is_repaired: bool) -> None:
+    lose_chunk(several, 15)
+    problems = examine(several).problems
+    assert any("offsets 15 to 17" in problem for problem in problems)
+    if is_repaired:
+        repair(several)
+    with writing(several) as writer:
+        writer.leave(24)
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).earliest == 0
+    assert follower.extent(ALARMS).given_up == ((15, 18),)
+    assert offsets(follower, ALARMS, 0, 15) == [1, 4, 7, 10, 13]
+    assert offsets(follower, ALARMS, 18, 30) == [19, 22, 25, 28]
+    assert examine(several).problems == []
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_what_had_left_the_log_is_there_again(tmp_path: Path, is_repaired: bool) -> None:
+    """As where the newest table of the log is lost, with what it said was removed."""
+    data_dir = tmp_path / "data"
+    with writing(data_dir) as writer:
+        alarms = publish_mixed(writer, 10)
+    chunk = lose_chunk(data_dir, 3)
+    database = open_database(data_dir)
+    database.families["log"][encode_key(3)] = chunk
+    database.close()
+    with writing(data_dir) as writer:
+        writer.leave(15)
+    database = open_database(data_dir)
+    database.families["log"][encode_key(3)] = chunk
+    database.close()
+    if is_repaired:
+        set_record(data_dir, messages=0)  # something to repair
+        repair(data_dir)
+    with writing(data_dir):
+        pass
+    follower = LogFollower(data_dir)
+    assert follower.extent().earliest == 15
+    assert follower.extent(ALARMS) == Extent(follower.extent().epoch, 0, 30)
+    assert offsets(follower, ALARMS, 0, 30) == alarms
+    assert examine(data_dir).problems == []
+
+
+def test_an_older_description_of_an_archive_is_completed_from_its_pieces(several: Path) -> None:
+    set_record(several, covered=6, end=6, messages=2)
+    assert examine(several).problems != []
+    repair(several)
+    assert examine(several).problems == []
+    with writing(several) as writer:
+        writer.leave(18)
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).given_up == ()
+    assert offsets(follower, ALARMS, 0, 30) == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
+
+
+def test_a_lost_last_piece_stays_lost(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 2**30)
+    change(several, 12, None)
+    with writing(several) as writer:
+        writer.leave(18)
+    with pytest.raises(StoreError, match="from offset 12 on is missing"):
+        offsets(LogFollower(several), ALARMS, 0, 30)
+    assert any("12 to 14" in problem for problem in examine(several).problems)
+    repair(several)
+    assert LogFollower(several).extent(ALARMS).given_up == ((12, 15),)
+
+
+def test_an_unreadable_last_piece_does_not_hold_up_the_log(
+    several: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 2**30)
+    change(several, 12, b"nonsense" * 4)
+    with writing(several) as writer:
+        assert writer.leave(21) == 21
+    assert offsets(LogFollower(several), ALARMS, 15, 30) == [16, 19, 22, 25, 28]
+
+
+def test_an_unreadable_first_piece_does_not_hold_up_other_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    plant = StreamDefinition(name="plant", topic_filters=("plant/#",), retention_s=1000)
+    with writing(tmp_path, ALARMS, plant) as writer:
+        publish_mixed(writer, 10)
+        writer.leave(15)
+    change(tmp_path, 0, b"x")
+    with writing(tmp_path, ALARMS, plant) as writer:
+        with pytest.raises(StoreError):
+            writer.store.trim_archives(START_US * 2)
+        assert LogFollower(tmp_path).extent(plant).earliest == 15
+
+
+def test_offsets_that_the_log_gives_again_are_not_read_in_an_archive(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with writing(data_dir) as writer:
+        publish_mixed(writer, 10)
+        writer.leave(15)
+    database = open_database(data_dir)
+    database.families["log"].delete_range(encode_key(0), encode_key(2**40))
+    database.close()
+    repair(data_dir)
+    with writing(data_dir) as writer:
+        begin = writer.end
+        alarms = publish_mixed(writer, 10)
+        writer.leave(begin + 15)
+    with writing(data_dir) as writer:
+        follower = LogFollower(data_dir)
+        assert follower.extent(ALARMS).earliest == begin
+        assert offsets(follower, ALARMS, begin, writer.end) == alarms
+
+
+def test_an_old_watermark_does_not_give_up_what_is_kept(several: Path) -> None:
+    """After a power cut it may not say yet where the log begins."""
+    said = read_watermark(several)
+    assert said is not None
+    write_watermark(several, replace(said, begin=0))
+    lose_chunk(several, 21)
+    found = examine(several)
+    assert found.lost == [(21, 24)]
+    repair(several)
+    assert LogFollower(several).extent(ALARMS).given_up == ((21, 24),)
+
+
+def test_a_description_that_cannot_be_read(several: Path) -> None:
+    database = open_database(several)
+    database.families["meta"][ARCHIVE + encode_key(1)] = b"nonsense"
+    database.close()
+    with pytest.raises(StoreBroken, match="an archive's description cannot be read"):
+        Writer(several)
+    problems = examine(several).problems
+    assert any("description cannot be read" in problem for problem in problems)
+    repair(several)
+    with writing(several) as writer:
+        writer.leave(18)
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).earliest == 15
+    assert offsets(follower, ALARMS, 15, 30) == [16, 19, 22, 25, 28]
+
+
+def test_damaged_blocks_are_told_also_of_what_is_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next compaction would come to them."""
+    monkeypatch.setattr(archiving, "_SMALL_PIECE_BYTES", 1)
+    data_dir = tmp_path / "data"
+    draw = random.Random(1)
+    with writing(data_dir) as writer:
+        for number in range(20):
+            commit = Commit(writer.end)
+            message = Message("plant/1/alarm", draw.randbytes(6000))
+            message.received_at_us = START_US + writer.end * SECOND_US
+            message.offset = writer.end
+            commit.messages.append(message)
+            writer.end += 1
+            writer.store.commit(commit)
+            writer.leave(number)
+        database = writer.store._database
+        database.families["archive"].flush()
+        [name] = [
+            str(entry["name"]).lstrip("/")
+            for entry in database.rocks.live_files()
+            if entry["start_key"].startswith(encode_key(1))
+        ]
+        writer.store.trim_archives(START_US + (1000 + 10) * SECOND_US)
+        database.families["archive"].flush()
+    table = data_dir / "store" / name
+    data = bytearray(table.read_bytes())
+    data[100] ^= 0xFF
+    table.write_bytes(data)
+    assert any("cannot be read" in problem for problem in examine(data_dir).problems)
+    assert repair(data_dir).found is not None
+    compact(data_dir)
+    assert examine(data_dir).problems == []
+
+
+def test_archives_with_nothing_in_them_leave_nothing(writer: Writer) -> None:
+    for number in range(3):
+        other = StreamDefinition(name=f"s{number}", topic_filters=("none/#",), retention_s=1)
+        writer.reopen(ALL, other)
+    writer.reopen(ALL)
+    assert list(writer.store._database.items("meta", ARCHIVE)) == []
+    writer.reopen(ALL, ALARMS)
+    [(key, _)] = writer.store._database.items("meta", ARCHIVE)
+    assert decode_key(key[-8:]) == 5, "no number is given twice"

@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.engine.server import Server
@@ -47,20 +49,27 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
         await asyncio.sleep(INTERVAL_S)
         now_us = time.time_ns() // 1000
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
-        try:
+        starts_at = earliest
+        with _told("the log could not be trimmed"):
             starts_at = await loop.run_in_executor(
                 None, store.retain, older_than_us, bytes_max or 2**63, keep_from
             )
-            await loop.run_in_executor(None, store.trim_archives, now_us)
-        except StoreError as error:
-            logger.error("the log could not be trimmed: %s", error)
-            continue
-        except Exception:  # a defect must not end retention for good: the disk would fill
-            logger.exception("the log could not be trimmed")
-            continue
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
+        with _told("what streams keep longer could not be trimmed"):
+            await loop.run_in_executor(None, store.trim_archives, now_us)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Go on after a failure, whatever it is: the disk would fill."""
+    try:
+        yield
+    except StoreError as error:
+        logger.error("%s: %s", what, error)
+    except Exception:  # a defect must not end retention for good
+        logger.exception(what)
 
 
 async def needed_from(server: Server) -> int:

@@ -16,8 +16,10 @@ Invariants:
    Between `covered` and `end` the stream had no message.
 2. All messages of the stream between `begin` and `end` are in it, those of `given_up` apart.
 3. An open archive ends where the log begins: one atomic, synced write takes chunks out of the log
-   and puts what they had of the stream into the archive.
-4. Pieces leave from the front, whole.
+   and puts what they had of the stream into the archive. Where the log begins elsewhere, it was
+   damaged: behind the archive's end, and what lies between is given up.
+4. Pieces leave from the front, whole. The messages of one were received within one hour of the
+   clock, as far as it does not run backwards.
 
 Which messages belong to a stream is decided when they leave the log. So an archive belongs to a
 name *and* topic filters: with other filters, or after the log has let go of something in between,
@@ -38,11 +40,15 @@ from penstock.store.chunk import LOG_SCHEMA, decode_key, encode_key
 ARCHIVE: Final = b"archive/"
 """How the keys of archives begin, in the column family `meta`; a number of 8 bytes follows."""
 
+ARCHIVES_MADE: Final = b"archives_made"
+"""The key in `meta` of how many archives there ever were: no number is given twice."""
+
 ARCHIVE_SCHEMA: Final = LOG_SCHEMA.insert(0, pa.field("offset", pa.int64(), nullable=False))
 """The columns of a piece, one row a message."""
 
 _LAYOUT: Final = 1
 _HEADER_LENGTH_BYTES: Final = 16
+_HOUR_US: Final = 3_600_000_000
 
 
 @final
@@ -62,7 +68,8 @@ class Archive(msgspec.Struct, array_like=True):
         retention_s: age in seconds beyond which messages leave; 0 = no limit.
         bytes_max: size beyond which the oldest leave; 0 = no limit.
         is_open: whether what leaves the log is added.
-        given_up: offsets that a repair has given up.
+        given_up: offsets whose messages are lost, in the log before or in the archive.
+        is_retired: whether it stays closed, for its offsets stand for other messages now.
     """
 
     layout: int
@@ -78,6 +85,7 @@ class Archive(msgspec.Struct, array_like=True):
     bytes_max: int = 0
     is_open: bool = True
     given_up: list[tuple[int, int]] = []
+    is_retired: bool = False
 
     @property
     def key(self) -> bytes:
@@ -109,9 +117,12 @@ def decode_archive(value: bytes) -> Archive:
         StoreFormatError: it is none.
     """
     try:
-        return _decoder.decode(value)
+        archive = _decoder.decode(value)
     except msgspec.MsgspecError as error:
         raise StoreFormatError(f"an archive's description cannot be read: {error}") from error
+    if archive.layout != _LAYOUT:
+        raise StoreFormatError(f"an archive's description has layout {archive.layout}")
+    return archive
 
 
 @final
@@ -134,10 +145,34 @@ class Piece:
         self.batch = batch
 
 
-def make_piece(base: int, end: int, rows: pa.Table) -> Piece:
-    """The piece with `rows`, at least one, of the span from `base` up to `end`."""
-    newest_us: int = pc.max(rows.column("received_at")).as_py()
-    return Piece(base, end, newest_us, rows.combine_chunks().to_batches()[0])
+def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
+    """The pieces with `rows`, at least one, that span the offsets from `base` up to `end`."""
+    parts = [
+        part.slice(first, after - first)
+        for part in rows.combine_chunks().to_batches()  # one, of less than 2 GiB of text
+        for first, after in _by_hour(part.column("received_at"))
+    ]
+    pieces = []
+    for number, part in enumerate(parts):
+        is_last = number == len(parts) - 1
+        after = end if is_last else int(parts[number + 1].column("offset")[0].as_py())
+        newest_us = int(pc.max(part.column("received_at")).as_py())
+        pieces.append(Piece(base, after, newest_us, part))
+        base = after
+    return pieces
+
+
+def hour_of(received_at_us: int) -> int:
+    """Of the clock, since the Unix epoch."""
+    return received_at_us // _HOUR_US
+
+
+def _by_hour(received_at: pa.Array) -> list[tuple[int, int]]:
+    """Ranges of rows, each within one hour; a clock that runs backwards is taken to stand still."""
+    hours = pc.divide(pc.cumulative_max(received_at), _HOUR_US)
+    changes = pc.not_equal(hours[1:], hours[:-1])
+    firsts = [0, *(index + 1 for index in pc.indices_nonzero(changes).to_pylist())]
+    return list(zip(firsts, [*firsts[1:], len(hours)], strict=True))
 
 
 def encode_piece(piece: Piece) -> bytes:

@@ -17,7 +17,7 @@ from penstock.store.archive import Archive, decode_piece, encode_archive
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
 from penstock.store.findings import Examination
-from penstock.store.ranges import in_words, join_ranges, without
+from penstock.store.ranges import Ranges, in_words, join_ranges, without
 from penstock.store.view import View
 from penstock.store.walk import Gap
 
@@ -51,10 +51,13 @@ class ArchiveExaminer:
         for item in self._view.walk("archive"):
             if isinstance(item, Gap):
                 found.incomplete.add("archive")
+                found.tell(f"a part of what streams keep longer cannot be read: {item.reason}")
                 for number in self._archives:
                     self._reasons.setdefault(number, item.reason)
                 continue
             self._take(*item)
+        if self._view.older.get("archive", 0):
+            found.incomplete.add("archive")
         for number in self._strangers:
             found.incomplete.add("archive")
             found.tell(f"messages in an archive ({number}) that belongs to no stream")
@@ -82,27 +85,42 @@ class ArchiveExaminer:
 
     def _conclude(self, archive: Archive) -> None:
         found = self._found
+        told = len(found.problems)
         held = join_ranges(self._spans[archive.number])
-        missing = without(archive.begin, archive.covered, held)
-        for hole in missing:
-            for begin, end in without(*hole, archive.given_up):
-                why = self._reasons.get(archive.number, "there is no piece with them")
-                found.tell(
-                    f"what the stream {archive.stream} keeps of the {in_words(begin, end)}: {why}"
-                )
-                found.archives_lost.append((begin, end))
-        messages, size_bytes = self._counts[archive.number]
-        kept = msgspec.structs.replace(
-            archive,
-            messages=messages,
-            size_bytes=size_bytes,
-            given_up=join_ranges([*archive.given_up, *missing]),
-        )
-        if not missing and kept != archive:
+        kept = msgspec.structs.replace(archive)
+        for begin, end in held:  # written after what is known of the archive now
+            if begin <= kept.covered < end:
+                kept.covered = end
+                kept.end = max(kept.end, end)
+        why = self._reasons.get(archive.number, "there is no piece with them")
+        missing = self._lose(kept, without(kept.begin, kept.covered, held), why)
+        if kept.is_open and kept.end > found.end:
+            kept.is_open, kept.is_retired = False, True
+            found.tell(
+                f"the stream {kept.stream} has kept messages up to offset {kept.end - 1}, and the"
+                " log ends before: they are not read any more"
+            )
+        elif kept.is_open and kept.end < found.begin:
+            hole = (kept.end, found.begin)
+            missing += self._lose(kept, [hole], "they are neither in the log nor in its archive")
+            kept.end = found.begin
+        kept.messages, kept.size_bytes = self._counts[archive.number]
+        kept.given_up = join_ranges([*archive.given_up, *missing])
+        if len(found.problems) == told and kept != archive:
             found.tell(
                 f"the archive of the stream {archive.stream} says {archive.messages:,} messages in"
-                f" {archive.size_bytes:,} bytes, and has {messages:,} in {size_bytes:,}"
+                f" {archive.size_bytes:,} bytes, and has {kept.messages:,} in {kept.size_bytes:,}"
             )
         found.archives.append(kept)
         if self._copy is not None:
             self._copy.put("meta", kept.key, encode_archive(kept))
+
+    def _lose(self, archive: Archive, missing: Ranges, why: str) -> Ranges:
+        """Tell what of `missing` nobody has given up yet; all of it."""
+        for hole in missing:
+            for begin, end in without(*hole, archive.given_up):
+                self._found.tell(
+                    f"what the stream {archive.stream} keeps of the {in_words(begin, end)}: {why}"
+                )
+                self._found.archives_lost.append((begin, end))
+        return missing

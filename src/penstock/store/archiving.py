@@ -3,11 +3,11 @@
 A departure is one write: chunks out of the log, the messages that streams keep longer into their
 archives, all at once and synced, for these messages are acknowledged::
 
-    chunk ─▶ rows of "alarms" ─╮
-    chunk ─▶ rows of "alarms" ─┴▶ enough of them, or no more chunks ─▶ one piece, one write
+    chunk ─╮
+    chunk ─┼▶ many at a time: rows of "alarms" ─▶ enough of them, or no more chunks ─▶ one write
+    chunk ─╯
 
-A small last piece is written anew together with what comes, unless it spans more than an hour: a
-stream of a message an hour would otherwise have a piece for each.
+A small last piece is written anew together with what comes within the same hour.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config import StreamDefinition
+from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,
     ARCHIVE_SCHEMA,
+    ARCHIVES_MADE,
     Archive,
     Piece,
     decode_archive,
@@ -31,11 +33,14 @@ from penstock.store.archive import (
     decode_span,
     encode_archive,
     encode_piece,
-    make_piece,
+    hour_of,
+    make_pieces,
     new_archive,
 )
-from penstock.store.chunk import decode_key
+from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
+from penstock.store.diagnosis import broken
+from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
 
 logger = logging.getLogger(__name__)
@@ -44,7 +49,8 @@ PIECE_BYTES: Final = 1_048_576
 """A departure that has gathered as much for one stream is written."""
 
 _SMALL_PIECE_BYTES: Final = PIECE_BYTES // 4
-_SPAN_US_MAX: Final = 3_600_000_000
+_CHUNKS_AT_ONCE: Final = 256  # looked at together: choosing has a price of its own
+_BYTES_AT_ONCE: Final = 4 * 1_048_576
 _TRIM_PIECES_MAX: Final = 10_000  # looked at in one call
 _MICROSECONDS: Final = 1_000_000
 
@@ -57,56 +63,107 @@ class Archives:
         database: where they lie.
         streams: as configured; those with a retention of their own have an open archive.
         log_begin: where the log begins.
+        log_end: where it ends.
 
     Raises:
-        StoreError: they cannot be read or written.
+        StoreBroken: what is known of them cannot be read.
+        StoreError: they cannot be written.
     """
 
     def __init__(
-        self, database: Database, streams: Sequence[StreamDefinition], log_begin: int
+        self,
+        database: Database,
+        streams: Sequence[StreamDefinition],
+        log_begin: int,
+        log_end: int,
     ) -> None:
         self._database = database
-        self._all = {
-            archive.number: archive
-            for archive in (decode_archive(value) for _, value in database.items("meta", ARCHIVE))
-        }
+        self._log_begin = log_begin
+        self._log_end = log_end
+        self._batch = WriteBatch(raw_mode=True)
+        self._all = {archive.number: archive for archive in self._read()}
         self._open: list[tuple[Archive, TopicSelector]] = []
-        changed = []
+        for archive in self._all.values():
+            if archive.is_open:
+                self._see_where_the_log_begins(archive)
         for stream in streams:
             if stream.is_archived:
-                archive = self._for(stream, log_begin)
-                changed.append(archive)
+                archive = self._for(stream)
                 self._open.append((archive, TopicSelector([stream.topic_filters])))
         wanted = {archive.number for archive, _ in self._open}
-        for archive in self._all.values():
-            if archive.number not in wanted:
-                archive.is_open = False
-                changed.append(archive)
-        self._write_down(changed)
-        self._all.update((archive.number, archive) for archive in changed)
+        for archive in list(self._all.values()):
+            archive.is_open = archive.number in wanted
+            self._write_down(archive)
+        if not self._batch.is_empty():
+            database.write(self._batch)
 
-    def _for(self, stream: StreamDefinition, log_begin: int) -> Archive:
-        for archive in self._all.values():
-            if archive.is_of(stream.name, stream.topic_filters) and archive.end == log_begin:
-                break
-        else:
-            number = max(self._all, default=0) + 1
-            archive = new_archive(number, stream.name, stream.topic_filters, log_begin)
-            self._all[number] = archive
+    def _read(self) -> list[Archive]:
+        entries = self._database.items("meta", ARCHIVE)
+        try:
+            return [decode_archive(value) for _, value in entries]
+        except StoreFormatError as error:
+            raise broken(self._database.data_dir, str(error)) from error
+
+    def _see_where_the_log_begins(self, archive: Archive) -> None:
+        if archive.end > self._log_end:
+            archive.is_open, archive.is_retired = False, True
+            logger.error(
+                "the stream %s has kept messages up to offset %d, and the log ends at %d: it was"
+                " damaged. They are not read any more; 'penstock store forget %s' removes them",
+                archive.stream,
+                archive.end - 1,
+                self._log_end,
+                archive.stream,
+            )
+        elif archive.end < self._log_begin:
+            hole = (archive.end, self._log_begin)
+            logger.error(
+                "the messages of the stream %s with the %s are lost, for the log was damaged",
+                archive.stream,
+                in_words(*hole),
+            )
+            archive.given_up = join_ranges([*archive.given_up, hole])
+            archive.end = self._log_begin
+        elif archive.end > self._log_begin:  # what had left the log is there again
+            first, end = encode_key(self._log_begin), encode_key(archive.end)
+            self._batch.delete_range(first, end, self._database.handles["log"])
+
+    def _for(self, stream: StreamDefinition) -> Archive:
+        found = [
+            archive
+            for archive in self._all.values()
+            if archive.is_of(stream.name, stream.topic_filters)
+            and not archive.is_retired
+            and (archive.is_open or archive.end == self._log_begin)
+        ]
+        archive = max(found, key=lambda one: (one.is_open, one.number), default=None)
+        if archive is None:
+            archive = self._make(stream)
         archive.is_open = True
         archive.retention_s = stream.retention_s or 0
         archive.bytes_max = stream.retention_bytes_max
         return archive
 
-    def _write_down(self, changed: Sequence[Archive]) -> None:
-        batch = WriteBatch(raw_mode=True)
+    def _make(self, stream: StreamDefinition) -> Archive:
+        made: bytes | None = self._database.families["meta"].get(ARCHIVES_MADE)
+        number = max([0 if made is None else decode_key(made), *self._all]) + 1
+        archive = new_archive(number, stream.name, stream.topic_filters, self._log_begin)
+        self._all[number] = archive
         meta = self._database.handles["meta"]
-        for archive in changed:
-            value = encode_archive(archive)
-            if self._database.families["meta"].get(archive.key) != value:
-                batch.put(archive.key, value, meta)
-        if not batch.is_empty():
-            self._database.write(batch)
+        self._batch.put(ARCHIVES_MADE, encode_key(number), meta)
+        first, end = encode_key(number), encode_key(number + 1)
+        self._batch.delete_range(first, end, self._database.handles[ARCHIVE_FAMILY])
+        return archive
+
+    def _write_down(self, archive: Archive) -> None:
+        meta = self._database.handles["meta"]
+        if not archive.is_open and not archive.messages:
+            self._batch.delete(archive.key, meta)
+            del self._all[archive.number]
+            return
+        value = encode_archive(archive)
+        if self._database.families["meta"].get(archive.key) != value:
+            self._batch.put(archive.key, value, meta)
 
     @property
     def is_any_open(self) -> bool:
@@ -128,11 +185,17 @@ class Archives:
             now_us: µs since the Unix epoch.
 
         Raises:
-            StoreError: it could not be done.
+            StoreError: it could not be done for all of them.
         """
+        failure: StoreError | None = None
         for archive in list(self._all.values()):
             older_than_us = now_us - archive.retention_s * _MICROSECONDS
-            self._trim(archive, older_than_us if archive.retention_s else 0)
+            try:
+                self._trim(archive, older_than_us if archive.retention_s else 0)
+            except StoreError as error:  # the others go on
+                failure = error
+        if failure is not None:
+            raise failure
 
     def _trim(self, archive: Archive, older_than_us: int) -> None:
         pieces = self._database.families[ARCHIVE_FAMILY].iter()
@@ -181,26 +244,53 @@ class Departure:
     ) -> None:
         self._database = database
         self._kept = [(archive, selector, list[pa.Table]()) for archive, selector in archives]
+        self._sizes = [0 for _ in archives]
+        self._waiting: list[pa.RecordBatch] = []
+        self._offsets: list[pa.Array] = []
+        self._waiting_bytes = 0
+        self._holes: list[tuple[int, int]] = []
         self._after: list[tuple[Archive, Archive]] = []
-        self.size_bytes = 0
 
-    def add(self, base: int, batch: pa.RecordBatch) -> None:
-        """The next chunk, with its first offset. `size_bytes` is what one archive gets, at most."""
-        chunk = pa.Table.from_batches([batch])
-        offsets = pa.array(range(base, base + batch.num_rows), pa.int64())
-        for _, selector, tables in self._kept:
-            mask = selector.mask(chunk)
-            rows = chunk.add_column(0, ARCHIVE_SCHEMA.field("offset"), [offsets])
+    @property
+    def is_large(self) -> bool:
+        """Whether it should be written before more is added."""
+        return max(self._sizes, default=0) >= PIECE_BYTES
+
+    def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:
+        """The next chunk, with its first offset and its size in the log."""
+        if not self._kept:
+            return
+        self._waiting.append(batch)
+        self._offsets.append(pa.arange(base, base + batch.num_rows))
+        self._waiting_bytes += size_bytes
+        if len(self._waiting) >= _CHUNKS_AT_ONCE or self._waiting_bytes >= _BYTES_AT_ONCE:
+            self._choose()
+
+    def pass_over(self, begin: int, end: int) -> None:
+        """The log has a hole here."""
+        self._holes.append((begin, end))
+
+    def _choose(self) -> None:
+        if not self._waiting:
+            return
+        chunks = pa.Table.from_batches(self._waiting)
+        column = pa.chunked_array(self._offsets, pa.int64())
+        for number, (_, selector, tables) in enumerate(self._kept):
+            mask = selector.mask(chunks)
+            rows = chunks.add_column(0, ARCHIVE_SCHEMA.field("offset"), column)
             if mask is not None:
                 rows = rows.filter(mask)
             if rows.num_rows:
                 tables.append(rows)
-                self.size_bytes = max(self.size_bytes, sum(table.nbytes for table in tables))
+                self._sizes[number] += rows.nbytes
+        self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
     def write_to(self, batch: WriteBatch, end: int) -> None:
         """Add to `batch` what the archives get; the log begins at offset `end` then."""
+        self._choose()
         for archive, _, tables in self._kept:
-            after = msgspec.structs.replace(archive, end=end)
+            given_up = join_ranges([*archive.given_up, *self._holes])
+            after = msgspec.structs.replace(archive, end=end, given_up=given_up)
             if tables:
                 self._append(batch, after, pa.concat_tables(tables))
             batch.put(after.key, encode_archive(after), self._database.handles["meta"])
@@ -209,37 +299,43 @@ class Departure:
     def _append(self, batch: WriteBatch, archive: Archive, rows: pa.Table) -> None:
         archive.messages += rows.num_rows
         base = archive.covered
-        last = self._small_last_piece(archive)
+        last = self._small_last_piece(archive, rows.column("received_at")[0].as_py())
         if last is not None:
             piece, size_bytes = last
             base = piece.base
             rows = pa.concat_tables([pa.Table.from_batches([piece.batch]), rows])
             archive.size_bytes -= size_bytes
-        value = encode_piece(make_piece(base, archive.end, rows))
-        batch.put(archive.piece_key(base), value, self._database.handles[ARCHIVE_FAMILY])
-        archive.size_bytes += len(value)
+        for piece in make_pieces(base, archive.end, rows):
+            value = encode_piece(piece)
+            key = archive.piece_key(piece.base)
+            batch.put(key, value, self._database.handles[ARCHIVE_FAMILY])
+            archive.size_bytes += len(value)
         archive.covered = archive.end
 
-    def _small_last_piece(self, archive: Archive) -> tuple[Piece, int] | None:
-        """The last piece, if it may grow, and its size in bytes."""
+    def _small_last_piece(self, archive: Archive, next_us: int) -> tuple[Piece, int] | None:
+        """The last piece and its size in bytes, if a message received at `next_us` may join it.
+
+        One that cannot be read stays as it is, for a repair to see.
+        """
         if archive.covered == archive.begin:
             return None
         pieces = self._database.families[ARCHIVE_FAMILY].iter()
         pieces.seek_for_prev(archive.piece_key(archive.covered))
         if not pieces.valid():
-            check(pieces)
             return None
         key, value = pieces.key(), pieces.value()
-        if len(value) >= _SMALL_PIECE_BYTES or key[:8] != archive.key[-8:]:
+        if key[:8] != archive.key[-8:] or len(value) >= _SMALL_PIECE_BYTES:
             return None
-        if decode_key(key[8:]) < archive.begin:
+        try:
+            piece = decode_piece(key, value)
+        except StoreFormatError:
             return None
-        piece = decode_piece(key, value)
-        oldest_us = piece.batch.column("received_at")[0].as_py()
-        return (piece, len(value)) if piece.newest_us - oldest_us < _SPAN_US_MAX else None
+        is_last = piece.base >= archive.begin and piece.end == archive.covered
+        is_same_hour = hour_of(piece.newest_us) == hour_of(next_us)
+        return (piece, len(value)) if is_last and is_same_hour else None
 
     def done(self) -> None:
         """The write is done."""
         for archive, after in self._after:
-            for name in ("begin", "covered", "end", "messages", "size_bytes"):
+            for name in ("covered", "end", "messages", "size_bytes", "given_up"):
                 setattr(archive, name, getattr(after, name))

@@ -11,6 +11,7 @@ from rocksdict import WriteBatch, WriteOptions
 
 from penstock.errors import StoreFailed
 from penstock.store import identity
+from penstock.store.archive import ARCHIVES_MADE
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
 from penstock.store.faults import with_remedy
@@ -70,11 +71,10 @@ class Copy:
             if found.epoch:
                 lineage.append((found.epoch, found.same_until))
         commits = max(found.commits, 1)
-        first = min([found.begin, *(archive.begin for archive in found.archives)])
         given_up = [
             (begin, min(end, found.end))
             for begin, end in join_ranges([*found.given_up, *found.lost])
-            if begin < found.end and end > first
+            if begin < found.end and end > found.begin
         ]
         for key, value in (
             (identity.FORMAT_KEY, identity.FORMAT),
@@ -85,6 +85,7 @@ class Copy:
             (identity.COMMITS, encode_key(commits)),
             (identity.LOG_BYTES_APPENDED, encode_key(found.log_size_bytes)),
             (identity.LOG_BYTES_REMOVED, encode_key(0)),
+            (ARCHIVES_MADE, encode_key(found.archives_made)),
         ):
             self.put("meta", key, value)
         self._write()

@@ -13,9 +13,9 @@ from typing import Any, final
 
 import msgspec
 
-from penstock.errors import StoreError, StoreFormatError
+from penstock.errors import StoreError
 from penstock.store import identity, records
-from penstock.store.archive import ARCHIVE, Archive, decode_archive
+from penstock.store.archive import ARCHIVE, ARCHIVES_MADE, Archive, decode_archive
 from penstock.store.archive_examination import ArchiveExaminer
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
@@ -140,6 +140,8 @@ class _Examiner:
             found.lineage = identity.decode_lineage(kept[identity.LINEAGE])
         if identity.GIVEN_UP in kept:
             found.given_up = identity.decode_given_up(kept[identity.GIVEN_UP])
+        numbers = [archive.number for archive in self._archives]
+        found.archives_made = max([_number(kept, ARCHIVES_MADE), *numbers])
         if is_whole and identity.LOG_BYTES_APPENDED in kept:
             removed = _number(kept, identity.LOG_BYTES_REMOVED)
             self._log_bytes = _number(kept, identity.LOG_BYTES_APPENDED) - removed
@@ -159,9 +161,13 @@ class _Examiner:
 
     def _examine_log(self) -> None:
         found, claimed, copy = self._found, self._claimed, self._copy
-        begin = 0 if claimed is None else claimed.begin
+        # What an archive has got has left the log; the watermark may not know it yet.
+        left = max((archive.end for archive in self._archives if archive.is_open), default=0)
+        begin = max(left, 0 if claimed is None else claimed.begin)
         torn_at: int | None = None
         for piece in walk_log(self._view, begin):
+            if piece.end <= left and piece.begin < left:
+                continue  # removed by retention, and back by damage
             if piece.chunk is not None:
                 found.add_chunk(piece.begin, piece.end, len(piece.chunk))
                 if copy is not None:
@@ -265,8 +271,6 @@ class _Examiner:
             try:
                 take(key, value)
             except (StoreError, msgspec.MsgspecError, ValueError, IndexError) as error:
-                if isinstance(error, StoreFormatError) and family == "meta":
-                    raise
                 found.incomplete.add(family)
                 found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
         older = self._view.older.get(family, 0)

@@ -27,6 +27,7 @@ class Examination:
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: offsets that earlier repairs have given up.
         archives: what streams keep longer than the log, without what is lost of it.
+        archives_made: how many there ever were.
         archives_lost: offsets between which they should hold messages, and cannot be read.
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:
             how many, by client identifier.
@@ -58,6 +59,7 @@ class Examination:
     log_is_whole: bool = False
     given_up: Ranges = field(default_factory=list)
     archives: list[Archive] = field(default_factory=list)
+    archives_made: int = 0
     archives_lost: Ranges = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     sessions_lost: set[int] = field(default_factory=set)

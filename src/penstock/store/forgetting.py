@@ -10,6 +10,7 @@ from penstock.errors import StoreError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive
 from penstock.store.chunk import encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, has_database, open_database
+from penstock.store.diagnosis import broken_where_damaged
 from penstock.store.identity import refuse_losses
 from penstock.store.manifest import refuse_backup
 from penstock.store.places import no_store
@@ -34,7 +35,8 @@ def forget(data_dir: Path, stream: str) -> list[Archive]:
 
 
 def _forget(database: Database, stream: str) -> list[Archive]:
-    archives = [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
+    with broken_where_damaged(database.data_dir):
+        archives = [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
     named = [archive for archive in archives if archive.stream == stream]
     closed = [archive for archive in named if not archive.is_open]
     if not named:

@@ -36,7 +36,7 @@ from penstock.engine.runs import join
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import LogExtent
-from penstock.store.archiving import PIECE_BYTES, Archives, Departure
+from penstock.store.archiving import Archives, Departure
 from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.database import (
@@ -51,11 +51,13 @@ from penstock.store.diagnosis import broken_where_damaged
 from penstock.store.faults import Usage, probe, with_remedy
 from penstock.store.identity import (
     COMMITS,
+    GIVEN_UP,
     LOG_BYTES_APPENDED,
     LOG_BYTES_REMOVED,
     begin_epoch,
     counter,
     damaged,
+    decode_given_up,
     find_begin,
     find_end,
     find_loss,
@@ -65,6 +67,7 @@ from penstock.store.identity import (
 )
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
+from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
 
 logger = logging.getLogger(__name__)
@@ -125,7 +128,8 @@ class RocksStore:
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._commits = counter(self._database, COMMITS)
         self._earliest = find_begin(self._database)
-        self._archives = Archives(self._database, self._streams, self._earliest)
+        self._archives = Archives(self._database, self._streams, self._earliest, self._end)
+        self._earliest = find_begin(self._database)
         for archive in self._archives.closed():
             logger.warning(
                 "the store keeps %d messages of a stream %s with other topic filters, or before a"
@@ -250,7 +254,7 @@ class RocksStore:
         """
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
-        self._archives = Archives(self._database, self._streams, self._earliest)
+        self._archives = Archives(self._database, self._streams, self._earliest, self._end)
         former = self._watermark
         committed = Committed(self._end, self._earliest, self._commits, self._epoch)
         self._watermark = Watermark(self._data_dir, committed)
@@ -361,16 +365,29 @@ class RocksStore:
                 break
             if base + batch.num_rows > keep_from or not (too_old or excess_bytes > 0):
                 break
-            departure.add(base, batch)
-            earliest = decode_key(chunks.key())  # behind a hole, where a repair left one
+            departure.add(base, batch, len(value))
+            earliest = decode_key(chunks.key())
+            if earliest > base + batch.num_rows:
+                self._tell_hole(base + batch.num_rows, earliest)
+                departure.pass_over(base + batch.num_rows, earliest)
             excess_bytes -= len(value)
             removed += len(value)
-            if departure.size_bytes >= PIECE_BYTES:
+            if departure.is_large:
                 self._depart(departure, earliest, removed)
                 departure = self._archives.depart()
         self._depart(departure, earliest, removed)
         self._watermark.sync()
         return self._earliest
+
+    def _tell_hole(self, begin: int, end: int) -> None:
+        """Say that the log has a hole, where no repair has said so."""
+        kept: bytes | None = self._families["meta"].get(GIVEN_UP)
+        for hole in without(begin, end, [] if kept is None else decode_given_up(kept)):
+            logger.error(
+                "the log has lost the %s: see with 'penstock store check --data-dir %s'",
+                in_words(*hole),
+                self._data_dir,
+            )
 
     def _depart(self, departure: Departure, earliest: int, removed: int) -> None:
         """Let the log begin at ``earliest``, all at once; ``removed`` counts its bytes."""

@@ -38,10 +38,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,6 +64,8 @@ CATCH_UP_AGE_S_MAX: Final = 1.0
 """An idle follower looks for chunks removed by retention at least this often."""
 
 _COLUMN_FAMILIES: Final = ("meta", "log")
+
+_Holes: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class StoreNotReady(StoreError):
@@ -146,9 +148,9 @@ class LogFollower:
         earliest = min(max(earliest, begin), end)
         if archive is not None:
             earliest = min(earliest, archive.begin)
-            holes = tuple(join_ranges([*holes, *archive.given_up]))
-        lost = tuple(hole for hole in holes if earliest <= hole[0] and hole[1] <= end)
-        return Extent(epoch, earliest, end, lost)
+            holes = _holes_of(archive, holes)
+        lost = ((max(first, earliest), min(last, end)) for first, last in holes)
+        return Extent(epoch, earliest, end, tuple(hole for hole in lost if hole[0] < hole[1]))
 
     def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
         """The rows from `start` up to and without `end`, piece by piece, in order of offset.
@@ -173,9 +175,15 @@ class LogFollower:
                 archive = self._archive_of(stream)
             found = end  # where there is something again
             if archive is not None and archive.begin <= position < archive.end:
-                for rows in self._archived(opened, archive, position, min(end, archive.end)):
+                self._refuse_hole(position, archive)
+                holes = [begin for begin, _ in archive.given_up if begin > position]
+                for rows in self._archived(
+                    opened, archive, position, min(end, archive.end, *holes)
+                ):
                     position = rows.end
                     yield rows
+                if position < min(end, archive.end):
+                    self._refuse_hole(position, archive)
             for rows in self._logged(opened, position, end):
                 if rows.begin > position:
                     found = rows.begin
@@ -274,7 +282,8 @@ class LogFollower:
 
     def _refuse_hole(self, position: int, archive: Archive | None) -> None:
         """Raise where a repair has given up what should be at `position`."""
-        for begin, end in (*self._given_up, *(archive.given_up if archive is not None else ())):
+        holes = self._given_up if archive is None else _holes_of(archive, self._given_up)
+        for begin, end in holes:
             if begin <= position < end:
                 raise given_up(begin, end)
 
@@ -355,8 +364,6 @@ def _read_given_up(meta: Rdict) -> tuple[tuple[int, int], ...]:
 
 
 def _read_archives(opened: _Opened) -> tuple[Archive, ...]:
-    if opened.archive is None:
-        return ()
     found = []
     entries = opened.meta.iter()
     entries.seek(ARCHIVE)
@@ -364,7 +371,15 @@ def _read_archives(opened: _Opened) -> tuple[Archive, ...]:
         found.append(decode_archive(entries.value()))
         entries.next()
     check(entries)
+    if found and opened.archive is None:
+        raise StoreNotReady("the archives were made after the log was opened")
     return tuple(found)
+
+
+def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes:
+    """What a stream has lost: in its archive, and behind it in the log."""
+    behind = ((max(begin, archive.end), end) for begin, end in of_the_log if end > archive.end)
+    return tuple(join_ranges([*archive.given_up, *behind]))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
