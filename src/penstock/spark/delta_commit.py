@@ -146,7 +146,9 @@ class MessageTable:
 
     def check_holds(self, selection: Selection) -> None:
         """Raise ConfigError when the table was made for other messages than `selection`."""
-        delta = self._refresh()
+        self._check_holds(self._refresh(), selection)
+
+    def _check_holds(self, delta: DeltaTable | None, selection: Selection) -> None:
         if delta is None:
             return
         found = delta.metadata().description or "something that Penstock did not land"
@@ -158,14 +160,11 @@ class MessageTable:
 
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""
-        delta = self._refresh()
-        version = None if delta is None else delta.transaction_version(batch.transaction_id)
-        return version is not None and version >= batch.batch_id
+        return _has_landed(self._refresh(), batch)
 
     def landed_end(self, selection: Selection) -> int:
         """The offset after the last row landed, and on disk; 0 when none is."""
-        delta = self._refresh()
-        return (delta.transaction_version(selection.transaction_id) or 0) if delta else 0
+        return _landed_end(self._refresh(), selection)
 
     def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already.
@@ -178,10 +177,12 @@ class MessageTable:
         first = min(file.first_offset for file in files)
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
-            self.check_holds(batch.selection)  # whoever creates the table says what it holds
-            if self.has_landed(batch):
+            # One look, and the commit is refused if anything came after it.
+            delta = self._refresh()
+            self._check_holds(delta, batch.selection)  # who creates the table says what it holds
+            if _has_landed(delta, batch):
                 return Outcome.REPLAYED
-            if self.landed_end(batch.selection) > first:
+            if _landed_end(delta, batch.selection) > first:
                 return Outcome.OVERTAKEN
             try:
                 self._write(batch, files)
@@ -286,6 +287,15 @@ class MessageTable:
             sync(self.path)
             sync(self.path.parent)
         self._synced = found
+
+
+def _has_landed(delta: DeltaTable | None, batch: Batch) -> bool:
+    version = None if delta is None else delta.transaction_version(batch.transaction_id)
+    return version is not None and version >= batch.batch_id
+
+
+def _landed_end(delta: DeltaTable | None, selection: Selection) -> int:
+    return (delta.transaction_version(selection.transaction_id) or 0) if delta else 0
 
 
 def _add_action(file: NewFile) -> AddAction:

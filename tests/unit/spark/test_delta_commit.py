@@ -6,6 +6,7 @@ import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,6 +137,32 @@ def test_the_job_that_creates_the_table_says_what_it_holds(table: MessageTable) 
     with pytest.raises(ConfigError, match=r"topics #; land MQTT messages of .* topics t/# in"):
         other.commit(theirs, written(other, 0, 10))
     assert landed(table) == list(range(10))
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_table_that_is_made_while_a_job_looks(
+    table: MessageTable, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """What it holds is asked of the same table as what has landed in it."""
+    other = MessageTable(table.path)
+    theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
+    refresh = table._refresh
+    outcomes = []
+    left = looks
+
+    def look() -> DeltaTable | None:
+        nonlocal left
+        found = refresh()
+        left -= 1
+        if left == 0:
+            outcomes.append(other.commit(theirs, written(other, 0, 10)))
+        return found
+
+    monkeypatch.setattr(table, "_refresh", look)
+    with suppress(ConfigError):
+        outcomes.append(table.commit(BATCH_0, written(table, 0, 10)))
+    assert outcomes == [Outcome.LANDED], "one of them, the first"
+    assert landed(MessageTable(table.path)) == list(range(10))
 
 
 @pytest.mark.parametrize("chosen", [("t/#",), ("t/1", "t/2")])
