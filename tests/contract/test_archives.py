@@ -18,7 +18,7 @@ from msgspec import structs
 from penstock.config import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
-from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError
+from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError
 from penstock.store import archiving
 from penstock.store.archive import ARCHIVE, decode_archive, decode_piece, encode_archive
 from penstock.store.chunk import decode_key, encode_key
@@ -573,31 +573,75 @@ def test_the_first_chunk_of_the_log_is_lost(several: Path, is_repaired: bool) ->
     assert examine(several).problems == []
 
 
-@pytest.mark.parametrize("is_repaired", [True, False])
-def test_what_had_left_the_log_is_there_again(tmp_path: Path, is_repaired: bool) -> None:
+def bring_back(data_dir: Path, base: int, chunk: bytes) -> None:
+    """Put a chunk into the log again, as damage does that takes back its removal."""
+    database = open_database(data_dir)
+    database.families["log"][encode_key(base)] = chunk
+    database.close()
+
+
+@pytest.fixture
+def chunks(several: Path, tmp_path: Path) -> dict[int, bytes]:
+    """Those of ``several`` as they were in the log, by offset."""
+    with writing(tmp_path / "before") as writer:
+        publish_mixed(writer, 10)
+        items = list(writer.store._database.items("log"))
+    assert several.exists()
+    return {decode_key(key): value for key, value in items}
+
+
+def test_what_had_left_the_log_is_there_again(several: Path, chunks: dict[int, bytes]) -> None:
     """As where the newest table of the log is lost, with what it said was removed."""
+    bring_back(several, 3, chunks[3])
+    with pytest.raises(StoreBroken, match="what had left its log is there again, offsets 3 to 14"):
+        Writer(several)
+    assert examine(several).problems == ["what had left the log is there again, offsets 3 to 5"]
+    repaired = repair(several)
+    assert not repaired.is_new_epoch
+    with writing(several) as writer:
+        writer.leave(18)
+    follower = LogFollower(several)
+    assert follower.extent().earliest == 18
+    assert follower.extent(ALARMS) == Extent(follower.extent().epoch, 0, 30)
+    assert offsets(follower, ALARMS, 0, 30) == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
+    assert examine(several).problems == []
+
+
+@pytest.mark.parametrize("is_alarm", [True, False])
+def test_what_is_there_again_may_be_all_there_is(
+    several: Path, chunks: dict[int, bytes], is_alarm: bool
+) -> None:
+    """Its move was one write, and that is what was lost."""
+    change(several, 6, None)
+    chunk = chunks[6]
+    if not is_alarm:
+        chunk = chunk.replace(b"plant/2/alarm", b"plant/2/speed")
+    bring_back(several, 6, chunk)
+    repaired = repair(several)
+    assert not repaired.is_new_epoch
+    follower = LogFollower(several)
+    found = offsets(follower, ALARMS, 0, 30)
+    assert found == [n for n in [1, 4, 7, 10, 13, 16, 19, 22, 25, 28] if is_alarm or n != 7]
+    assert follower.extent(ALARMS).given_up == ()
+    assert examine(several).problems == []
+
+
+def test_a_closed_archive_is_not_taken_up_for_other_offsets(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with writing(data_dir) as writer:
-        alarms = publish_mixed(writer, 10)
-    chunk = lose_chunk(data_dir, 3)
-    database = open_database(data_dir)
-    database.families["log"][encode_key(3)] = chunk
-    database.close()
-    with writing(data_dir) as writer:
+        publish_mixed(writer, 10)
         writer.leave(15)
+        writer.reopen(ALL)
     database = open_database(data_dir)
-    database.families["log"][encode_key(3)] = chunk
+    database.families["log"].delete_range(encode_key(0), encode_key(2**40))
     database.close()
-    if is_repaired:
-        set_record(data_dir, messages=0)  # something to repair
-        repair(data_dir)
-    with writing(data_dir):
-        pass
-    follower = LogFollower(data_dir)
-    assert follower.extent().earliest == 15
-    assert follower.extent(ALARMS) == Extent(follower.extent().epoch, 0, 30)
-    assert offsets(follower, ALARMS, 0, 30) == alarms
-    assert examine(data_dir).problems == []
+    repair(data_dir)
+    with writing(data_dir, ALL) as writer:
+        begin = writer.end
+        publish_mixed(writer, 10)
+        writer.leave(begin + 15)
+        writer.reopen(ALL, ALARMS)
+        assert LogFollower(data_dir).extent(ALARMS).earliest == begin + 15
 
 
 def test_an_older_description_of_an_archive_is_completed_from_its_pieces(several: Path) -> None:
@@ -610,6 +654,25 @@ def test_an_older_description_of_an_archive_is_completed_from_its_pieces(several
     follower = LogFollower(several)
     assert follower.extent(ALARMS).given_up == ()
     assert offsets(follower, ALARMS, 0, 30) == [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]
+
+
+def test_an_older_description_and_a_lost_piece(several: Path) -> None:
+    set_record(several, covered=6, end=6, messages=2)
+    change(several, 6, None)
+    repair(several)
+    assert examine(several).problems == []
+    with writing(several) as writer:
+        writer.leave(21)
+    follower = LogFollower(several)
+    assert follower.extent(ALARMS).given_up == ((6, 9),)
+    assert offsets(follower, ALARMS, 9, 30) == [10, 13, 16, 19, 22, 25, 28]
+
+
+def test_archives_of_a_later_penstock_are_refused_and_left_alone(several: Path) -> None:
+    set_record(several, layout=2)
+    for look in (Writer, examine, repair):
+        with pytest.raises(StoreFormatError, match="use the version that wrote it"):
+            look(several)
 
 
 def test_a_lost_last_piece_stays_lost(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -684,11 +747,16 @@ def test_a_description_that_cannot_be_read(several: Path) -> None:
     database = open_database(several)
     database.families["meta"][ARCHIVE + encode_key(1)] = b"nonsense"
     database.close()
-    with pytest.raises(StoreBroken, match="an archive's description cannot be read"):
+    with pytest.raises(StoreBroken, match="a value in it cannot be understood"):
         Writer(several)
     problems = examine(several).problems
-    assert any("description cannot be read" in problem for problem in problems)
-    repair(several)
+    assert any("cannot be understood" in problem for problem in problems)
+    repaired = repair(several)
+    assert repaired.is_new_epoch
+    assert repaired.found is not None
+    assert repaired.found.archives_lost == [(0, 15)]
+    [kept] = examine(several).archives
+    assert (kept.stream, kept.messages, kept.is_retired) == ("archive-1", 5, True)
     with writing(several) as writer:
         writer.leave(18)
     follower = LogFollower(several)

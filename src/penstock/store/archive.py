@@ -17,9 +17,10 @@ Invariants:
 2. All messages of the stream between `begin` and `end` are in it, those of `given_up` apart.
 3. An open archive ends where the log begins: one atomic, synced write takes chunks out of the log
    and puts what they had of the stream into the archive. Where the log begins elsewhere, it was
-   damaged: behind the archive's end, and what lies between is given up.
+   damaged: behind the archive's end, and what lies between is given up; before it, and a start is
+   refused until a repair has seen whether the archive has all of it.
 4. Pieces leave from the front, whole. The messages of one were received within one hour of the
-   clock, as far as it does not run backwards.
+   clock, as far as it does not run backwards. It may have none, where a repair has made it.
 
 Which messages belong to a stream is decided when they leave the log. So an archive belongs to a
 name *and* topic filters: with other filters, or after the log has let go of something in between,
@@ -114,14 +115,15 @@ def decode_archive(value: bytes) -> Archive:
     """Inverse of `encode_archive`.
 
     Raises:
-        StoreFormatError: it is none.
+        msgspec.MsgspecError: it is none.
+        StoreFormatError: a later Penstock wrote it.
     """
-    try:
-        archive = _decoder.decode(value)
-    except msgspec.MsgspecError as error:
-        raise StoreFormatError(f"an archive's description cannot be read: {error}") from error
+    archive = _decoder.decode(value)
     if archive.layout != _LAYOUT:
-        raise StoreFormatError(f"an archive's description has layout {archive.layout}")
+        raise StoreFormatError(
+            f"the store has archives of layout {archive.layout}, this version of Penstock reads"
+            f" {_LAYOUT}: use the version that wrote it"
+        )
     return archive
 
 
@@ -146,7 +148,9 @@ class Piece:
 
 
 def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
-    """The pieces with `rows`, at least one, that span the offsets from `base` up to `end`."""
+    """The pieces with `rows` that span the offsets from `base` up to `end`; one at least."""
+    if not rows.num_rows:
+        return [Piece(base, end, 0, pa.RecordBatch.from_pylist([], schema=ARCHIVE_SCHEMA))]
     parts = [
         part.slice(first, after - first)
         for part in rows.combine_chunks().to_batches()  # one, of less than 2 GiB of text
@@ -207,6 +211,6 @@ def decode_piece(key: bytes, value: bytes) -> Piece:
     except (pa.ArrowInvalid, EOFError, OSError) as error:
         raise StoreFormatError(f"a piece of an archive cannot be read: {error}") from error
     offsets = batch.column("offset")
-    if not len(offsets) or offsets[0].as_py() < base or offsets[-1].as_py() >= end:
+    if len(offsets) and not base <= offsets[0].as_py() <= offsets[-1].as_py() < end:
         raise StoreFormatError("a piece of an archive has other offsets than it says")
     return Piece(base, end, newest_us, batch)

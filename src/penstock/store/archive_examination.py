@@ -11,13 +11,25 @@ from __future__ import annotations
 from typing import final
 
 import msgspec
+import pyarrow as pa
 
 from penstock.errors import StoreFormatError
-from penstock.store.archive import Archive, decode_piece, encode_archive
-from penstock.store.chunk import decode_key
+from penstock.store import log_walk
+from penstock.store.archive import (
+    ARCHIVE_SCHEMA,
+    Archive,
+    Piece,
+    decode_piece,
+    encode_archive,
+    encode_piece,
+    make_pieces,
+    new_archive,
+)
+from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.copying import Copy
 from penstock.store.findings import Examination
 from penstock.store.ranges import Ranges, in_words, join_ranges, without
+from penstock.store.selection import TopicSelector
 from penstock.store.view import View
 from penstock.store.walk import Gap
 
@@ -45,8 +57,8 @@ class ArchiveExaminer:
         self._reasons: dict[int, str] = {}
         self._strangers: set[int] = set()
 
-    def examine(self) -> None:
-        """Read all pieces, then see what is missing."""
+    def read(self) -> None:
+        """Read all pieces."""
         found = self._found
         for item in self._view.walk("archive"):
             if isinstance(item, Gap):
@@ -58,43 +70,81 @@ class ArchiveExaminer:
             self._take(*item)
         if self._view.older.get("archive", 0):
             found.incomplete.add("archive")
-        for number in self._strangers:
+
+    def see_again(self, again: log_walk.Piece) -> None:
+        """Something before the end of the open archives is in the log again, by damage.
+
+        Removed messages come back so, and such as an archive has lost: those it gets.
+        """
+        if again.chunk is None:
+            return
+        self._found.tell(
+            f"what had left the log is there again, {in_words(again.begin, again.end)}"
+        )
+        chunk = pa.Table.from_batches([decode_chunk(again.chunk)])
+        offsets = pa.array(range(again.begin, again.end), pa.int64())
+        rows = chunk.add_column(0, ARCHIVE_SCHEMA.field("offset"), offsets)
+        for archive in self._archives.values():
+            held = join_ranges(self._spans[archive.number])
+            missing = without(again.begin, again.end, held)
+            lacks = missing == [(again.begin, again.end)] and again.begin >= archive.begin
+            if archive.is_open and lacks:
+                mask = TopicSelector([archive.topic_filters]).mask(chunk)
+                kept = rows if mask is None else rows.filter(mask)
+                for piece in make_pieces(again.begin, again.end, kept):
+                    self._keep(archive.number, piece, encode_piece(piece))
+
+    def conclude(self) -> None:
+        """See what is missing, now that it is known where the log begins and ends."""
+        found = self._found
+        for number in sorted(self._strangers):
             found.incomplete.add("archive")
             found.tell(f"messages in an archive ({number}) that belongs to no stream")
+            spans = join_ranges(self._spans[number])
+            found.archives_lost += spans
+            archive = new_archive(number, f"archive-{number}", (), spans[0][0])
+            archive.covered = archive.end = spans[-1][1]
+            archive.is_open, archive.is_retired = False, True
+            archive.given_up = without(archive.begin, archive.end, spans)
+            archive.messages, archive.size_bytes = self._counts[number]
+            self._archives[number] = archive
         for archive in self._archives.values():
             self._conclude(archive)
 
     def _take(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
         archive = self._archives.get(number)
-        if archive is None:
-            self._strangers.add(number)
-            return
         try:
             piece = decode_piece(key, value)
         except StoreFormatError as error:
             self._reasons.setdefault(number, str(error))
             return
-        if piece.base < archive.begin:
+        if archive is None:
+            self._strangers.add(number)
+            self._spans.setdefault(number, [])
+            self._counts.setdefault(number, (0, 0))
+        elif piece.base < archive.begin:
             return  # removed by retention, and back by damage
+        self._keep(number, piece, value)
+
+    def _keep(self, number: int, piece: Piece, value: bytes) -> None:
         self._spans[number].append((piece.base, piece.end))
         messages, size_bytes = self._counts[number]
         self._counts[number] = (messages + piece.batch.num_rows, size_bytes + len(value))
         if self._copy is not None:
-            self._copy.put("archive", key, value)
+            self._copy.put("archive", encode_key(number) + encode_key(piece.base), value)
 
     def _conclude(self, archive: Archive) -> None:
         found = self._found
         told = len(found.problems)
         held = join_ranges(self._spans[archive.number])
         kept = msgspec.structs.replace(archive)
-        for begin, end in held:  # written after what is known of the archive now
-            if begin <= kept.covered < end:
-                kept.covered = end
-                kept.end = max(kept.end, end)
+        if held and held[-1][1] > kept.covered:  # written after what is known of the archive now
+            kept.covered = held[-1][1]
+            kept.end = max(kept.end, kept.covered)
         why = self._reasons.get(archive.number, "there is no piece with them")
         missing = self._lose(kept, without(kept.begin, kept.covered, held), why)
-        if kept.is_open and kept.end > found.end:
+        if not kept.is_retired and kept.end > found.end:
             kept.is_open, kept.is_retired = False, True
             found.tell(
                 f"the stream {kept.stream} has kept messages up to offset {kept.end - 1}, and the"

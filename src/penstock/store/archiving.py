@@ -39,18 +39,19 @@ from penstock.store.archive import (
 )
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
-from penstock.store.diagnosis import broken
+from penstock.store.diagnosis import broken, broken_where_damaged
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
 
 logger = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1_048_576
-"""A departure that has gathered as much for one stream is written."""
+"""A departure that has gathered as much is written."""
 
 _SMALL_PIECE_BYTES: Final = PIECE_BYTES // 4
 _CHUNKS_AT_ONCE: Final = 256  # looked at together: choosing has a price of its own
 _BYTES_AT_ONCE: Final = 4 * 1_048_576
+_VERDICTS_MAX: Final = 10_000  # of each stream, in the broker's memory
 _TRIM_PIECES_MAX: Final = 10_000  # looked at in one call
 _MICROSECONDS: Final = 1_000_000
 
@@ -84,12 +85,13 @@ class Archives:
         self._all = {archive.number: archive for archive in self._read()}
         self._open: list[tuple[Archive, TopicSelector]] = []
         for archive in self._all.values():
-            if archive.is_open:
-                self._see_where_the_log_begins(archive)
+            if not archive.is_retired:
+                self._see_where_the_log_is(archive)
         for stream in streams:
             if stream.is_archived:
                 archive = self._for(stream)
-                self._open.append((archive, TopicSelector([stream.topic_filters])))
+                selector = TopicSelector([stream.topic_filters], _VERDICTS_MAX)
+                self._open.append((archive, selector))
         wanted = {archive.number for archive, _ in self._open}
         for archive in list(self._all.values()):
             archive.is_open = archive.number in wanted
@@ -99,12 +101,10 @@ class Archives:
 
     def _read(self) -> list[Archive]:
         entries = self._database.items("meta", ARCHIVE)
-        try:
+        with broken_where_damaged(self._database.data_dir):
             return [decode_archive(value) for _, value in entries]
-        except StoreFormatError as error:
-            raise broken(self._database.data_dir, str(error)) from error
 
-    def _see_where_the_log_begins(self, archive: Archive) -> None:
+    def _see_where_the_log_is(self, archive: Archive) -> None:
         if archive.end > self._log_end:
             archive.is_open, archive.is_retired = False, True
             logger.error(
@@ -115,7 +115,10 @@ class Archives:
                 self._log_end,
                 archive.stream,
             )
-        elif archive.end < self._log_begin:
+        elif archive.is_open and archive.end > self._log_begin:
+            again = in_words(self._log_begin, archive.end)
+            raise broken(self._database.data_dir, f"what had left its log is there again, {again}")
+        elif archive.is_open and archive.end < self._log_begin:
             hole = (archive.end, self._log_begin)
             logger.error(
                 "the messages of the stream %s with the %s are lost, for the log was damaged",
@@ -124,9 +127,6 @@ class Archives:
             )
             archive.given_up = join_ranges([*archive.given_up, hole])
             archive.end = self._log_begin
-        elif archive.end > self._log_begin:  # what had left the log is there again
-            first, end = encode_key(self._log_begin), encode_key(archive.end)
-            self._batch.delete_range(first, end, self._database.handles["log"])
 
     def _for(self, stream: StreamDefinition) -> Archive:
         found = [
@@ -222,11 +222,16 @@ class Archives:
         first, last = archive.piece_key(archive.begin), archive.piece_key(begin)
         batch.delete_range(first, last, self._database.handles[ARCHIVE_FAMILY])
         trimmed = msgspec.structs.replace(
-            archive, begin=begin, messages=messages, size_bytes=size_bytes
+            archive,
+            begin=begin,
+            messages=messages,
+            size_bytes=size_bytes,
+            given_up=[hole for hole in archive.given_up if hole[1] > begin],
         )
         batch.put(archive.key, encode_archive(trimmed), self._database.handles["meta"])
         self._database.write(batch, sync=False)
-        archive.begin, archive.messages, archive.size_bytes = begin, messages, size_bytes
+        for name in ("begin", "messages", "size_bytes", "given_up"):
+            setattr(archive, name, getattr(trimmed, name))
         logger.info("retention: stream %s starts at offset %d now", archive.stream, begin)
 
 
@@ -244,7 +249,7 @@ class Departure:
     ) -> None:
         self._database = database
         self._kept = [(archive, selector, list[pa.Table]()) for archive, selector in archives]
-        self._sizes = [0 for _ in archives]
+        self._kept_bytes = 0
         self._waiting: list[pa.RecordBatch] = []
         self._offsets: list[pa.Array] = []
         self._waiting_bytes = 0
@@ -254,7 +259,7 @@ class Departure:
     @property
     def is_large(self) -> bool:
         """Whether it should be written before more is added."""
-        return max(self._sizes, default=0) >= PIECE_BYTES
+        return self._kept_bytes >= PIECE_BYTES
 
     def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:
         """The next chunk, with its first offset and its size in the log."""
@@ -275,14 +280,14 @@ class Departure:
             return
         chunks = pa.Table.from_batches(self._waiting)
         column = pa.chunked_array(self._offsets, pa.int64())
-        for number, (_, selector, tables) in enumerate(self._kept):
+        for _, selector, tables in self._kept:
             mask = selector.mask(chunks)
             rows = chunks.add_column(0, ARCHIVE_SCHEMA.field("offset"), column)
             if mask is not None:
                 rows = rows.filter(mask)
             if rows.num_rows:
                 tables.append(rows)
-                self._sizes[number] += rows.nbytes
+                self._kept_bytes += rows.nbytes
         self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
     def write_to(self, batch: WriteBatch, end: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, final
 
 import msgspec
 
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreFormatError
 from penstock.store import identity, records
 from penstock.store.archive import ARCHIVE, ARCHIVES_MADE, Archive, decode_archive
 from penstock.store.archive_examination import ArchiveExaminer
@@ -93,8 +93,10 @@ class _Examiner:
         if self._view.removed_may_be_back:
             found.tell("what was removed shortly before the damage may be there again")
         self._examine_meta()
-        self._examine_log()
-        ArchiveExaminer(self._view, found, self._archives, self._copy).examine()
+        archives = ArchiveExaminer(self._view, found, self._archives, self._copy)
+        archives.read()
+        self._examine_log(archives)
+        archives.conclude()
         self._examine_sessions()
         self._examine_subscriptions()
         QueueExaminer(self._view, found, self._clients, self._copy, self._values).examine()
@@ -159,7 +161,7 @@ class _Examiner:
 
     # -- the log -----------------------------------------------------------------------
 
-    def _examine_log(self) -> None:
+    def _examine_log(self, archives: ArchiveExaminer) -> None:
         found, claimed, copy = self._found, self._claimed, self._copy
         # What an archive has got has left the log; the watermark may not know it yet.
         left = max((archive.end for archive in self._archives if archive.is_open), default=0)
@@ -167,7 +169,8 @@ class _Examiner:
         torn_at: int | None = None
         for piece in walk_log(self._view, begin):
             if piece.end <= left and piece.begin < left:
-                continue  # removed by retention, and back by damage
+                archives.see_again(piece)
+                continue
             if piece.chunk is not None:
                 found.add_chunk(piece.begin, piece.end, len(piece.chunk))
                 if copy is not None:
@@ -271,6 +274,8 @@ class _Examiner:
             try:
                 take(key, value)
             except (StoreError, msgspec.MsgspecError, ValueError, IndexError) as error:
+                if isinstance(error, StoreFormatError) and family == "meta":
+                    raise
                 found.incomplete.add(family)
                 found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
         older = self._view.older.get(family, 0)

@@ -129,7 +129,6 @@ class RocksStore:
         self._commits = counter(self._database, COMMITS)
         self._earliest = find_begin(self._database)
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
-        self._earliest = find_begin(self._database)
         for archive in self._archives.closed():
             logger.warning(
                 "the store keeps %d messages of a stream %s with other topic filters, or before a"

@@ -22,9 +22,14 @@ class TopicSelector:
     """Chooses the rows that match every group of filters; a group matches by any of its filters.
 
     The stream's own filters are one group, those of a reader another.
+
+    Args:
+        groups: of topic filters; an empty one chooses all.
+        verdicts_max: topics whose verdict is remembered; when full it starts anew.
     """
 
-    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+    def __init__(self, groups: Sequence[Sequence[str]], verdicts_max: int = VERDICTS_MAX) -> None:
+        self._verdicts_max = verdicts_max
         self._groups = [tuple(group) for group in groups if group]
         self._verdicts: dict[str, bool] = {}
 
@@ -32,7 +37,7 @@ class TopicSelector:
         """Whether a message with this topic is chosen."""
         verdict = self._verdicts.get(topic)
         if verdict is None:
-            if len(self._verdicts) >= VERDICTS_MAX:
+            if len(self._verdicts) >= self._verdicts_max:
                 self._verdicts.clear()
             verdict = all(
                 any(topic_matches(wanted, topic) for wanted in group) for group in self._groups
