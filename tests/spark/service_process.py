@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import penstock
+from penstock.config import StreamDefinition
 
 
 class ServiceProcess:
@@ -66,6 +70,18 @@ class ServiceProcess:
     def stop(self) -> None:
         if self._process is not None:
             self.kill()
+
+
+@contextmanager
+def serving(data_dir: Path, *streams: StreamDefinition) -> Iterator[ServiceProcess]:
+    """A service of the log below ``data_dir``, told of its streams as the broker tells it."""
+    told = [{"name": stream.name, "topic_filters": stream.topic_filters} for stream in streams]
+    process = ServiceProcess(data_dir, "--streams", json.dumps(told))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.stream.rows import STREAM_SCHEMA
-from tests.contract.test_archives import ALARMS, publish_mixed, writing
+from tests.contract.archived import ALARMS, publish_mixed, writing
 from tests.spark.log_writer import LogWriter
-from tests.spark.service_process import ServiceProcess
+from tests.spark.service_process import ServiceProcess, serving
 
 
 @pytest.fixture
@@ -125,14 +124,9 @@ def test_a_mistake_is_one_clear_sentence(
 
 
 def test_a_stream_reaches_further_back_than_the_log(tmp_path: Path, spark: SparkSession) -> None:
-    streams = json.dumps([{"name": "alarms", "topic_filters": ALARMS.topic_filters}])
     with writing(tmp_path / "data") as writer:
         alarms = publish_mixed(writer, 20)
         writer.leave(45)
-        process = ServiceProcess(writer.data_dir, "--streams", streams)
-        process.start()
-        try:
+        with serving(writer.data_dir, ALARMS) as process:
             reader = spark.read.format("penstock").option("server", process.address)
             assert offsets(reader.option("stream", "alarms").load()) == alarms
-        finally:
-            process.stop()

@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import StoreFormatError
 from penstock.store.chunk import LOG_SCHEMA, decode_key, encode_key
+from penstock.store.selection import TopicSelector
 
 ARCHIVE: Final = b"archive/"
 """How the keys of archives begin, in the column family `meta`; a number of 8 bytes follows."""
@@ -97,6 +98,15 @@ class Archive(msgspec.Struct, array_like=True):
         """Whether it is an archive of the stream with this name and these filters."""
         return self.stream == stream and self.topic_filters == sorted(set(topic_filters))
 
+    def has(self, key: bytes) -> bool:
+        """Whether `key` is that of a piece of it."""
+        return key[:8] == self.key[-8:]
+
+    def become(self, other: Archive) -> None:
+        """Take over all that is known of `other`, which is this one, later."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(other, name))
+
     def piece_key(self, base: int) -> bytes:
         """The key of its piece whose span begins at `base`."""
         return encode_key(self.number) + encode_key(base)
@@ -145,6 +155,13 @@ class Piece:
         self.end = end
         self.newest_us = newest_us
         self.batch = batch
+
+
+def choose_rows(chunks: pa.Table, offsets: pa.Array, selector: TopicSelector) -> pa.Table:
+    """The messages of a stream among rows of the log, in the columns of `ARCHIVE_SCHEMA`."""
+    mask = selector.mask(chunks)
+    rows = chunks.add_column(0, ARCHIVE_SCHEMA.field("offset"), offsets)
+    return rows if mask is None else rows.filter(mask)
 
 
 def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:

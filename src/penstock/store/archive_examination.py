@@ -16,9 +16,9 @@ import pyarrow as pa
 from penstock.errors import StoreFormatError
 from penstock.store import log_walk
 from penstock.store.archive import (
-    ARCHIVE_SCHEMA,
     Archive,
     Piece,
+    choose_rows,
     decode_piece,
     encode_archive,
     encode_piece,
@@ -83,15 +83,13 @@ class ArchiveExaminer:
         )
         chunk = pa.Table.from_batches([decode_chunk(again.chunk)])
         offsets = pa.array(range(again.begin, again.end), pa.int64())
-        rows = chunk.add_column(0, ARCHIVE_SCHEMA.field("offset"), offsets)
         for archive in self._archives.values():
             held = join_ranges(self._spans[archive.number])
             missing = without(again.begin, again.end, held)
             lacks = missing == [(again.begin, again.end)] and again.begin >= archive.begin
             if archive.is_open and lacks:
-                mask = TopicSelector([archive.topic_filters]).mask(chunk)
-                kept = rows if mask is None else rows.filter(mask)
-                for piece in make_pieces(again.begin, again.end, kept):
+                rows = choose_rows(chunk, offsets, TopicSelector([archive.topic_filters]))
+                for piece in make_pieces(again.begin, again.end, rows):
                     self._keep(archive.number, piece, encode_piece(piece))
 
     def conclude(self) -> None:

@@ -24,10 +24,10 @@ from penstock.config import StreamDefinition
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,
-    ARCHIVE_SCHEMA,
     ARCHIVES_MADE,
     Archive,
     Piece,
+    choose_rows,
     decode_archive,
     decode_piece,
     decode_span,
@@ -56,6 +56,24 @@ _TRIM_PIECES_MAX: Final = 10_000  # looked at in one call
 _MICROSECONDS: Final = 1_000_000
 
 
+def read_archives(database: Database) -> list[Archive]:
+    """What is known of all archives.
+
+    Raises:
+        StoreBroken: it cannot be understood.
+        StoreFormatError: a later Penstock wrote it.
+    """
+    with broken_where_damaged(database.data_dir):
+        return [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
+
+
+def remove_archive(batch: WriteBatch, database: Database, archive: Archive) -> None:
+    """Add to `batch` that the archive and its pieces go."""
+    first, end = encode_key(archive.number), encode_key(archive.number + 1)
+    batch.delete_range(first, end, database.handles[ARCHIVE_FAMILY])
+    batch.delete(archive.key, database.handles["meta"])
+
+
 @final
 class Archives:
     """All archives of a store.
@@ -82,7 +100,7 @@ class Archives:
         self._log_begin = log_begin
         self._log_end = log_end
         self._batch = WriteBatch(raw_mode=True)
-        self._all = {archive.number: archive for archive in self._read()}
+        self._all = {archive.number: archive for archive in read_archives(database)}
         self._open: list[tuple[Archive, TopicSelector]] = []
         for archive in self._all.values():
             if not archive.is_retired:
@@ -98,11 +116,6 @@ class Archives:
             self._write_down(archive)
         if not self._batch.is_empty():
             database.write(self._batch)
-
-    def _read(self) -> list[Archive]:
-        entries = self._database.items("meta", ARCHIVE)
-        with broken_where_damaged(self._database.data_dir):
-            return [decode_archive(value) for _, value in entries]
 
     def _see_where_the_log_is(self, archive: Archive) -> None:
         if archive.end > self._log_end:
@@ -151,14 +164,13 @@ class Archives:
         self._all[number] = archive
         meta = self._database.handles["meta"]
         self._batch.put(ARCHIVES_MADE, encode_key(number), meta)
-        first, end = encode_key(number), encode_key(number + 1)
-        self._batch.delete_range(first, end, self._database.handles[ARCHIVE_FAMILY])
+        remove_archive(self._batch, self._database, archive)  # of that number there is none
         return archive
 
     def _write_down(self, archive: Archive) -> None:
         meta = self._database.handles["meta"]
         if not archive.is_open and not archive.messages:
-            self._batch.delete(archive.key, meta)
+            remove_archive(self._batch, self._database, archive)
             del self._all[archive.number]
             return
         value = encode_archive(archive)
@@ -210,7 +222,7 @@ class Archives:
             key, value = pieces.key(), pieces.value()
             end, newest_us = decode_span(value)
             is_too_much = bool(archive.bytes_max) and size_bytes > archive.bytes_max
-            if key[:8] != archive.key[-8:] or not (newest_us < older_than_us or is_too_much):
+            if not archive.has(key) or not (newest_us < older_than_us or is_too_much):
                 break
             messages -= int(decode_piece(key, value).batch.num_rows)
             size_bytes -= len(value)
@@ -230,8 +242,7 @@ class Archives:
         )
         batch.put(archive.key, encode_archive(trimmed), self._database.handles["meta"])
         self._database.write(batch, sync=False)
-        for name in ("begin", "messages", "size_bytes", "given_up"):
-            setattr(archive, name, getattr(trimmed, name))
+        archive.become(trimmed)
         logger.info("retention: stream %s starts at offset %d now", archive.stream, begin)
 
 
@@ -281,10 +292,7 @@ class Departure:
         chunks = pa.Table.from_batches(self._waiting)
         column = pa.chunked_array(self._offsets, pa.int64())
         for _, selector, tables in self._kept:
-            mask = selector.mask(chunks)
-            rows = chunks.add_column(0, ARCHIVE_SCHEMA.field("offset"), column)
-            if mask is not None:
-                rows = rows.filter(mask)
+            rows = choose_rows(chunks, column, selector)
             if rows.num_rows:
                 tables.append(rows)
                 self._kept_bytes += rows.nbytes
@@ -329,7 +337,7 @@ class Departure:
         if not pieces.valid():
             return None
         key, value = pieces.key(), pieces.value()
-        if key[:8] != archive.key[-8:] or len(value) >= _SMALL_PIECE_BYTES:
+        if not archive.has(key) or len(value) >= _SMALL_PIECE_BYTES:
             return None
         try:
             piece = decode_piece(key, value)
@@ -342,5 +350,4 @@ class Departure:
     def done(self) -> None:
         """The write is done."""
         for archive, after in self._after:
-            for name in ("covered", "end", "messages", "size_bytes", "given_up"):
-                setattr(archive, name, getattr(after, name))
+            archive.become(after)

@@ -31,7 +31,6 @@ from penstock.errors import StoreDamaged, StoreError, StoreFailed
 from penstock.store.database import (
     STORE_DIRECTORY,
     Database,
-    has_database,
     open_database,
     open_for_reading,
 )
@@ -44,10 +43,10 @@ from penstock.store.identity import (
     find_begin,
     find_end,
     read_epoch,
-    refuse_losses,
 )
-from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest, refuse_backup
-from penstock.store.places import is_there, no_store
+from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest
+from penstock.store.offline import open_offline
+from penstock.store.places import is_there
 from penstock.store.watermark import (
     WATERMARK_FILE,
     Committed,
@@ -100,15 +99,8 @@ def back_up_unused(data_dir: Path, destination: Path) -> Manifest:
         StoreError: there is no store, or something at ``destination``.
         StoreFailed: the backup could not be written.
     """
-    if not has_database(data_dir):
-        raise no_store(data_dir)
-    refuse_backup(data_dir)
-    refuse_losses(data_dir)
-    database = open_database(data_dir)
-    try:
+    with open_offline(data_dir) as database:
         return back_up(database, destination)
-    finally:
-        database.close()
 
 
 def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.errors import StoreFailed
-from penstock.store.database import STORE_DIRECTORY, has_database, open_database
+from penstock.store.database import STORE_DIRECTORY
 from penstock.store.faults import with_remedy
-from penstock.store.identity import refuse_losses
-from penstock.store.manifest import refuse_backup
-from penstock.store.places import no_store
+from penstock.store.offline import open_offline
 
 
 def compact(data_dir: Path) -> tuple[int, int]:
@@ -24,21 +22,15 @@ def compact(data_dir: Path) -> tuple[int, int]:
         StoreDamaged: it holds less than was acknowledged.
         StoreError: there is no store, or it could not be written.
     """
-    if not has_database(data_dir):
-        raise no_store(data_dir)
-    refuse_backup(data_dir)
-    refuse_losses(data_dir)
-    database = open_database(data_dir)
-    try:
+    with open_offline(data_dir) as database:
         before = _size_bytes(data_dir)
-        for family in database.families.values():
-            family.flush()
-            family.compact_range(None, None)
-    except Exception as error:  # rocksdict raises bare Exception for every I/O error
-        why = with_remedy(error, data_dir)
-        raise StoreFailed(f"the store in {data_dir} could not be compacted: {why}") from error
-    finally:
-        database.close()
+        try:
+            for family in database.families.values():
+                family.flush()
+                family.compact_range(None, None)
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            why = with_remedy(error, data_dir)
+            raise StoreFailed(f"the store in {data_dir} could not be compacted: {why}") from error
     return before, _size_bytes(data_dir)
 
 

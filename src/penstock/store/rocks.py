@@ -131,8 +131,9 @@ class RocksStore:
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
         for archive in self._archives.closed():
             logger.warning(
-                "the store keeps %d messages of a stream %s with other topic filters, or before a"
-                " hole: %d bytes that no stream reads; 'penstock store forget %s' removes them",
+                "the store keeps %d messages of a stream %s, %d bytes, that no stream reads: it is"
+                " not kept longer than the log any more, or has other topic filters, or they lie"
+                " before a hole; 'penstock store forget %s' removes them",
                 archive.messages,
                 archive.stream,
                 archive.size_bytes,

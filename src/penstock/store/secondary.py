@@ -177,13 +177,12 @@ class LogFollower:
             if archive is not None and archive.begin <= position < archive.end:
                 self._refuse_hole(position, archive)
                 holes = [begin for begin, _ in archive.given_up if begin > position]
-                for rows in self._archived(
-                    opened, archive, position, min(end, archive.end, *holes)
-                ):
+                stop = min(end, archive.end, *holes)
+                for rows in self._archived(opened, archive, position, stop):
                     position = rows.end
                     yield rows
-                if position < min(end, archive.end):
-                    self._refuse_hole(position, archive)
+                if position == stop:
+                    continue
             for rows in self._logged(opened, position, end):
                 if rows.begin > position:
                     found = rows.begin
@@ -230,7 +229,7 @@ class LogFollower:
             while position < end and pieces.valid():
                 key, value = pieces.key(), pieces.value()
                 pieces.next()
-                if key[:8] != archive.key[-8:] or decode_key(key[8:]) > position:
+                if not archive.has(key) or decode_key(key[8:]) > position:
                     break
                 piece = decode_piece(key, value)
                 if piece.end <= position:

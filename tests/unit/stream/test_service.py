@@ -16,9 +16,9 @@ from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.stream import service as service_module
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.rows import STREAM_SCHEMA
-from tests.contract.test_archives import ALARMS, ALL, publish_mixed, writing
+from tests.contract.archived import ALARMS, ALL, publish_mixed, writing
 from tests.spark.log_writer import LogWriter
-from tests.spark.service_process import ServiceProcess
+from tests.spark.service_process import ServiceProcess, serving
 
 
 @pytest.fixture
@@ -192,29 +192,23 @@ def test_the_service_ends_on_sigterm_and_when_its_parent_is_gone(service: Servic
 
 
 def test_a_stream_reaches_further_back_than_the_log(tmp_path: Path) -> None:
-    streams = json.dumps(
-        [{"name": s.name, "topic_filters": s.topic_filters} for s in (ALL, ALARMS)]
-    )
-    with writing(tmp_path / "data") as writer:
+    with (
+        writing(tmp_path / "data") as writer,
+        serving(writer.data_dir, ALL, ALARMS) as process,
+        StreamClient(process.address, connect_timeout_s=20) as client,
+    ):
         alarms = publish_mixed(writer, 10)
-        writer.leave(15)
-        process = ServiceProcess(writer.data_dir, "--streams", streams)
-        process.start()
-        try:
-            with StreamClient(process.address, connect_timeout_s=20) as client:
-                assert client.offsets("messages").earliest == 15
-                epoch = client.offsets("alarms").epoch
-                for leaves in (15, 21, 27):  # while it is read
-                    writer.leave(leaves)
-                    assert client.offsets("alarms").earliest == 0
-                    batches = list(client.read("alarms", epoch, 0, 30))
-                    assert [n for b in batches for n in b.column("offset").to_pylist()] == alarms
-                    payloads = [n for b in batches for n in b.column("payload").to_pylist()]
-                    assert payloads == [b"%d" % n for n in alarms]
-                with pytest.raises(OffsetOutOfRange, match="no longer in the stream, which now b"):
-                    list(client.read("messages", epoch, 14, 30))
-        finally:
-            process.stop()
+        epoch = client.offsets("alarms").epoch
+        for leaves in (15, 21, 27):  # while it is read
+            writer.leave(leaves)
+            assert client.offsets("alarms").earliest == 0
+            batches = list(client.read("alarms", epoch, 0, 30))
+            assert [n for b in batches for n in b.column("offset").to_pylist()] == alarms
+            payloads = [n for b in batches for n in b.column("payload").to_pylist()]
+            assert payloads == [b"%d" % n for n in alarms]
+        assert client.offsets("messages").earliest == 27
+        with pytest.raises(OffsetOutOfRange, match="no longer in the stream, which now b"):
+            list(client.read("messages", epoch, 26, 30))
 
 
 @pytest.mark.parametrize("wait", ["service", "landing"])

@@ -1,0 +1,32 @@
+"""The store of a broker that does not run, opened by a command that needs it whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from penstock.store.database import Database, has_database, open_database
+from penstock.store.identity import refuse_losses
+from penstock.store.manifest import refuse_backup
+from penstock.store.places import no_store
+
+
+@contextmanager
+def open_offline(data_dir: Path) -> Iterator[Database]:
+    """Open the database below ``data_dir``, for writing too, and close it in the end.
+
+    Raises:
+        StoreLocked: a broker has it open.
+        StoreDamaged: it holds less than was acknowledged.
+        StoreError: there is no store, or it is a backup, or cannot be opened.
+    """
+    if not has_database(data_dir):
+        raise no_store(data_dir)
+    refuse_backup(data_dir)
+    refuse_losses(data_dir)
+    database = open_database(data_dir)
+    try:
+        yield database
+    finally:
+        database.close()
