@@ -51,14 +51,25 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
         starts_at = earliest
         with _told("the log could not be trimmed"):
-            starts_at = await loop.run_in_executor(
-                None, store.retain, older_than_us, bytes_max or 2**63, keep_from
-            )
+            starts_at = await _trim(store, older_than_us, bytes_max or 2**63, keep_from)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
         with _told("what streams keep longer could not be trimmed"):
             await loop.run_in_executor(None, store.trim_archives, now_us)
+
+
+async def _trim(store: Store, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    """Trim the log, a bounded part in each call, until there is no more to remove."""
+    loop = asyncio.get_running_loop()
+    starts_at = -1
+    while True:
+        former = starts_at
+        starts_at = await loop.run_in_executor(
+            None, store.retain, older_than_us, bytes_max, keep_from
+        )
+        if starts_at == former:
+            return starts_at
 
 
 @contextmanager

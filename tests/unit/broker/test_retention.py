@@ -58,6 +58,36 @@ async def test_it_goes_on_after_any_failure(
     ]
 
 
+@final
+class Much:
+    """A store with three calls' worth to remove."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.trimmed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def retain(self, *_asked: int) -> int:
+        self.calls.append("retain")
+        return min(30, 10 * len(self.calls))
+
+    def trim_archives(self, _now_us: int) -> None:
+        self.calls.append("trim")
+        self._loop.call_soon_threadsafe(self.trimmed.set)
+
+
+async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call does a bounded amount of work; the log must not outgrow that."""
+    monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
+    store = Much()
+    task = asyncio.create_task(
+        retention.retain_forever(Bench().server, store, 0, 0)  # type: ignore[arg-type]
+    )
+    await asyncio.wait_for(store.trimmed.wait(), 10)
+    task.cancel()
+    assert store.calls[:5] == ["retain", "retain", "retain", "retain", "trim"]
+
+
 async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two thousand sessions, and others have their turn in between."""
     now = Now(1.0, 1)
