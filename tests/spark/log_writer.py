@@ -12,6 +12,7 @@ from typing import Self
 
 from rocksdict import Options, Rdict, WriteBatch
 
+from penstock.engine.columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES
@@ -66,20 +67,19 @@ class LogWriter:
     ) -> None:
         """Write one chunk of `count` rows; offset n carries the payload `b"n"`."""
         offsets = range(self.end, self.end + count)
-        chunk = chunk_of(
-            [
-                Message(
-                    topics[n % len(topics)],
-                    str(n).encode(),
-                    n % 3,
-                    client_id=f"device-{n % 2}",
-                    received_at_us=FIRST_RECEIVED_AT_US + n * step_us,
-                    properties=properties if n % 2 else b"",
-                    internal=internal,
-                )
-                for n in offsets
-            ]
-        )
+        rows = [
+            Message(
+                topics[n % len(topics)],
+                str(n).encode(),
+                n % 3,
+                client_id=f"device-{n % 2}",
+                received_at_us=FIRST_RECEIVED_AT_US + n * step_us,
+                properties=properties if n % 2 else b"",
+                internal=internal,
+            )
+            for n in offsets
+        ]
+        chunk = chunk_of(columns_of(rows))
         batch = WriteBatch(raw_mode=True)
         batch.put(encode_key(self.end), chunk, self._log)
         self._database.write(batch)

@@ -108,6 +108,8 @@ class Driver:
         self._effects = server.effects
         self._store = store
         self._effects.waiting_bytes_max = commit_bytes_max
+        if store.writes_columns:
+            self._effects.collect_columns()
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
         self._committer = Committer(

@@ -1,7 +1,8 @@
 """The messages of one commit, column by column, as Arrow lays columns out in memory.
 
-One pass over the messages fills all buffers; the store wraps them into an Arrow record batch
-(``store.chunk``) without looking at a message again. Per column, of ``n`` messages:
+A message is added when it is appended to the log, while it is at hand, and need not live until
+its commit is written; the store wraps the buffers into an Arrow record batch (``store.chunk``)
+without looking at a message again. Per column, of ``n`` messages:
 
 ========== =====================================================================
 numbers    ``n`` values one after the other: 8 bytes (time), 1 byte (QoS)
@@ -36,25 +37,28 @@ _POSITION_MAX: Final = 2**31 - 1
 
 @final
 class Text:
-    """A column of texts or bytes."""
+    """A column of texts or bytes.
 
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
+    Args:
+        bytes_max: of all values together; Arrow's positions have 32 bits.
+    """
+
+    def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
+        self._values = BytesWriter()
         self._positions = BytesWriter()
-        self._end: i64 = 0
+        self._bytes_max: i64 = bytes_max
         _write_i32(self._positions, 0)
 
-    def add(self, part: bytes) -> None:
+    def add(self, value: bytes) -> None:
         """The value of the next message.
 
         Raises:
-            OverflowError: the column would have more than 2 GiB.
+            OverflowError: the column would have more than ``bytes_max``.
         """
-        end = self._end + len(part)
-        if end > _POSITION_MAX:
+        end = len(self._values) + len(value)
+        if end > self._bytes_max:
             raise OverflowError("the messages of one commit have more than 2 GiB")
-        self._end = end
-        self.parts.append(part)
+        self._values.write(value)
         _write_i32(self._positions, i32(end))
 
     def positions(self) -> bytes:
@@ -63,7 +67,7 @@ class Text:
 
     def data(self) -> bytes:
         """All values."""
-        return b"".join(self.parts)
+        return self._values.getvalue()
 
 
 @final
@@ -96,11 +100,10 @@ class Flags:
 
 @final
 class Columns:
-    """The columns of ``messages``: what the log holds of each."""
+    """The columns of the messages that one commit appends: what the log holds of each."""
 
-    def __init__(self, messages: list[Message]) -> None:
-        received_at = BytesWriter()
-        qos = BytesWriter()
+    def __init__(self) -> None:
+        self.count = 0  # messages
         self.topics = Text()
         self.payloads = Text()
         self.client_ids = Text()
@@ -108,23 +111,46 @@ class Columns:
         self.has_properties = Flags()
         self.retained = Flags()
         self.internal = Flags()
-        client_id = ""
-        encoded = b""
-        for message in messages:
-            _write_i64(received_at, message.received_at_us)
-            self.topics.add(message.topic_bytes)
-            self.payloads.add(message.payload)
-            qos.append(message.qos)
-            self.retained.add(message.retain)
-            if message.client_id is not client_id:  # runs of one client's messages are common
-                client_id = message.client_id
-                encoded = client_id.encode()
-            self.client_ids.add(encoded)
-            self.properties.add(message.properties)
-            self.has_properties.add(len(message.properties) > 0)
-            self.internal.add(message.internal)
-        self.received_at = received_at.getvalue()
-        self.qos = qos.getvalue()
+        self._received_at = BytesWriter()
+        self._qos = BytesWriter()
+        self._client_id = ""  # of the latest message, and how it is encoded
+        self._encoded = b""
+
+    def add(self, message: Message) -> None:
+        """The next message.
+
+        Raises:
+            OverflowError: they would have more than 2 GiB.
+        """
+        if message.client_id is not self._client_id:  # runs of one client's messages are common
+            self._client_id = message.client_id
+            self._encoded = message.client_id.encode()
+        self.topics.add(message.topic_bytes)
+        self.payloads.add(message.payload)
+        self.client_ids.add(self._encoded)
+        self.properties.add(message.properties)
+        self.has_properties.add(len(message.properties) > 0)
+        self.retained.add(message.retain)
+        self.internal.add(message.internal)
+        _write_i64(self._received_at, message.received_at_us)
+        self._qos.append(message.qos)
+        self.count += 1
+
+    def received_at(self) -> bytes:
+        """When each was received."""
+        return self._received_at.getvalue()
+
+    def qos(self) -> bytes:
+        """The QoS of each, as published."""
+        return self._qos.getvalue()
+
+
+def columns_of(messages: list[Message]) -> Columns:
+    """The columns of ``messages``."""
+    columns = Columns()
+    for message in messages:
+        columns.add(message)
+    return columns
 
 
 def _write_i32(writer: BytesWriter, value: i32) -> None:

@@ -18,6 +18,7 @@ from typing import Final, final
 
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
+from penstock.engine.columns import Columns, columns_of
 from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
 from penstock.engine.message import Delivery, Message
@@ -60,11 +61,16 @@ class Groups:
 
 @final
 class Commit:
-    """One atomic write and what it releases; nothing in it changes any more."""
+    """One atomic write and what it releases; nothing in it changes any more.
+
+    What it appends to the log is in ``columns``, for a store that writes columns, or else in
+    ``messages``.
+    """
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self.messages: list[Message] = []
+        self.columns: Columns | None = None
         self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
@@ -77,15 +83,20 @@ class Commit:
         self.wanting: list[tuple[Stored, list[int]]] = []
 
     @property
+    def appended(self) -> int:
+        """How many messages it appends to the log."""
+        return len(self.messages) if self.columns is None else self.columns.count
+
+    @property
     def next_offset(self) -> int:
         """The end of the log once this commit is durable."""
-        return self.base_offset + len(self.messages)
+        return self.base_offset + self.appended
 
     @property
     def writes(self) -> bool:
         """Whether there is anything to make durable."""
         return bool(
-            self.messages
+            self.appended
             or self.progress
             or self.retained
             or self.sessions
@@ -127,12 +138,22 @@ class Effects(Turn):
         self._blocked: list[Resumable] = []  # by ``is_full``; go on once a batch is sealed
         self._base_offset = next_offset
         self._messages: list[Message] = []
+        self._columns: Columns | None = None  # instead, see ``collect_columns``
         self._sessions: dict[str, SessionRecord] = {}
         self._ended: dict[int, str] = {}
         self._subscriptions: list[SubscriptionRecord] = []
         self._retained: dict[str, Message | None] = {}
         self._wills: dict[str, WillRecord | None] = {}
         self._producers: dict[str, ProducerRecord | None] = {}
+
+    def collect_columns(self) -> None:
+        """Keep of what is appended the columns alone, for a store that writes columns.
+
+        A message that nobody else holds is then gone when it is routed.
+        """
+        if self._columns is None:
+            self._columns = columns_of(self._messages)
+            self._messages = []
 
     def is_full(self) -> bool:
         """Whether so much waits for commits and sockets that nothing more should be read."""
@@ -189,7 +210,11 @@ class Effects(Turn):
         """Append ``message`` to the log; it has its offset from here on."""
         message.offset = self.next_offset
         self.next_offset += 1
-        self._messages.append(message)
+        columns = self._columns
+        if columns is None:
+            self._messages.append(message)
+        else:
+            columns.add(message)
         self.size_bytes += message.size_bytes()
 
     def adopted(self, offset: int) -> None:
@@ -232,6 +257,7 @@ class Effects(Turn):
         """Close the batch and start the next."""
         commit = Commit(self._base_offset)
         commit.messages = self._messages
+        commit.columns = self._columns
         commit.ended = [(client_id, number) for number, client_id in self._ended.items()]
         commit.sessions = list(self._sessions.values())
         for subscription in self._subscriptions:
@@ -252,6 +278,8 @@ class Effects(Turn):
             self.counters.commits += 1
         self._base_offset = self.next_offset
         self._messages = []
+        if commit.columns is not None and commit.columns.count > 0:
+            self._columns = Columns()
         self.size_bytes = 0
         self.changed = []
         self.holding = []

@@ -39,6 +39,9 @@ class Store(Protocol):
     acknowledged_when: str
     """What an acknowledgement promises: "fsync" or "memory"."""
 
+    writes_columns: bool
+    """Whether it is content with the columns of a commit, see ``Commit.columns``."""
+
     def recover(self) -> Recovered:
         """Everything that was committed, but the bodies in the log.
 

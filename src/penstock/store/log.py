@@ -6,23 +6,22 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.engine.columns import Columns, Text
+from penstock.engine.columns import Columns, Text, columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import decode_chunk, encode_chunk
 
 
-def chunk_of(messages: list[Message]) -> bytes:
-    """The chunk that holds ``messages`` (at least one), in their order."""
-    count = len(messages)
-    columns = Columns(messages)
+def chunk_of(columns: Columns) -> bytes:
+    """The chunk that holds ``columns``, of at least one message."""
+    count = columns.count
     properties = columns.has_properties
     without = count - properties.true
     return encode_chunk(
         [
-            _array(pa.int64(), count, columns.received_at),
+            _array(pa.int64(), count, columns.received_at()),
             _text(pa.string(), count, columns.topics),
             _text(pa.binary(), count, columns.payloads),
-            _array(pa.int8(), count, columns.qos),
+            _array(pa.int8(), count, columns.qos()),
             _array(pa.bool_(), count, columns.retained.data()),
             _text(pa.string(), count, columns.client_ids),
             _text(pa.binary(), count, columns.properties, properties.data(), without),
@@ -68,4 +67,4 @@ def rehearse() -> None:
     Arrow's first conversion loads modules for a quarter of a second; better before the
     first message than while it waits for its acknowledgement.
     """
-    messages_of(decode_chunk(chunk_of([Message("rehearsal", b"")])), 0, [0])
+    messages_of(decode_chunk(chunk_of(columns_of([Message("rehearsal", b"")]))), 0, [0])

@@ -35,6 +35,7 @@ class MemoryStore:
     """
 
     acknowledged_when = "memory"
+    writes_columns = False
 
     def __init__(self, epoch: str) -> None:
         self._epoch = epoch

@@ -29,6 +29,7 @@ from typing import Final, final
 from rocksdict import WriteBatch
 
 from penstock.config import StreamDefinition
+from penstock.engine.columns import columns_of
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
@@ -92,6 +93,7 @@ class RocksStore:
     """
 
     acknowledged_when = "fsync"
+    writes_columns = True
 
     def __init__(self, data_dir: Path, streams: Sequence[StreamDefinition] = ()) -> None:
         refuse_backup(data_dir)
@@ -191,8 +193,8 @@ class RocksStore:
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
         appended = self._log_bytes_appended
-        if commit.messages:
-            chunk = chunk_of(commit.messages)
+        if commit.appended:
+            chunk = chunk_of(commit.columns or columns_of(commit.messages))
             appended += len(chunk)
             batch.put(encode_key(commit.base_offset), chunk, handles["log"])
             batch.put(LOG_BYTES_APPENDED, encode_key(appended), handles["meta"])

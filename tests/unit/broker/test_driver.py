@@ -43,6 +43,7 @@ class SlowStore:
     """A memory store that says it syncs, and whose commits wait for ``may_commit``."""
 
     acknowledged_when = "fsync"
+    writes_columns = False
 
     def __init__(self) -> None:
         self.memory = MemoryStore("e")

@@ -38,6 +38,25 @@ def test_offsets_are_given_in_order_over_batches() -> None:
     assert commit.base_offset == 5
 
 
+def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_asked_for() -> None:
+    effects = Effects(3)
+    for number in range(3):
+        if number == 1:
+            effects.collect_columns()
+            effects.collect_columns()
+        effects.append(Message(f"t/{number}", b"x", client_id="c"))
+    commit = effects.seal()
+    assert commit.messages == []
+    assert commit.columns is not None
+    assert commit.columns.topics.data() == b"t/0t/1t/2"
+    assert commit.writes
+    assert (commit.appended, commit.next_offset) == (3, 6)
+    empty = effects.seal()
+    assert not empty.writes
+    assert (empty.base_offset, empty.next_offset) == (6, 6)
+    assert commit.columns.count == 3
+
+
 def test_the_last_word_about_a_key_is_written() -> None:
     effects = Effects(0)
     effects.put_retained("t", Message("t", b"1"))
