@@ -130,9 +130,11 @@ class Run:
         self.world.crash(self._side(), self._random.random() < 0.5)
 
 
-def play(seed: int, make: tuple[Make, Make] = (Endpoint, Endpoint)) -> LinkWorld:
+def play(
+    seed: int, make: tuple[Make, Make] = (Endpoint, Endpoint), kind: type[Run] = Run
+) -> LinkWorld:
     """One run; a failure names its seed and shows what led to it."""
-    run = Run(seed, make)
+    run = kind(seed, make)
     try:
         run.play()
     except Exception as failure:

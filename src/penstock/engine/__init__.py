@@ -55,7 +55,7 @@ One turn of the loop::
 
     effects            what it produced, and what waits for its commit
     link               the sending half of a connection: at once, or held for a commit
-    aliases            the topic aliases we define on it
+    aliases            topic aliases: those we define on it, and the peer's
     records            the durable form of all of the above
     columns            the messages of one commit, as the log's columns
 
@@ -66,6 +66,8 @@ A connection::
     grants             what a CONNECT is granted, and why it is refused
     handshake          which AUTH is due
     server_connection  the accepting side's table of packets, and when they must wait
+    client_connection  the connecting side, of a bridge or a client, from CONNECT to its end
+    arrivals           what came to it and is not acknowledged yet
     publishing         PUBLISH to its acknowledgement, PUBREL
     producers          publishers that number their messages: which are repeats
     held_back          what waits for room before it is published

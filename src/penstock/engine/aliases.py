@@ -1,4 +1,4 @@
-"""Topic aliases this side defines on one connection (v5 §3.3.2.3.4).
+"""Topic aliases of one connection (v5 §3.3.2.3.4): those this side defines, and the peer's.
 
 ::
 
@@ -23,6 +23,9 @@ to the new topic.
 from __future__ import annotations
 
 from typing import Final, final
+
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
 
 _TOPIC_ALIAS: Final = 0x23
 _TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes itself
@@ -102,3 +105,34 @@ class OutboundAliases:
         alias.defined = batch if batch > 0 else left
         alias.last = alias.defined
         self._by_topic[topic] = alias
+
+
+@final
+class InboundAliases:
+    """The aliases that the peer defines on one connection.
+
+    Args:
+        maximum: how many we said that we take, 0..65535.
+    """
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._topics: dict[int, str] = {}
+
+    def topic_of(self, topic: str, alias: int) -> str:
+        """The topic of a PUBLISH that says ``topic``, maybe empty, and ``alias``.
+
+        Raises:
+            RemoteProtocolError: 0x94, it is none that we take; 0x82, it stands for nothing.
+        """
+        if alias > self._maximum:  # [MQTT-3.3.2-9]
+            raise RemoteProtocolError(
+                reasons.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum"
+            )
+        if topic:
+            self._topics[alias] = topic
+            return topic
+        known = self._topics.get(alias)
+        if known is None:
+            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"topic alias {alias} is unknown")
+        return known

@@ -94,6 +94,11 @@ class Inbound:
                 forgotten += 1
         return forgotten
 
+    def session_lost(self) -> None:
+        """The sender forgot its session, and will never release these."""
+        self._since_us.clear()
+        self._here.clear()
+
     def packet_ids(self) -> list[int]:
         """All that wait, for the store."""
         return list(self._since_us)

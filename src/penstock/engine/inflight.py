@@ -12,13 +12,16 @@
 
       given up ─▶ QoS 1: free   QoS 2: AWAIT_PUBCOMP, PUBREL sent instead of the message
 
+      session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again, to a receiver that knows
+                                            nothing of them, so without DUP
+
 A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. What is not
 in ``_TRANSITIONS`` is a protocol error; an acknowledgement for a packet identifier
 that is not in the window is answered by the session (``UNKNOWN``).
 
 Invariants: at most ``capacity`` places are taken by what was sent on this connection;
-a packet identifier in the window is never given out again; entries keep the order in
-which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+a packet identifier in the window, or in use by SUBSCRIBE, is never given out again; entries keep
+the order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ class InFlight:
         self.state = state
         self.delivery = delivery
         self.sent = True  # on the present connection
+        self.is_new = False  # the receiver forgot its session since it was sent
         self.sent_us = 0  # when its last packet left, where that is sent again by time
 
 
@@ -74,6 +78,7 @@ class InFlightWindow:
         self._entries: dict[int, InFlight] = {}
         self._unsent: list[InFlight] = []  # from before a reconnect, last first
         self._cursor = 0
+        self._reserved: set[int] = set()  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -96,16 +101,51 @@ class InFlightWindow:
         """Whether one more message may be sent: nothing older waits and a place is free."""
         return not self._unsent and len(self._entries) < self.capacity
 
+    def session_lost(self) -> None:
+        """The receiver forgot its session: a message it had received is delivered, the others
+        are sent anew."""
+        for entry in self.entries():
+            if entry.state == AWAIT_PUBCOMP:
+                self._free(entry)
+            else:
+                entry.is_new = True
+
+    def lower(self, entry: InFlight, qos_max: int) -> None:
+        """The receiver takes no more than ``qos_max`` now (1 or 2)."""
+        if entry.delivery.qos > qos_max and entry.state != AWAIT_PUBCOMP:
+            entry.delivery.qos = qos_max
+            entry.state = AWAIT_PUBACK
+
     def add(self, delivery: Delivery) -> InFlight:
         """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
-        packet_id = self._cursor % PACKET_IDENTIFIERS + 1
-        while packet_id in self._entries:
-            packet_id = packet_id % PACKET_IDENTIFIERS + 1
-        self._cursor = packet_id
+        packet_id = self._unused_packet_id()
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         entry = InFlight(packet_id, state, delivery)
         self._entries[packet_id] = entry
         return entry
+
+    def _unused_packet_id(self) -> int:
+        packet_id = self._cursor % PACKET_IDENTIFIERS + 1
+        while packet_id in self._entries or packet_id in self._reserved:
+            packet_id = packet_id % PACKET_IDENTIFIERS + 1
+        self._cursor = packet_id
+        return packet_id
+
+    def reserve(self) -> int:
+        """A packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is free."""
+        if len(self._entries) + len(self._reserved) >= PACKET_IDENTIFIERS:
+            return 0
+        packet_id = self._unused_packet_id()
+        self._reserved.add(packet_id)
+        return packet_id
+
+    def is_reserved(self, packet_id: int) -> bool:
+        """Whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
+        return packet_id in self._reserved
+
+    def let_go_of_reserved(self, packet_id: int) -> None:
+        """Its answer came."""
+        self._reserved.discard(packet_id)
 
     def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
         """Put back an entry from the store; it counts as not sent on this connection."""
@@ -235,6 +275,7 @@ class InFlightWindow:
         at most ``capacity`` are sent until acknowledgements free places.
         """
         self.capacity = capacity
+        self._reserved.clear()
         self._unsent = self.entries()
         self._unsent.reverse()
         for entry in self._unsent:

@@ -72,6 +72,8 @@ class Link:
     def __init__(self, turn: Turn) -> None:
         self.version = 0
         self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
+        self.qos_max = 2  # the peer's: a server may take no more
+        self.retain_available = True  # the peer takes RETAIN
         self.problem_information = True  # the peer wants reason strings
         self.opened = False
         self.congested = False

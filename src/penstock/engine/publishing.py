@@ -29,6 +29,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.aliases import InboundAliases
 from penstock.engine.answers import acknowledgement
 from penstock.engine.clock import Now
 from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
@@ -47,7 +48,7 @@ from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
 from penstock.protocol.packets import Publish
-from penstock.protocol.properties import Properties, encode_properties
+from penstock.protocol.properties import encode_properties
 
 _MUST_WAIT: Final = -1  # instead of the number of sessions reached
 _NO_ROOM: Final = "there is no room for it now"
@@ -66,7 +67,7 @@ class Publishing:
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
         self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
-        self._aliases: dict[int, str] = {}
+        self._aliases = InboundAliases(limits.topic_alias_maximum)
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
         self._topic: str | None = None  # of the message before: it was checked
         self._is_system = False  # what the check of the latest topic found
@@ -92,8 +93,9 @@ class Publishing:
         properties = packet.properties
         encoded = b""
         if properties is not None:
-            topic = self._resolve_alias(topic, properties)
-            properties.topic_alias = None
+            if properties.topic_alias is not None:
+                topic = self._aliases.topic_of(topic, properties.topic_alias)
+                properties.topic_alias = None
             encoded = encode_properties(properties)
         if topic is not self._topic:
             self._check_topic(topic)
@@ -433,19 +435,3 @@ class Publishing:
                 reasons.RECEIVE_MAXIMUM_EXCEEDED,
                 f"more than {allowed} QoS 1 and 2 messages unacknowledged",
             )
-
-    def _resolve_alias(self, topic: str, properties: Properties) -> str:
-        alias = properties.topic_alias
-        if alias is None:
-            return topic
-        if alias > self._limits.topic_alias_maximum:  # [MQTT-3.3.2-9]
-            raise RemoteProtocolError(
-                reasons.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum"
-            )
-        if topic:
-            self._aliases[alias] = topic
-            return topic
-        known = self._aliases.get(alias)
-        if known is None:
-            raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"topic alias {alias} is unknown")
-        return known

@@ -104,6 +104,18 @@ class Session(Outbound):
         self.resume(limits, receive_maximum, now)
         self._watch_releases()
 
+    def session_lost(self) -> None:
+        """The server has no session for us, although we have one [MQTT-3.2.2-5].
+
+        Called before ``attach``. To discard all would lose what waits. What the server had
+        received is delivered; what it had not acknowledged is sent anew, so that a QoS 2 message
+        whose PUBREC got lost may arrive twice: nobody knows any more. What it sent us and will
+        not release is forgotten.
+        """
+        self._window.session_lost()
+        self._inbound.session_lost()
+        self._touch()
+
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
         """Who uses this session from now on, and what they may do."""
         self.username = username

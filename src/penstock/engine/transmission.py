@@ -85,6 +85,12 @@ class Transmission(Backlog):
 
     def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
         self._passed(delivery)
+        if delivery.qos > link.qos_max:  # [MQTT-3.2.2-11]
+            delivery.qos = link.qos_max
+            if delivery.qos == 0:
+                ids = delivery.subscription_ids
+                self._send_qos0(link, message, delivery.retain, ids, False, now)
+                return
         entry = self._window.add(delivery)
         self._touch()
         if not self._send(link, entry, message, False, now):
@@ -103,7 +109,7 @@ class Transmission(Backlog):
             link,
             message,
             delivery.qos,
-            delivery.retain,
+            delivery.retain and link.retain_available,  # [MQTT-3.2.2-14]
             duplicate,
             entry.packet_id,
             delivery.subscription_ids,
@@ -142,6 +148,7 @@ class Transmission(Backlog):
         if not at_once and self._effects.store_fails and link.opened and not link.waits:
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
+        retain = retain and link.retain_available
         frame = publish_frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
         if len(frame) == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
@@ -149,6 +156,17 @@ class Transmission(Backlog):
             link.send_qos0(frame)
         else:
             link.hold_qos0(frame)
+
+    def reserve_packet_id(self) -> int:
+        """A packet identifier for SUBSCRIBE or UNSUBSCRIBE, until ``answered``; 0: none is free."""
+        return self._window.reserve()
+
+    def answered(self, packet_id: int) -> bool:
+        """SUBACK or UNSUBACK; whether anything waited for it."""
+        if not self._window.is_reserved(packet_id):
+            return False
+        self._window.let_go_of_reserved(packet_id)
+        return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
         """PUBACK, PUBREC or PUBCOMP from the peer.
@@ -210,7 +228,18 @@ class Transmission(Backlog):
 
     def _send_again(self, link: Link, entry: InFlight, message: Message, now: Now) -> bool:
         """Send the PUBLISH of ``entry`` once more; whether it left. If not, it is given up."""
-        if self._send(link, entry, message, True, now):
+        if entry.delivery.qos > link.qos_max:
+            if link.qos_max == 0:
+                retain, ids = entry.delivery.retain, entry.delivery.subscription_ids
+                self._send_qos0(link, message, retain, ids, False, now)
+                self._window.drop(entry.packet_id)
+                self._touch()
+                return False
+            self._window.lower(entry, link.qos_max)
+            self._touch()
+        is_new = entry.is_new
+        entry.is_new = False
+        if self._send(link, entry, message, not is_new, now):
             return True
         self._window.give_up(entry)
         self._touch()

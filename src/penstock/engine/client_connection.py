@@ -1,0 +1,452 @@
+"""The connecting side of a connection: what a client, or a bridge, does with each packet.
+
+The table, states by packets; everything else is a protocol error (0x82):
+
+============== ==================================================================
+AWAIT_CONNACK  CONNACK AUTH                                        [MQTT-3.2.0-1]
+CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
+               AUTH DISCONNECT                              (the last two: MQTT 5)
+============== ==================================================================
+
+::
+
+      CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
+                      ╰── refused, or no answer within the connect timeout ─────────────▲
+
+The session is the one that a server has (``session``): its window, its queue, its commits. Only
+what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
+what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-9], Maximum Packet Size [MQTT-3.2.2-15],
+Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
+[MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
+
+Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that the server hears
+of us in time whatever else is sent [MQTT-3.1.2-20]. A server that says nothing for one and a half
+intervals, its PINGRESPs included, is given up.
+
+What the server sends is handed to the ``Application``, which says when it is done with it
+(``arrivals``); the acknowledgement leaves with the commit of what was done (``link``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.aliases import InboundAliases, OutboundAliases
+from penstock.engine.arrivals import LEFT, Arrival, Arrivals
+from penstock.engine.clock import Now
+from penstock.engine.connection import CLOSED, CONNECTED, Connection
+from penstock.engine.effects import Effects
+from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.session import Session
+from penstock.engine.topics import is_topic_name
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode, encode_ack
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31, V311
+from penstock.protocol.packets import (
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
+from penstock.protocol.properties import Properties
+
+AWAIT_CONNACK: Final = 5
+
+_PING_AFTER: Final = 0.75  # of the keep alive
+_PINGREQ: Final = encode(Pingreq(), V311)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Application:
+    """Who uses a connection: a bridge, or the client library."""
+
+    def connected(self, connack: Connack, now: Now) -> None:
+        """The server let us in. What is sent from here goes before what is sent again."""
+
+    def arrived(self, arrival: Arrival, now: Now) -> None:
+        """A message. With QoS 1 or 2 it waits for ``ClientConnection.settle``, now or later."""
+
+    def answered(self, packet: Packet, now: Now) -> None:
+        """SUBACK or UNSUBACK."""
+
+    def authenticate(self, data: bytes | None) -> bytes | None:
+        """The next step of the authentication method; None: it fails."""
+        del data
+        return None
+
+    def has_room(self) -> bool:
+        """Whether it takes more messages; if not, it lets the connection go on later."""
+        return True
+
+    def ended(self, now: Now) -> None:
+        """The connection is over: ``closed_because`` says why."""
+
+
+@final
+class ClientConnection(Connection):
+    """One connection that was dialled.
+
+    Args:
+        effects: the open batch of whoever keeps the session.
+        session: taken up when the server lets us in.
+        arrivals: of that session.
+        connect: what we say first. Its properties say what we accept.
+        limits: bounds of our side.
+        application: who uses it.
+        is_known: we have a session that the server may have the other half of.
+        now: when it was dialled.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        session: Session,
+        arrivals: Arrivals,
+        connect: Connect,
+        limits: EngineLimits,
+        application: Application,
+        is_known: bool,
+        now: Now,
+    ) -> None:
+        asked = connect.properties or Properties()
+        size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
+        super().__init__(
+            Link(effects),
+            Decoder(size_bytes_max, connect.version, server=False),
+            KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+        )
+        self.state = AWAIT_CONNACK
+        self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended it
+        self.is_unknown = False  # the server has a session that is not ours: start clean
+        self.link.version = connect.version
+        self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self._effects = effects
+        self._session = session
+        self._arrivals = arrivals
+        self._connect = connect
+        self._limits = limits
+        self._application = application
+        self._is_known = is_known
+        self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
+        self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
+        self._topic: str | None = None  # of the message before: it was checked
+        self._window = PACKET_IDENTIFIERS  # what the server takes unacknowledged
+        self._keep_alive_s = connect.keep_alive_s
+        self._ping_due_s = NO_DEADLINE
+        self.link.hold(encode(connect, connect.version))  # not before the disk has the session
+
+    # -- the table -----------------------------------------------------------------------
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """One packet from the server, by the table above."""
+        if self.state == AWAIT_CONNACK:
+            if isinstance(packet, Connack):
+                self._answered(packet, now)
+            elif isinstance(packet, Auth):
+                self._authenticate(packet)
+            else:
+                raise RemoteProtocolError(
+                    reasons.PROTOCOL_ERROR, f"a server must not begin with {packet!r}"
+                )
+        elif isinstance(packet, Publish):
+            self._arrived(packet, now)
+        elif isinstance(packet, Puback):
+            self._session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubrec):
+            self._session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubcomp):
+            self._session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubrel):
+            self._released(packet)
+        elif isinstance(packet, Suback | Unsuback):
+            if not self._session.answered(packet.packet_id):
+                raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
+            self._application.answered(packet, now)
+        elif isinstance(packet, Disconnect):
+            self._dismissed(packet, now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet)
+        elif not isinstance(packet, Pingresp):
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
+            )
+
+    # -- CONNACK -------------------------------------------------------------------------
+
+    def _answered(self, connack: Connack, now: Now) -> None:
+        connect = self._connect
+        if connack.reason_code != reasons.SUCCESS:
+            self.reason_code = connack.reason_code
+            self._end(
+                False, f"the server refused: {_told(connack.reason_code, connack.properties)}", now
+            )
+            return
+        present = connack.session_present
+        if connect.version == V31:  # it does not say: v3.1 §3.2
+            present = self._is_known and not connect.clean_start
+        elif present and (connect.clean_start or not self._is_known):
+            self.is_unknown = True  # [MQTT-3.2.2-4]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "the server has a session that we know nothing of"
+            )
+        self._negotiate(connack.properties or Properties(), now)
+        if present:
+            self._arrivals.reconnected()
+        else:
+            self._arrivals.session_lost()
+            self._session.session_lost()
+        self.state = CONNECTED
+        self.link.opened = True
+        self._application.connected(connack, now)
+        if self.state == CONNECTED:
+            self._session.attach(self.link, self._limits, self._window, now)
+
+    def _negotiate(self, accepted: Properties, now: Now) -> None:
+        link = self.link
+        self._window = accepted.receive_maximum or PACKET_IDENTIFIERS
+        link.max_packet_size_bytes = accepted.maximum_packet_size or 0
+        if accepted.maximum_qos is not None:
+            link.qos_max = accepted.maximum_qos
+        link.retain_available = accepted.retain_available != 0
+        aliases = min(accepted.topic_alias_maximum or 0, self._limits.topic_alias_outbound_max)
+        if aliases > 0:
+            link.aliases = OutboundAliases(aliases)
+        if accepted.server_keep_alive is not None:
+            self._keep_alive_s = accepted.server_keep_alive
+        self._keep_alive.negotiated(self._keep_alive_s)
+        self._keep_alive.heard(now.monotonic_s)
+        if self._keep_alive_s > 0:
+            self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
+
+    def _authenticate(self, packet: Auth) -> None:
+        method = (
+            None
+            if self._connect.properties is None
+            else (self._connect.properties.authentication_method)
+        )
+        said = packet.properties
+        if method is None or said is None or said.authentication_method != method:
+            raise RemoteProtocolError(  # [MQTT-4.12.0-6]
+                reasons.PROTOCOL_ERROR, "AUTH names no method that CONNECT did"
+            )
+        if packet.reason_code == reasons.SUCCESS:
+            return
+        data = self._application.authenticate(said.authentication_data)
+        if data is None:
+            raise RemoteProtocolError(
+                reasons.BAD_AUTHENTICATION_METHOD, "the server did not authenticate itself"
+            )
+        properties = Properties(authentication_method=method, authentication_data=data)
+        self.link.send_now(encode(Auth(reasons.CONTINUE_AUTHENTICATION, properties), V5))
+
+    # -- messages from the server --------------------------------------------------------
+
+    def _arrived(self, publish: Publish, now: Now) -> None:
+        topic = publish.topic
+        properties = publish.properties
+        if properties is not None and properties.topic_alias is not None:
+            topic = self._aliases.topic_of(topic, properties.topic_alias)
+            properties.topic_alias = None
+        if topic is not self._topic:
+            if not is_topic_name(topic, PACKET_IDENTIFIERS):
+                raise RemoteProtocolError(
+                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
+                )
+            self._topic = topic
+        counters = self.link.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(publish.payload)
+        if publish.qos == 0:
+            self._application.arrived(Arrival(publish, topic), now)
+            return
+        if publish.qos == 2 and self._session.awaits_release(publish.packet_id):
+            self._session.receive(publish, now)
+            self._arrivals.came_again(publish, topic)
+            self._acknowledge_settled()
+            return
+        arrival = self._arrivals.came(publish, topic)
+        self._check_receive_maximum()
+        if arrival is not None:
+            self._application.arrived(arrival, now)
+        self._acknowledge_settled()
+
+    def _check_receive_maximum(self) -> None:
+        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-7]."""
+        if self.link.version == V5 and len(self._arrivals) > self._receive_maximum:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self._receive_maximum} QoS 1 and 2 messages unacknowledged",
+            )
+
+    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+        """``arrival`` is done with.
+
+        Its acknowledgement leaves when all before it are done with too, or when the message comes
+        again, where its connection is over.
+
+        Args:
+            arrival: as ``Application.arrived`` got it, on this connection or an earlier one.
+            code: a reason code, of 0x80 or more to refuse it, or ``LEFT`` to leave it to the
+                server, as if it had not come: the next connection brings it again. Before MQTT 5
+                nothing can be refused; it is left.
+            now: when.
+        """
+        publish = arrival.publish
+        if publish.qos == 0:
+            return
+        if code >= reasons.UNSPECIFIED_ERROR and self.link.version != V5:
+            code = LEFT
+        if not self._arrivals.settle(arrival, code):
+            return
+        if publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
+            self._session.receive(publish, now)
+        if self.state == CONNECTED:
+            self._acknowledge_settled()
+
+    def _acknowledge_settled(self) -> None:
+        arrival = self._arrivals.next_settled()
+        while arrival is not None:
+            self._acknowledge(arrival.publish, arrival.code)
+            arrival = self._arrivals.next_settled()
+
+    def _acknowledge(self, publish: Publish, code: int) -> None:
+        kind = PUBACK if publish.qos == 1 else PUBREC
+        self.link.hold_ack(encode_ack(kind, publish.packet_id, code, self.link.version))
+
+    def _released(self, packet: Ack) -> None:
+        code = self._session.release(packet.packet_id)
+        self.link.hold_ack(encode_ack(PUBCOMP, packet.packet_id, code, self.link.version))
+
+    # -- what is asked of the server -----------------------------------------------------
+
+    def subscribe(
+        self, subscriptions: list[Subscription], properties: Properties | None = None
+    ) -> int:
+        """Send SUBSCRIBE; its packet identifier, 0 if none is free. ``answered`` tells the rest."""
+        packet_id = self._session.reserve_packet_id()
+        if packet_id > 0:
+            packet = Subscribe(packet_id, subscriptions, properties)
+            self.link.send(encode(packet, self.link.version))
+        return packet_id
+
+    def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
+        """Send UNSUBSCRIBE, as ``subscribe``."""
+        packet_id = self._session.reserve_packet_id()
+        if packet_id > 0:
+            packet = Unsubscribe(packet_id, topic_filters, properties)
+            self.link.send(encode(packet, self.link.version))
+        return packet_id
+
+    # -- when packets must wait ------------------------------------------------------------
+
+    def must_wait(self) -> bool:
+        """Whether too much waits on our side for more of the server's packets."""
+        if self.state != CONNECTED:
+            return False
+        if self.link.is_full():
+            self.link.resume_when_room()
+            return True
+        if self._effects.is_full():
+            self._effects.resume_when_sealed(self)
+            return True
+        return not self._application.has_room()
+
+    def others_made_enough(self) -> bool:
+        """Whether so much waits for commits and sockets that nobody's packets are decoded."""
+        if not self._effects.is_full():
+            return False
+        self._effects.resume_when_sealed(self)
+        return True
+
+    def wait_for_turn(self) -> None:
+        """See to it that ``resume`` is called in the next turn."""
+        self._effects.resume_later(self)
+
+    def resume(self, now: Now) -> None:
+        """There may be room again, or it is this connection's turn."""
+        if self.state == CONNECTED:
+            self._session.refill(now)
+        super().resume(now)
+
+    def writable(self, now: Now) -> None:
+        """The shell's write buffer has room again."""
+        self.link.wire_has_room()
+        self.resume(now)
+
+    # -- keep alive ------------------------------------------------------------------------
+
+    def deadline_s(self) -> float:
+        """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        silent_s = super().deadline_s()
+        if self.state != CONNECTED or self._ping_due_s == NO_DEADLINE:
+            return silent_s
+        return min(self._ping_due_s, silent_s)
+
+    def tick(self, now: Now) -> None:
+        """A deadline may have passed: ping, or give the server up."""
+        silent_s = super().deadline_s()
+        if silent_s == NO_DEADLINE:
+            return
+        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
+            self._keep_alive.heard(now.monotonic_s)
+        elif silent_s <= now.monotonic_s:
+            if self.state == CONNECTED:
+                why = "the server said nothing for 1.5 x keep alive"
+            else:
+                why = "no CONNACK within the connect timeout"
+            self._end(True, why, now)
+            return
+        if self.state == CONNECTED and NO_DEADLINE < self._ping_due_s <= now.monotonic_s:
+            self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
+            self.link.send(_PINGREQ)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def disconnect(self, now: Now, properties: Properties | None = None) -> None:
+        """Leave: what is acknowledged in this turn goes first, then DISCONNECT."""
+        if self.state == CONNECTED:
+            self.link.hold(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
+            self._end(False, "disconnected", now, answered=True)
+        else:
+            self._end(False, "given up", now)
+
+    def _dismissed(self, packet: Disconnect, now: Now) -> None:
+        self.reason_code = packet.reason_code
+        why = _told(packet.reason_code, packet.properties)
+        self._end(True, f"the server disconnected: {why}", now)
+
+    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
+        if self.state == CLOSED:
+            return
+        super()._end(with_will, because, now, answered)
+        if self._session.link is self.link:
+            self._session.detach(now)
+        self._application.ended(now)
+
+
+def _told(code: int, properties: Properties | None) -> str:
+    """A reason in words: the server's own, if it gave one."""
+    name = reasons.name_of(code)
+    if properties is not None and properties.reason_string:
+        return f"{name}: {properties.reason_string}"
+    return name

@@ -1,0 +1,67 @@
+"""A bad link between the connecting role and a side that accepts: the promises of ``test_link``."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine.arrivals import Arrivals
+from penstock.engine.clock import Now
+from tests.model.dialled import Accepting, Dialled
+from tests.model.link import LinkWorld, Make
+from tests.model.seeds import SECONDS, play_seeds
+from tests.model.test_link import Run, play
+
+
+class Dialling(Run):
+    """A handshake takes many steps: mostly it is let through, or little else would happen."""
+
+    def _open(self) -> None:
+        super()._open()
+        if self._random.random() < 0.2:
+            return
+        for side in (0, 1, 0):
+            self.world.attach(side)
+            for step in (self.world.turn, self.world.write, self.world.release):
+                step(side)
+            self.world.read(1 - side, None)
+
+
+def _play(seed: int, dialled: Make = Dialled) -> LinkWorld:
+    return play(seed, (dialled, Accepting), Dialling)
+
+
+@pytest.mark.timeout(max(120, 10 * SECONDS))
+def test_every_promise_is_kept_by_the_connecting_role() -> None:
+    play_seeds(_play)
+
+
+def test_the_runs_do_what_they_are_for() -> None:
+    arrived = [0, 0]
+    again = crashes = 0
+    for seed in range(60):
+        world = _play(seed)
+        for side, traffic in enumerate(world.traffic):
+            arrived[side] += sum(sent.rows > 0 for sent in traffic.messages.values())
+            again += sum(sent.rows > 1 for sent in traffic.messages.values())
+            crashes += traffic.crashes
+    assert min(arrived) > 1000
+    assert again > 3
+    assert crashes > 50
+
+
+class Forgetful(Dialled):
+    """Forgets with each connection what it is processing."""
+
+    def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
+        self.arrivals = Arrivals()
+        super().attach(receive_maximum, packet_size_max, now)
+
+
+def test_a_role_that_hands_a_message_over_twice_is_found_out() -> None:
+    with pytest.raises(AssertionError, match="arrived 2 times at QoS 2"):
+        _play_many()
+
+
+def _play_many() -> None:
+    for seed in range(200):
+        _play(seed, Forgetful)

@@ -1,0 +1,569 @@
+"""The connecting role, packet by packet: what it says, obeys and refuses."""
+
+from __future__ import annotations
+
+from typing import final
+
+import pytest
+
+from penstock.engine.arrivals import LEFT, Arrival, Arrivals
+from penstock.engine.client_connection import Application, ClientConnection
+from penstock.engine.clock import Now
+from penstock.engine.connection import CLOSED, CONNECTED
+from penstock.engine.drop_counts import Drops
+from penstock.engine.effects import Effects
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.message import Message
+from penstock.engine.session import Session
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from penstock.protocol.properties import Properties
+from penstock.store.memory import MemoryStore
+
+DONE = 0
+
+
+@final
+class Rig(Application):
+    """A client, its session, and what it writes; each turn is committed at once."""
+
+    def __init__(self, version: int = 5, clean: bool = False, known: bool = True) -> None:
+        self.effects = Effects(0)
+        self.store = MemoryStore("e")
+        self.session = Session(
+            "c", 1, NEVER_EXPIRES_S, self.effects, EngineLimits(max_inflight=10), Drops()
+        )
+        self.arrivals = Arrivals()
+        self.came: list[Arrival] = []
+        self.told: list[Packet] = []
+        self.ends = 0
+        self.room = True
+        self.answer: bytes | None = None
+        self.now_s = 100.0
+        self.known = known
+        self.connect = Connect("c", version, clean, 60)
+        self.dial()
+
+    @property
+    def now(self) -> Now:
+        return Now(self.now_s, int(self.now_s * 1_000_000))
+
+    def dial(self) -> list[Packet]:
+        """A new connection; what it says."""
+        self.connection = ClientConnection(
+            self.effects,
+            self.session,
+            self.arrivals,
+            self.connect,
+            EngineLimits(max_inflight=10),
+            self,
+            self.known,
+            self.now,
+        )
+        self._listener = Decoder(1_000_000)
+        return self.turn()
+
+    def connected(self, connack: Connack, now: Now) -> None:
+        del now
+        self.told.append(connack)
+
+    def arrived(self, arrival: Arrival, now: Now) -> None:
+        del now
+        self.came.append(arrival)
+
+    def answered(self, packet: Packet, now: Now) -> None:
+        del now
+        self.told.append(packet)
+
+    def authenticate(self, data: bytes | None) -> bytes | None:
+        del data
+        return self.answer
+
+    def has_room(self) -> bool:
+        return self.room
+
+    def ended(self, now: Now) -> None:
+        del now
+        self.ends += 1
+
+    def turn(self) -> list[Packet]:
+        """Commit, and read what was written."""
+        data = b""
+        for _ in range(3):
+            for link in self.effects.ready:
+                ready = link.take_ready()
+                data += ready if link is self.connection.link else b""
+            self.effects.ready = []
+            commit = self.effects.seal()
+            self.store.commit(commit)
+            for release in commit.releases:
+                data += release.data if release.link is self.connection.link else b""
+                release.done()
+            for stored, offsets in commit.wanting:
+                stored.supply(offsets, self.store.read(offsets), self.now)
+        self._listener.feed(data)
+        packets: list[Packet] = []
+        while (packet := self._listener.next_packet()) is not None:
+            packets.append(packet)
+        return packets
+
+    def says(self, *packets: Packet) -> list[Packet]:
+        """The server sends packets; the answers."""
+        for packet in packets:
+            self.connection.receive(encode(packet, self.connect.version), self.now)
+        return self.turn()
+
+    def publish(self, payload: bytes, qos: int, retain: bool = False) -> list[Packet]:
+        message = Message("t", payload, qos, retain, "c", self.now.wall_us)
+        self.effects.append(message)
+        self.session.deliver(message, qos, retain, (), False, self.now)
+        return self.turn()
+
+    def settle(self, number: int, code: int = DONE) -> list[Packet]:
+        self.connection.settle(self.came[number], code, self.now)
+        return self.turn()
+
+    def again(self, present: bool = True) -> list[Packet]:
+        """The connection breaks and a new one is let in; what it says after CONNECT."""
+        self.connection.lost("cut", self.now)
+        self.dial()
+        return self.says(Connack(0, present))
+
+
+def opened(version: int = 5, properties: Properties | None = None, present: bool = True) -> Rig:
+    rig = Rig(version)
+    rig.says(Connack(0, present, properties))
+    assert rig.connection.state == CONNECTED
+    return rig
+
+
+# -- the handshake -------------------------------------------------------------------------
+
+
+def test_connect_leaves_with_the_commit_that_keeps_the_session() -> None:
+    rig = Rig()
+    rig.effects.seal()
+    rig.connection = ClientConnection(
+        rig.effects,
+        rig.session,
+        rig.arrivals,
+        rig.connect,
+        EngineLimits(),
+        rig,
+        True,
+        rig.now,
+    )
+    assert rig.effects.ready == []
+    assert len(rig.effects.seal().releases) == 1
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_the_session_is_taken_up_when_the_server_lets_us_in(version: int) -> None:
+    rig = Rig(version)
+    assert rig.publish(b"before", 1) == []
+    assert rig.says(Connack(0, True))[0] == Publish("t", b"before", 1, False, False, 1)
+    assert rig.connection.state == CONNECTED
+    assert len(rig.told) == 1
+
+
+def test_mqtt_31_does_not_say_whether_there_is_a_session() -> None:
+    """What is in flight is sent again as the same message: it may be there."""
+    rig = opened(3, present=False)
+    rig.publish(b"0", 2)
+    assert rig.again(present=False) == [Publish("t", b"0", 2, False, True, 1)]
+
+
+def test_a_refusal_ends_it_with_the_servers_words() -> None:
+    rig = Rig()
+    rig.says(Connack(0x87, False, Properties(reason_string="not you")))
+    assert rig.connection.state == CLOSED
+    assert rig.connection.reason_code == 0x87
+    assert rig.connection.closed_because == "the server refused: not authorized: not you"
+    assert (rig.ends, rig.told) == (1, [])
+
+
+def test_a_server_that_does_not_answer_is_given_up() -> None:
+    rig = Rig()
+    assert rig.connection.deadline_s() == 110.0
+    rig.now_s = 110.0
+    rig.connection.tick(rig.now)
+    assert rig.connection.closed_because == "no CONNACK within the connect timeout"
+
+
+@pytest.mark.parametrize(("clean", "known"), [(True, True), (False, False)])
+def test_a_session_that_we_know_nothing_of_is_not_taken(clean: bool, known: bool) -> None:
+    """[MQTT-3.2.2-4]"""
+    rig = Rig(clean=clean, known=known)
+    rig.says(Connack(0, True))
+    assert rig.connection.state == CLOSED
+    assert rig.connection.is_unknown
+
+
+def test_a_server_must_begin_with_connack() -> None:
+    rig = Rig()
+    rig.says(Publish("t", b"x"))
+    assert rig.connection.state == CLOSED
+    assert rig.came == []
+
+
+def test_enhanced_authentication_goes_both_ways() -> None:
+    rig = Rig()
+    rig.connect.properties = Properties(authentication_method="M", authentication_data=b"1")
+    rig.dial()
+    rig.answer = b"3"
+    asked = Auth(0x18, Properties(authentication_method="M", authentication_data=b"2"))
+    assert rig.says(asked) == [
+        Auth(0x18, Properties(authentication_method="M", authentication_data=b"3"))
+    ]
+    rig.says(Connack(0, True))
+    assert rig.connection.state == CONNECTED
+
+
+def test_a_server_that_fails_to_authenticate_itself_is_left() -> None:
+    rig = Rig()
+    rig.connect.properties = Properties(authentication_method="M")
+    rig.dial()
+    rig.says(Auth(0x18, Properties(authentication_method="M")))
+    assert rig.connection.closed_because == "the server did not authenticate itself"
+
+
+def test_auth_without_a_method_is_an_error() -> None:
+    """[MQTT-4.12.0-6]"""
+    rig = Rig()
+    rig.says(Auth(0x18, Properties(authentication_method="M")))
+    assert rig.connection.state == CLOSED
+
+
+# -- what the server accepts ---------------------------------------------------------------
+
+
+def test_receive_maximum_is_obeyed() -> None:
+    rig = opened(properties=Properties(receive_maximum=2))
+    sent = [packet for n in range(3) for packet in rig.publish(b"%d" % n, 1)]
+    assert [packet.payload for packet in sent if isinstance(packet, Publish)] == [b"0", b"1"]
+    assert rig.says(Puback(1)) == [Publish("t", b"2", 1, packet_id=3)]
+
+
+def test_maximum_packet_size_is_obeyed() -> None:
+    rig = opened(properties=Properties(maximum_packet_size=20))
+    assert rig.publish(b"x" * 30, 1) == []
+    assert len(rig.publish(b"x", 1)) == 1
+
+
+@pytest.mark.parametrize(("qos", "maximum", "sent"), [(2, 1, 1), (2, 0, 0), (1, 0, 0), (1, 1, 1)])
+def test_maximum_qos_is_obeyed(qos: int, maximum: int, sent: int) -> None:
+    rig = Rig()
+    rig.publish(b"waited", qos)
+    first = rig.says(Connack(0, True, Properties(maximum_qos=maximum)))
+    second = rig.publish(b"came", qos)
+    assert [packet.qos for packet in first + second if isinstance(packet, Publish)] == [sent] * 2
+    assert rig.session.window_length == (2 if sent else 0)
+    assert rig.session.queue_length == 0
+
+
+@pytest.mark.parametrize("maximum", [0, 1])
+def test_what_is_in_flight_is_sent_again_with_the_qos_the_server_takes_now(maximum: int) -> None:
+    rig = opened()
+    rig.publish(b"x", 2)
+    rig.connection.lost("cut", rig.now)
+    rig.dial()
+    (again,) = rig.says(Connack(0, False, Properties(maximum_qos=maximum)))
+    assert isinstance(again, Publish)
+    assert (again.payload, again.qos, again.dup) == (b"x", maximum, False)
+    if maximum:
+        rig.says(Puback(again.packet_id))
+    assert rig.session.window_length == 0
+
+
+def test_a_server_without_retained_messages_gets_none() -> None:
+    rig = opened(properties=Properties(retain_available=0))
+    for qos in (0, 1):
+        (packet,) = rig.publish(b"x", qos, retain=True)
+        assert isinstance(packet, Publish)
+        assert not packet.retain
+
+
+def test_topic_aliases_are_defined_for_a_server_that_takes_them() -> None:
+    rig = Rig()
+    rig.says(Connack(0, True, Properties(topic_alias_maximum=5)))
+    message = Message("a/long/topic", b"x")
+    for _ in range(2):
+        rig.session.deliver(message, 0, False, (), True, rig.now)
+    first, second = rig.turn()
+    assert isinstance(first, Publish)
+    assert isinstance(second, Publish)
+    assert (first.topic, second.topic) == ("a/long/topic", "")
+
+
+def test_topic_aliases_of_the_server_are_resolved() -> None:
+    rig = Rig()
+    rig.connect.properties = Properties(topic_alias_maximum=1)
+    rig.dial()
+    rig.says(
+        Connack(0, True),
+        Publish("t", b"1", properties=Properties(topic_alias=1)),
+        Publish("", b"2", properties=Properties(topic_alias=1)),
+    )
+    assert [arrival.topic for arrival in rig.came] == ["t", "t"]
+    rig.says(Publish("u", b"3", properties=Properties(topic_alias=2)))
+    assert rig.connection.closed_because == "topic alias 2 is above the maximum"
+
+
+# -- the session was lost ------------------------------------------------------------------
+
+
+def test_what_a_server_forgot_is_sent_anew_without_dup_and_in_order() -> None:
+    """[MQTT-3.2.2-5], as far as nothing is lost by it."""
+    rig = opened()
+    for n, qos in enumerate((1, 2, 2)):
+        rig.publish(b"%d" % n, qos)
+    rig.says(Pubrec(2))
+    packets = rig.again(present=False)
+    assert packets == [
+        Publish("t", b"0", 1, False, False, 1),
+        Publish("t", b"2", 2, False, False, 3),
+    ]
+    packets = rig.again()
+    assert [packet.dup for packet in packets if isinstance(packet, Publish)] == [True, True]
+
+
+def test_what_a_server_remembers_is_sent_again_with_dup() -> None:
+    rig = opened()
+    rig.publish(b"0", 1)
+    rig.publish(b"1", 2)
+    rig.says(Pubrec(2))
+    assert rig.again() == [Publish("t", b"0", 1, False, True, 1), Pubrel(2)]
+
+
+def test_a_packet_identifier_means_another_message_in_another_session() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"old", 2, packet_id=7))
+    assert rig.settle(0) == [Pubrec(7)]
+    rig.again(present=False)
+    rig.says(Publish("t", b"new", 2, packet_id=7))
+    assert [arrival.publish.payload for arrival in rig.came] == [b"old", b"new"]
+
+
+def test_what_is_settled_after_its_session_was_lost_says_nothing() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"old", 2, packet_id=7))
+    rig.again(present=False)
+    assert rig.settle(0) == []
+    rig.says(Publish("t", b"new", 2, packet_id=7))
+    assert len(rig.came) == 2
+
+
+# -- messages and their acknowledgements ---------------------------------------------------
+
+
+def test_a_message_is_acknowledged_when_it_is_settled() -> None:
+    rig = opened()
+    assert rig.says(Publish("t", b"0"), Publish("t", b"1", 1, packet_id=1)) == []
+    assert rig.settle(1) == [Puback(1)]
+    assert rig.settle(0) == []
+
+
+def test_acknowledgements_keep_the_order_of_the_messages() -> None:
+    """[MQTT-4.6.0-2] [MQTT-4.6.0-3]"""
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=9), Publish("t", b"1", 2, packet_id=4))
+    assert rig.settle(1) == []
+    assert rig.settle(0) == [Puback(9), Pubrec(4)]
+    assert rig.says(Pubrel(4)) == [Pubcomp(4)]
+
+
+def test_a_refusal_is_said_in_mqtt_5() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 2, packet_id=2))
+    assert rig.settle(0, 0x97) == [Puback(1, 0x97)]
+    assert rig.settle(1, 0x83) == [Pubrec(2, 0x83)]
+    assert rig.says(Publish("t", b"2", 2, packet_id=2)) == []
+    assert len(rig.came) == 3
+
+
+def test_a_refusal_before_mqtt_5_leaves_the_message_to_the_server() -> None:
+    rig = opened(4)
+    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 1, packet_id=2))
+    assert rig.settle(0, 0x97) == []
+    assert rig.settle(1) == [Puback(2)]
+    rig.again()
+    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1))
+    assert len(rig.came) == 3
+
+
+def test_what_is_left_to_the_server_comes_again() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 2, packet_id=1))
+    assert rig.settle(0, LEFT) == []
+    rig.again()
+    rig.says(Publish("t", b"0", 2, dup=True, packet_id=1))
+    assert rig.settle(1) == [Pubrec(1)]
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
+def test_what_is_processed_while_the_connection_breaks_is_handed_over_once(
+    qos: int, answer: Packet
+) -> None:
+    rig = opened()
+    publish = Publish("t", b"0", qos, packet_id=1)
+    again = Publish("t", b"0", qos, dup=True, packet_id=1)
+    rig.says(publish)
+    rig.again()
+    assert rig.says(again) == []
+    assert rig.settle(0) == [answer]
+    assert len(rig.came) == 1
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
+def test_what_was_processed_after_the_connection_broke_is_handed_over_once(
+    qos: int, answer: Packet
+) -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", qos, packet_id=1))
+    rig.connection.lost("cut", rig.now)
+    assert rig.settle(0) == []
+    rig.dial()
+    assert rig.says(Connack(0, True), Publish("t", b"0", qos, dup=True, packet_id=1)) == [answer]
+    assert len(rig.came) == 1
+    if qos == 1:  # the server has the answer, and may use the identifier again
+        rig.says(Publish("t", b"1", qos, packet_id=1))
+        assert len(rig.came) == 2
+
+
+def test_a_repeat_of_what_was_received_keeps_its_place_among_acknowledgements() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 2, packet_id=2))
+    rig.settle(1)
+    rig.again()
+    again = (
+        Publish("t", b"0", 1, dup=True, packet_id=1),
+        Publish("t", b"1", 2, dup=True, packet_id=2),
+    )
+    assert rig.says(*again) == []
+    assert rig.settle(0) == [Puback(1), Pubrec(2)]
+
+
+def test_a_server_must_not_exceed_what_we_take() -> None:
+    """[MQTT-3.3.4-7]"""
+    rig = Rig()
+    rig.connect.properties = Properties(receive_maximum=1)
+    rig.dial()
+    rig.says(Connack(0, True), Publish("t", b"0", 1, packet_id=1))
+    assert rig.connection.state == CONNECTED
+    rig.says(Publish("t", b"0", 1, packet_id=2))
+    assert rig.connection.state == CLOSED
+
+
+def test_a_topic_with_a_wildcard_is_no_topic_name() -> None:
+    rig = opened()
+    rig.says(Publish("t/#", b""))
+    assert rig.connection.state == CLOSED
+
+
+def test_it_is_not_read_while_the_application_has_no_room() -> None:
+    rig = opened()
+    rig.room = False
+    both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
+    rig.connection.receive(both, rig.now)
+    assert (len(rig.came), rig.connection.stalled) == (1, True)
+    rig.now_s += 1000  # our own silence is not the server's
+    rig.connection.tick(rig.now)
+    assert rig.connection.state == CONNECTED
+    rig.room = True
+    rig.connection.resume(rig.now)
+    assert (len(rig.came), rig.connection.stalled) == (2, False)
+
+
+# -- subscriptions -------------------------------------------------------------------------
+
+
+def test_subscribe_takes_a_packet_identifier_that_no_message_has() -> None:
+    rig = opened()
+    rig.publish(b"0", 1)
+    packet_id = rig.connection.subscribe([Subscription("a", 1)])
+    assert rig.turn() == [Subscribe(2, [Subscription("a", 1)])]
+    assert packet_id == 2
+    rig.publish(b"1", 1)
+    assert rig.session.window_length == 2
+    rig.says(Suback(2, [1]))
+    assert rig.told[-1] == Suback(2, [1])
+    rig.says(Suback(2, [1]))
+    assert rig.connection.state == CLOSED
+
+
+def test_a_new_connection_awaits_no_answers() -> None:
+    rig = opened()
+    rig.connection.subscribe([Subscription("a", 1)])
+    rig.turn()
+    rig.again()
+    rig.says(Suback(1, [1]))
+    assert rig.connection.state == CLOSED
+
+
+# -- keep alive and the end ----------------------------------------------------------------
+
+
+def test_a_ping_leaves_every_three_quarters_of_the_keep_alive() -> None:
+    rig = opened()
+    assert rig.connection.deadline_s() == 145.0
+    rig.now_s = 145.0
+    rig.connection.tick(rig.now)
+    assert rig.turn() == [Pingreq()]
+    assert rig.says(Pingresp()) == []
+    assert rig.connection.deadline_s() == 190.0
+
+
+def test_a_silent_server_is_given_up() -> None:
+    rig = opened()
+    rig.now_s = 145.0
+    rig.connection.tick(rig.now)
+    rig.now_s = 190.0
+    rig.connection.tick(rig.now)
+    assert rig.connection.closed_because == "the server said nothing for 1.5 x keep alive"
+    assert rig.session.link is None
+
+
+def test_the_server_may_set_the_keep_alive() -> None:
+    """[MQTT-3.2.2-21]"""
+    rig = opened(properties=Properties(server_keep_alive=8))
+    assert rig.connection.deadline_s() == 106.0
+    rig = opened(properties=Properties(server_keep_alive=0))
+    rig.now_s = 1e6
+    rig.connection.tick(rig.now)
+    assert rig.connection.state == CONNECTED
+
+
+def test_what_is_settled_is_acknowledged_before_we_leave() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1))
+    rig.connection.settle(rig.came[0], DONE, rig.now)
+    rig.connection.disconnect(rig.now)
+    assert rig.turn() == [Puback(1), Disconnect(0)]
+    assert rig.connection.state == CLOSED
+    assert (rig.ends, rig.session.link) == (1, None)
+
+
+def test_a_disconnect_of_the_server_says_why() -> None:
+    rig = opened()
+    rig.says(Disconnect(0x8B, Properties(reason_string="bye")))
+    assert rig.connection.reason_code == 0x8B
+    assert rig.connection.closed_because.startswith("the server disconnected: ")
+    assert rig.connection.closed_because.endswith(": bye")
+    assert rig.ends == 1
