@@ -9,7 +9,8 @@ import logging
 import secrets
 import time
 
-from penstock.config import MainListener, OtherListener, Settings
+from penstock.config import Limits, MainListener, OtherListener, Settings
+from penstock.config.bridge import Remote
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -41,6 +42,9 @@ def engine(
     limits = engine_limits(settings, settings.listener)
     zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
     zones[limits.zone] = limits
+    for remote in settings.bridge.remotes:
+        bounds = bridge_limits(settings, remote)
+        zones[bounds.zone] = bounds
     return Server(
         limits,
         recovered,
@@ -60,6 +64,39 @@ def engine(
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
     """The bounds of a listener's connections: its own limits, else those of [limits]."""
     limits = settings.limits_of(listener)
+    return _engine_limits(
+        settings,
+        limits,
+        listener.name,
+        listener.connect_timeout_s,
+        listener.write_buffer_bytes_max,
+        listener.slow_peer_timeout_s,
+    )
+
+
+def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:
+    """The bounds of a bridge's session and connections."""
+    main = settings.listener
+    bounds = _engine_limits(
+        settings,
+        settings.limits_of_bridge(remote),
+        f"bridge {remote.name}",
+        remote.connect_timeout_s,
+        main.write_buffer_bytes_max,
+        main.slow_peer_timeout_s,
+    )
+    bounds.await_rel_timeout_s = 0.0  # see ``ClientConnection``
+    return bounds
+
+
+def _engine_limits(
+    settings: Settings,
+    limits: Limits,
+    zone: str,
+    connect_timeout_s: float,
+    write_buffer_bytes_max: int,
+    slow_peer_timeout_s: float,
+) -> EngineLimits:
     return EngineLimits(
         max_inflight=limits.max_inflight,
         max_mqueue_len=limits.max_mqueue_len,
@@ -82,13 +119,13 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         sessions_max=limits.sessions_max,
         subscriptions_per_session_max=limits.subscriptions_per_session_max,
         topic_levels_max=limits.topic_levels_max,
-        connect_timeout_s=listener.connect_timeout_s,
-        write_buffer_bytes_max=listener.write_buffer_bytes_max,
-        slow_peer_timeout_s=listener.slow_peer_timeout_s,
+        connect_timeout_s=connect_timeout_s,
+        write_buffer_bytes_max=write_buffer_bytes_max,
+        slow_peer_timeout_s=slow_peer_timeout_s,
         messages_per_s_max=limits.messages_per_s_max,
         bytes_per_s_max=limits.bytes_per_s_max,
         v31_client_id_len_max=limits.v31_client_id_len_max,
-        zone=listener.name,
+        zone=zone,
         qos0_bytes_max=settings.memory.qos0_bytes_max,
         spilled_bytes_max=settings.memory.spilled_bytes_max,
         sessions_bytes_max=settings.memory.sessions_bytes_max,

@@ -16,13 +16,17 @@ import contextlib
 import json
 import logging
 import signal
+import ssl
 from functools import partial
+from random import SystemRandom
 from typing import Final, final
 
 import uvloop
 
-from penstock.app.composing import engine, engine_limits, has_streams
+from penstock.app.composing import bridge_limits, engine, engine_limits, has_streams
 from penstock.auth.files import Access, load_access
+from penstock.bridge.bridge import Bridge
+from penstock.bridge.dialling import context_of
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
@@ -66,17 +70,26 @@ def serve(settings: Settings) -> int:
     if refused:
         raise ConfigError(refused)
     access = load_access(settings.access.password_file, settings.access.acl_file)
+    contexts = [context_of(remote) for remote in settings.bridge.remotes]
     store = _open_store(settings)
     try:
-        return uvloop.run(_Broker(settings, store, access).run())
+        return uvloop.run(_Broker(settings, store, access, contexts).run())
     finally:
         store.close()
 
 
 @final
 class _Broker:
-    def __init__(self, settings: Settings, store: Store, access: Access) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        access: Access,
+        contexts: list[ssl.SSLContext | None],
+    ) -> None:
         self._settings = settings
+        self._contexts = contexts  # of the bridges
+        self._bridge_list: list[Bridge] = []
         self._store = store
         self._access = access
         self._stopped = asyncio.Event()
@@ -106,7 +119,7 @@ class _Broker:
         )
         authentication.report_to(driver.decided)
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
-        tasks = self._background(server, driver)
+        tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
             await self._open(driver)
             await self._stopped.wait()
@@ -139,12 +152,37 @@ class _Broker:
             asyncio.create_task(
                 tell_forever(
                     driver,
-                    SysTopics(server, self._store, status.sys_interval_s, driver.now()),
+                    SysTopics(
+                        server,
+                        self._store,
+                        status.sys_interval_s,
+                        driver.now(),
+                        self._bridge_status,
+                    ),
                     FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
                     LimitWarnings(server.effects, status.limit_warning_s),
                 )
             ),
         )
+
+    def _bridge_status(self) -> list[tuple[str, object]]:
+        return [value for bridge in self._bridge_list for value in bridge.status()]
+
+    def _bridges(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
+        """Sessions for all bridges, and who dials for them."""
+        settings = self._settings
+        self._bridge_list = [
+            Bridge(
+                remote,
+                bridge_limits(settings, remote),
+                context,
+                server,
+                driver,
+                SystemRandom(),
+            )
+            for remote, context in zip(settings.bridge.remotes, self._contexts, strict=True)
+        ]
+        return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
     async def _open(self, driver: Driver) -> None:
         """Everything others can reach; says ``ready`` when it is."""

@@ -32,8 +32,9 @@ from penstock.broker.committer import Committer
 from penstock.broker.garbage import settle
 from penstock.broker.paused import PausedPeers
 from penstock.engine.access import Verdict
+from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED, CONNECTED
+from penstock.engine.connection import CLOSED, CONNECTED, Connection
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit
 from penstock.engine.keepalive import NO_DEADLINE
@@ -55,9 +56,11 @@ _TICK_S: Final = 0.25
 
 @final
 class Peer:
-    """One accepted connection: a wire below, an engine connection above."""
+    """One connection: a wire below, an engine connection above."""
 
-    def __init__(self, driver: Driver, wire: Wire, connection: ServerConnection) -> None:
+    def __init__(
+        self, driver: Driver, wire: Wire, connection: ServerConnection | ClientConnection
+    ) -> None:
         self.wire = wire
         self.connection = connection
         self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
@@ -151,6 +154,17 @@ class Driver:
         self._watch(peer)
         return peer
 
+    def adopt(self, wire: Wire, connection: ClientConnection) -> Peer:
+        """Run a connection that a bridge dialled."""
+        peer = Peer(self, wire, connection)
+        self._peers[connection.link] = peer
+        if self._ended:
+            connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
+            self._loop.call_soon(wire.close)
+        self._watch(peer)
+        self.end_turn_soon()
+        return peer
+
     def received(self, peer: Peer, data: bytes) -> None:
         """Bytes from a client; its reading pauses while it must wait."""
         connection = peer.connection
@@ -238,6 +252,7 @@ class Driver:
         """Who the client of ``link`` is; it may be gone."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
+            assert isinstance(peer.connection, ServerConnection)
             peer.connection.decided(verdict, self.now())
             self._watch(peer)
             self._settle_reading(peer)
@@ -283,7 +298,7 @@ class Driver:
         """Go on with what earlier turns left over, after the sockets had theirs."""
         self._turn_begins = False
         for user in self._server.resume(self.now()):
-            if isinstance(user, ServerConnection):
+            if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
                     self._settle_reading(peer)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
@@ -64,9 +65,18 @@ class SysTopics:
         store: whose log it tells about.
         interval_s: time between two updates; 0 = never.
         now: when the broker started.
+        others: what else is told, as ``values``; of bridges.
     """
 
-    def __init__(self, server: Server, store: Store, interval_s: float, now: Now) -> None:
+    def __init__(
+        self,
+        server: Server,
+        store: Store,
+        interval_s: float,
+        now: Now,
+        others: Callable[[], list[tuple[str, object]]] = list,
+    ) -> None:
+        self._others = others
         self._server = server
         self._store = store
         self._interval_s = interval_s
@@ -103,6 +113,7 @@ class SysTopics:
         found += self._clients()
         found += self._messages()
         found += self._state()
+        found += self._others()
         found += _memory()
         for name, load in self._loads.items():
             for position, (_, span) in enumerate(_SPANS):

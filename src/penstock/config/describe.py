@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -90,10 +90,10 @@ def as_markdown() -> str:
         for name, field in settings_of(group).items():
             default = _toml_value(getattr(values, name))
             lines.append(f"| `{group}.{name}` | `{default}` | {_cell(field)} |")
-        for name in settings_of(group):
-            value = getattr(values, name)
-            if _is_table_list(value):
-                lines += _definitions(f"{group}.{name}", type(value[0]))
+        for name, field in settings_of(group).items():
+            table = _table_of(field)
+            if table is not None and not _is_like(table, type(values)):
+                lines += _definitions(f"{group}.{name}", table)
         first = next(iter(settings_of(group)))
         lines += ["", f"In the environment: `{environment_name(group, first)}` and so on.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -111,6 +111,23 @@ def _definitions(path: str, table: type[BaseModel]) -> Iterator[str]:
     for name, field in table.model_fields.items():
         given = "" if field.is_required() or field.default is None else _toml_value(field.default)
         yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(field)} |"
+    for name, field in table.model_fields.items():
+        inner = _table_of(field)
+        if inner is not None:
+            yield from _definitions(f"{path}.{name}", inner)
+
+
+def _table_of(field: FieldInfo) -> type[BaseModel] | None:
+    """What the setting is a list of, if that is tables."""
+    for item in get_args(field.annotation):
+        if isinstance(item, type) and issubclass(item, BaseModel):
+            return item
+    return None
+
+
+def _is_like(table: type[BaseModel], group: type[BaseModel]) -> bool:
+    """Whether the tables have the settings of the group itself, as listeners do."""
+    return len(set(group.model_fields) & set(table.model_fields)) > 1
 
 
 def _cell(field: FieldInfo) -> str:

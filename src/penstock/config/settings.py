@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from penstock.config.access import Access
+from penstock.config.bridge import Bridge, Remote
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
 from penstock.config.group import Group
@@ -29,6 +30,7 @@ class Settings(Group):
     limits: Limits = Limits()
     sharing: Sharing = Sharing()
     mqtt5: Mqtt5 = Mqtt5()
+    bridge: Bridge = Bridge()
     stream: Stream = Stream()
     status: Status = Status()
     access: Access = Access()
@@ -77,4 +79,11 @@ class Settings(Group):
     def limits_of(self, listener: Listener) -> Limits:
         """The limits of a listener's clients: its own where it has any, else the broker's."""
         own = {name: getattr(listener.limits, name) for name in listener.limits.model_fields_set}
+        return self.limits.model_copy(update=own)
+
+    def limits_of_bridge(self, remote: Remote) -> Limits:
+        """The limits of a bridge's session: its own where it has any, a queue without a limit, and
+        else the broker's."""
+        own: dict[str, object] = {"max_mqueue_len": 0, "mqueue_overflow": "spill"}
+        own |= {name: getattr(remote.limits, name) for name in remote.limits.model_fields_set}
         return self.limits.model_copy(update=own)

@@ -60,6 +60,12 @@ def _topic_filter(value: str) -> str:
     return value
 
 
+def _topic_prefix(value: str) -> str:
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
+        raise ValueError("the beginning of a topic name, such as plant/7/, or nothing")
+    return value
+
+
 def _dead_letter_topic(value: str) -> str:
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
         raise ValueError("a topic name without wildcards that does not start with $, or nothing")
@@ -79,6 +85,8 @@ FileMode = Annotated[str, AfterValidator(_file_mode)]
 HttpPath = Annotated[str, AfterValidator(_http_path)]
 ListenerName = Annotated[str, AfterValidator(_name)]
 StreamName = Annotated[str, AfterValidator(_name)]
+BridgeName = Annotated[str, AfterValidator(_name)]
+TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
 DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]
 ShareName = Annotated[str, AfterValidator(_share_name)]

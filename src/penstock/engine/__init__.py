@@ -28,6 +28,7 @@ What one client is sent::
     transmission       the window at work: sent, acknowledged, sent again
     backlog            the queue at work: what waits, and what is dropped of it
     publish_frame      the PUBLISH packet of one delivery
+    forwarding         what a bridge makes of a message on its way
     retained_delivery  what a new subscription finds retained, in portions
 
 A session::

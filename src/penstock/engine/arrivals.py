@@ -6,12 +6,14 @@
                   │    ▲                         (the order in which they came [MQTT-4.6.0-2])
                   │    ╰─ PUBLISH again, on the next connection: the same arrival, in the new line
                   ├─ left to the sender ─▶ forgotten: the next connection brings it again
-                  ╰─ session lost ───────▶ forgotten: its packet identifier is another's now
+                  ├─ its identifier is another message's ─▶ forgotten
+                  ╰─ session lost ──────────────────────▶ forgotten
 
-A server uses a packet identifier until we acknowledge it. So one that comes again before that
-is the same message, whatever its QoS, as long as the session is the same: it is not handed over
-twice while it is processed, nor once it was processed and the connection broke before the answer
-left.
+A server that sends again what we did not acknowledge says so (DUP). Such a message is not handed
+over twice: not while it is processed, nor when that ended while there was no connection. A server
+may also give up a message, for example because it expired, and use its packet identifier for
+another; so it is the same only if all of it is. An acknowledgement that got lost on its way makes
+a QoS 1 message come again as a new one: nobody remembers it any more.
 """
 
 from __future__ import annotations
@@ -39,6 +41,17 @@ class Arrival:
         self.publish = publish
         self.topic = topic
         self.code = OPEN  # or ``LEFT``, or how it is acknowledged: a reason code
+        self.connection = 0  # in whose line it is, see ``Arrivals``
+
+    def is_again(self, publish: Publish, topic: str) -> bool:
+        """Whether ``publish`` is the same message, sent again."""
+        first = self.publish
+        return (
+            publish.dup
+            and publish.qos == first.qos
+            and topic == self.topic
+            and publish.payload == first.payload
+        )
 
 
 @final
@@ -46,44 +59,58 @@ class Arrivals:
     """Those of one session, over all its connections."""
 
     def __init__(self) -> None:
+        self.connection = 0  # number of the present one; an earlier one may bring nothing more
         self._open: dict[int, Arrival] = {}  # by packet identifier
+        self._repeats: set[int] = set()  # packet identifiers of repeats in the line
         self._line: deque[Arrival] = deque()  # of the present connection
 
     def __len__(self) -> int:
         """How many came on the present connection and wait for their acknowledgement."""
         return len(self._line)
 
-    def reconnected(self) -> None:
-        """A new connection, the same session."""
+    def connected(self, is_same_session: bool) -> int:
+        """A new connection; its number."""
         self._line.clear()
-
-    def session_lost(self) -> None:
-        """The server begins anew."""
-        self._line.clear()
-        self._open.clear()
+        self._repeats.clear()
+        if not is_same_session:
+            self._open.clear()
+        self.connection += 1
+        return self.connection
 
     def came(self, publish: Publish, topic: str) -> Arrival | None:
         """A PUBLISH of QoS 1 or 2 came; the arrival, if it is to be handed over."""
         known = self._open.get(publish.packet_id)
-        if known is not None:
-            if known not in self._line:
-                self._line.append(known)
+        if known is not None and known.is_again(publish, topic):
+            if known.connection != self.connection:
+                self._join(known)
             return None
         arrival = Arrival(publish, topic)
         self._open[publish.packet_id] = arrival
-        self._line.append(arrival)
+        self._join(arrival)
         return arrival
 
     def came_again(self, publish: Publish, topic: str) -> None:
         """A PUBLISH of QoS 2 came whose message we have: it is acknowledged in its turn."""
-        again = Arrival(publish, topic)
-        again.code = reasons.SUCCESS
-        self._line.append(again)
+        if publish.packet_id in self._open and self._is_in_line(publish.packet_id):
+            return
+        self._open.pop(publish.packet_id, None)  # settled, while there was no connection
+        if publish.packet_id not in self._repeats:
+            self._repeats.add(publish.packet_id)
+            again = Arrival(publish, topic)
+            again.code = reasons.SUCCESS
+            self._join(again)
+
+    def _is_in_line(self, packet_id: int) -> bool:
+        return self._open[packet_id].connection == self.connection
+
+    def _join(self, arrival: Arrival) -> None:
+        arrival.connection = self.connection
+        self._line.append(arrival)
 
     def settle(self, arrival: Arrival, code: int) -> bool:
         """Say how ``arrival`` is acknowledged; whether it is still known and was open."""
         packet_id = arrival.publish.packet_id
-        if self._open.get(packet_id) is not arrival or arrival.code != OPEN:
+        if arrival.code != OPEN or self._open.get(packet_id) is not arrival:
             return False
         arrival.code = code
         if code == LEFT:
@@ -91,13 +118,21 @@ class Arrivals:
         return True
 
     def next_settled(self) -> Arrival | None:
-        """The first of the line, if it is settled; it is forgotten."""
+        """The first of the line, if it is settled; it is forgotten.
+
+        One that the server gave up is passed over.
+        """
         while self._line:
             first = self._line[0]
-            if first.code == OPEN:
+            packet_id = first.publish.packet_id
+            is_known = self._open.get(packet_id) is first
+            if first.code == OPEN and is_known:
                 return None
             self._line.popleft()
-            if first.code != LEFT:
-                self._open.pop(first.publish.packet_id, None)
+            if is_known:
+                del self._open[packet_id]
+                return first
+            if packet_id in self._repeats and first.code == reasons.SUCCESS:
+                self._repeats.discard(packet_id)
                 return first
         return None

@@ -16,6 +16,7 @@ from penstock.engine.access import Permissions
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Stored
+from penstock.engine.forwarding import Forwarding
 from penstock.engine.full_mark import FullMark
 from penstock.engine.held_up import HeldUp
 from penstock.engine.limits import EngineLimits
@@ -50,6 +51,7 @@ class Backlog(Stored):
         self.stored = stored
         self.link: Link | None = None  # None while it is away
         self.permissions: Permissions | None = None  # None = everything
+        self.forwarding: Forwarding | None = None  # a bridge's: under other topics
         self._queue = MessageQueue(limits, stored, effects.kept)
         self._stored_queue = StoredQueue()
         self._shared: SharedLanes | None = None  # where what is shared waits in the queue

@@ -5,7 +5,7 @@ The table, states by packets; everything else is a protocol error (0x82):
 ============== ==================================================================
 AWAIT_CONNACK  CONNACK AUTH                                        [MQTT-3.2.0-1]
 CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
-               AUTH DISCONNECT                              (the last two: MQTT 5)
+               DISCONNECT (MQTT 5)       (not AUTH: we do not authenticate again)
 ============== ==================================================================
 
 ::
@@ -15,7 +15,7 @@ CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
 
 The session is the one that a server has (``session``): its window, its queue, its commits. Only
 what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
-what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-9], Maximum Packet Size [MQTT-3.2.2-15],
+what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
 Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
 [MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
 
@@ -34,6 +34,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from penstock.engine.aliases import InboundAliases, OutboundAliases
+from penstock.engine.answers import fits
 from penstock.engine.arrivals import LEFT, Arrival, Arrivals
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED, Connection
@@ -43,7 +44,7 @@ from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.session import Session
 from penstock.engine.topics import is_topic_name
-from penstock.errors import RemoteProtocolError
+from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode, encode_ack
@@ -111,7 +112,8 @@ class ClientConnection(Connection):
         session: taken up when the server lets us in.
         arrivals: of that session.
         connect: what we say first. Its properties say what we accept.
-        limits: bounds of our side.
+        limits: bounds of our side. ``await_rel_timeout_s`` is to be 0: a message would be forgotten
+            whose PUBREC waits behind others.
         application: who uses it.
         is_known: we have a session that the server may have the other half of.
         now: when it was dialled.
@@ -144,9 +146,11 @@ class ClientConnection(Connection):
         self._session = session
         self._arrivals = arrivals
         self._connect = connect
-        self._limits = limits
+        self.limits = limits
+        self.client_id = connect.client_id
         self._application = application
         self._is_known = is_known
+        self._number = 0  # among the connections of the session, once the server let us in
         self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
         self._topic: str | None = None  # of the message before: it was checked
@@ -184,8 +188,6 @@ class ClientConnection(Connection):
             self._application.answered(packet, now)
         elif isinstance(packet, Disconnect):
             self._dismissed(packet, now)
-        elif isinstance(packet, Auth):
-            self._authenticate(packet)
         elif not isinstance(packet, Pingresp):
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
@@ -210,16 +212,14 @@ class ClientConnection(Connection):
                 reasons.PROTOCOL_ERROR, "the server has a session that we know nothing of"
             )
         self._negotiate(connack.properties or Properties(), now)
-        if present:
-            self._arrivals.reconnected()
-        else:
-            self._arrivals.session_lost()
+        self._number = self._arrivals.connected(present)
+        if not present:
             self._session.session_lost()
         self.state = CONNECTED
         self.link.opened = True
         self._application.connected(connack, now)
         if self.state == CONNECTED:
-            self._session.attach(self.link, self._limits, self._window, now)
+            self._session.attach(self.link, self.limits, self._window, now)
 
     def _negotiate(self, accepted: Properties, now: Now) -> None:
         link = self.link
@@ -228,7 +228,7 @@ class ClientConnection(Connection):
         if accepted.maximum_qos is not None:
             link.qos_max = accepted.maximum_qos
         link.retain_available = accepted.retain_available != 0
-        aliases = min(accepted.topic_alias_maximum or 0, self._limits.topic_alias_outbound_max)
+        aliases = min(accepted.topic_alias_maximum or 0, self.limits.topic_alias_outbound_max)
         if aliases > 0:
             link.aliases = OutboundAliases(aliases)
         if accepted.server_keep_alive is not None:
@@ -249,8 +249,10 @@ class ClientConnection(Connection):
             raise RemoteProtocolError(  # [MQTT-4.12.0-6]
                 reasons.PROTOCOL_ERROR, "AUTH names no method that CONNECT did"
             )
-        if packet.reason_code == reasons.SUCCESS:
-            return
+        if packet.reason_code != reasons.CONTINUE_AUTHENTICATION:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "AUTH before CONNACK goes on, or CONNACK ends it"
+            )
         data = self._application.authenticate(said.authentication_data)
         if data is None:
             raise RemoteProtocolError(
@@ -262,6 +264,9 @@ class ClientConnection(Connection):
     # -- messages from the server --------------------------------------------------------
 
     def _arrived(self, publish: Publish, now: Now) -> None:
+        if self._number != self._arrivals.connection:
+            self._end(True, "another connection took the session over", now)
+            return
         topic = publish.topic
         properties = publish.properties
         if properties is not None and properties.topic_alias is not None:
@@ -279,9 +284,10 @@ class ClientConnection(Connection):
         if publish.qos == 0:
             self._application.arrived(Arrival(publish, topic), now)
             return
-        if publish.qos == 2 and self._session.awaits_release(publish.packet_id):
+        if publish.qos == 2 and self._is_repeat(publish):
             self._session.receive(publish, now)
             self._arrivals.came_again(publish, topic)
+            self._check_receive_maximum()
             self._acknowledge_settled()
             return
         arrival = self._arrivals.came(publish, topic)
@@ -290,8 +296,22 @@ class ClientConnection(Connection):
             self._application.arrived(arrival, now)
         self._acknowledge_settled()
 
+    def _is_repeat(self, publish: Publish) -> bool:
+        """Whether we have this QoS 2 message, and wait for its PUBREL.
+
+        What is sent again on another connection has DUP. One that has not is new: its server lost
+        its session once, and we died before we could note that.
+        """
+        packet_id = publish.packet_id
+        if not self._session.awaits_release(packet_id):
+            return False
+        if publish.dup or self._session.came_here(packet_id):
+            return True
+        self._session.release(packet_id)
+        return False
+
     def _check_receive_maximum(self) -> None:
-        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-7]."""
+        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-9]."""
         if self.link.version == V5 and len(self._arrivals) > self._receive_maximum:
             raise RemoteProtocolError(
                 reasons.RECEIVE_MAXIMUM_EXCEEDED,
@@ -299,31 +319,38 @@ class ClientConnection(Connection):
             )
 
     def settle(self, arrival: Arrival, code: int, now: Now) -> None:
-        """``arrival`` is done with.
+        """``arrival`` is done with; said to the present connection, or to the last one.
 
         Its acknowledgement leaves when all before it are done with too, or when the message comes
         again, where its connection is over.
 
         Args:
             arrival: as ``Application.arrived`` got it, on this connection or an earlier one.
-            code: a reason code, of 0x80 or more to refuse it, or ``LEFT`` to leave it to the
-                server, as if it had not come: the next connection brings it again. Before MQTT 5
-                nothing can be refused; it is left.
+            code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
+                it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
+                come: the next connection brings it again. Until then it keeps its place in the
+                server's window: who leaves messages ends the connection soon.
             now: when.
+
+        Raises:
+            LocalProtocolError: a code that no acknowledgement of this message has.
         """
         publish = arrival.publish
         if publish.qos == 0:
             return
+        kind = PUBACK if publish.qos == 1 else PUBREC
         if code >= reasons.UNSPECIFIED_ERROR and self.link.version != V5:
-            code = LEFT
-        if not self._arrivals.settle(arrival, code):
-            return
-        if publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
+            code = reasons.SUCCESS
+        if code != LEFT and not reasons.is_allowed(code, kind):
+            raise LocalProtocolError(code, f"no reason code to acknowledge a message with: {code}")
+        is_known = self._arrivals.settle(arrival, code)
+        if is_known and publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
             self._session.receive(publish, now)
-        if self.state == CONNECTED:
-            self._acknowledge_settled()
+        self._acknowledge_settled()
 
     def _acknowledge_settled(self) -> None:
+        if self.state != CONNECTED or self._number != self._arrivals.connection:
+            return
         arrival = self._arrivals.next_settled()
         while arrival is not None:
             self._acknowledge(arrival.publish, arrival.code)
@@ -342,20 +369,33 @@ class ClientConnection(Connection):
     def subscribe(
         self, subscriptions: list[Subscription], properties: Properties | None = None
     ) -> int:
-        """Send SUBSCRIBE; its packet identifier, 0 if none is free. ``answered`` tells the rest."""
+        """Send SUBSCRIBE; its packet identifier, 0 if none is free. ``answered`` tells the rest.
+
+        It leaves with the commit: before that, the loss of a session is not on disk.
+
+        Raises:
+            LocalProtocolError: 0x95, it is larger than the server accepts.
+        """
         packet_id = self._session.reserve_packet_id()
         if packet_id > 0:
-            packet = Subscribe(packet_id, subscriptions, properties)
-            self.link.send(encode(packet, self.link.version))
+            self._ask(Subscribe(packet_id, subscriptions, properties), packet_id)
         return packet_id
 
     def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
         """Send UNSUBSCRIBE, as ``subscribe``."""
         packet_id = self._session.reserve_packet_id()
         if packet_id > 0:
-            packet = Unsubscribe(packet_id, topic_filters, properties)
-            self.link.send(encode(packet, self.link.version))
+            self._ask(Unsubscribe(packet_id, topic_filters, properties), packet_id)
         return packet_id
+
+    def _ask(self, packet: Packet, packet_id: int) -> None:
+        if not fits(packet, self.link.version, self.link.max_packet_size_bytes):
+            self._session.answered(packet_id)
+            raise LocalProtocolError(
+                reasons.PACKET_TOO_LARGE,
+                f"the server does not accept packets as large as {packet!r}",
+            )
+        self.link.hold(encode(packet, self.link.version))
 
     # -- when packets must wait ------------------------------------------------------------
 
@@ -425,10 +465,18 @@ class ClientConnection(Connection):
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
         """Leave: what is acknowledged in this turn goes first, then DISCONNECT."""
         if self.state == CONNECTED:
-            self.link.hold(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
+            # as QoS 0, so that it overtakes none of that either
+            self.link.hold_qos0(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
             self._end(False, "disconnected", now, answered=True)
         else:
             self._end(False, "given up", now)
+
+    def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
+        """End the connection from this side; our server shutting down is no error of the other."""
+        if reason_code == reasons.SERVER_SHUTTING_DOWN:
+            self.disconnect(now)
+        else:
+            super().close(reason_code, because, now, server_reference)
 
     def _dismissed(self, packet: Disconnect, now: Now) -> None:
         self.reason_code = packet.reason_code

@@ -37,29 +37,17 @@ _POSITION_MAX: Final = 2**31 - 1
 
 @final
 class Text:
-    """A column of texts or bytes.
+    """A column of texts or bytes."""
 
-    Args:
-        bytes_max: of all values together; Arrow's positions have 32 bits.
-    """
-
-    def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
+    def __init__(self) -> None:
         self._values = BytesWriter()
         self._positions = BytesWriter()
-        self._bytes_max: i64 = bytes_max
         _write_i32(self._positions, 0)
 
     def add(self, value: bytes) -> None:
-        """The value of the next message.
-
-        Raises:
-            OverflowError: the column would have more than ``bytes_max``.
-        """
-        end = len(self._values) + len(value)
-        if end > self._bytes_max:
-            raise OverflowError("the messages of one commit have more than 2 GiB")
+        """The value of the next message; all together have at most 2 GiB (``Columns``)."""
         self._values.write(value)
-        _write_i32(self._positions, i32(end))
+        _write_i32(self._positions, i32(len(self._values)))
 
     def positions(self) -> bytes:
         """Where each value begins, and where the last one ends."""
@@ -100,10 +88,15 @@ class Flags:
 
 @final
 class Columns:
-    """The columns of the messages that one commit appends: what the log holds of each."""
+    """The columns of the messages that one commit appends: what the log holds of each.
 
-    def __init__(self) -> None:
+    Args:
+        bytes_max: of all texts together; Arrow's positions have 32 bits.
+    """
+
+    def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
         self.count = 0  # messages
+        self._bytes_left: i64 = bytes_max
         self.topics = Text()
         self.payloads = Text()
         self.client_ids = Text()
@@ -120,11 +113,16 @@ class Columns:
         """The next message.
 
         Raises:
-            OverflowError: they would have more than 2 GiB.
+            OverflowError: they would have more than ``bytes_max``; it is not added.
         """
         if message.client_id is not self._client_id:  # runs of one client's messages are common
             self._client_id = message.client_id
             self._encoded = message.client_id.encode()
+        left = self._bytes_left - len(message.topic_bytes) - len(message.payload)
+        left -= len(self._encoded) + len(message.properties)
+        if left < 0:
+            raise OverflowError("the messages of one commit have more than 2 GiB")
+        self._bytes_left = left
         self.topics.add(message.topic_bytes)
         self.payloads.add(message.payload)
         self.client_ids.add(self._encoded)

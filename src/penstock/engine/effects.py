@@ -207,14 +207,18 @@ class Effects(Turn):
             self.reached.append(at_limit)
 
     def append(self, message: Message) -> None:
-        """Append ``message`` to the log; it has its offset from here on."""
-        message.offset = self.next_offset
-        self.next_offset += 1
+        """Append ``message`` to the log; it has its offset from here on.
+
+        Raises:
+            OverflowError: the batch would have more than 2 GiB; nothing is changed.
+        """
         columns = self._columns
         if columns is None:
             self._messages.append(message)
         else:
             columns.add(message)
+        message.offset = self.next_offset
+        self.next_offset += 1
         self.size_bytes += message.size_bytes()
 
     def adopted(self, offset: int) -> None:
@@ -257,7 +261,9 @@ class Effects(Turn):
         """Close the batch and start the next."""
         commit = Commit(self._base_offset)
         commit.messages = self._messages
-        commit.columns = self._columns
+        if self._columns is not None and self._columns.count > 0:
+            commit.columns = self._columns
+            self._columns = Columns()
         commit.ended = [(client_id, number) for number, client_id in self._ended.items()]
         commit.sessions = list(self._sessions.values())
         for subscription in self._subscriptions:
@@ -278,8 +284,6 @@ class Effects(Turn):
             self.counters.commits += 1
         self._base_offset = self.next_offset
         self._messages = []
-        if commit.columns is not None and commit.columns.count > 0:
-            self._columns = Columns()
         self.size_bytes = 0
         self.changed = []
         self.holding = []

@@ -18,6 +18,7 @@ from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
+BRIDGE_SESSIONS: Final = "$bridge/"  # so their client identifiers begin, and no client's do
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
 ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
@@ -25,6 +26,8 @@ ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a
 def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
     """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
     client_id = connect.client_id
+    if client_id.startswith(BRIDGE_SESSIONS):
+        return reasons.CLIENT_IDENTIFIER_NOT_VALID
     if connect.version == V31 and not 1 <= len(client_id) <= limits.v31_client_id_len_max:
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1
     if connect.version == V311 and not client_id and not connect.clean_start:

@@ -63,6 +63,10 @@ class Inbound:
         """Whether a message with this packet identifier waits for PUBREL."""
         return packet_id in self._since_us
 
+    def came_here(self, packet_id: int) -> bool:
+        """Whether a message with this packet identifier came on this connection."""
+        return packet_id in self._here
+
     def release(self, packet_id: int) -> int:
         """PUBREL came; the reason code for PUBCOMP."""
         self._here.discard(packet_id)

@@ -95,11 +95,16 @@ class InFlightWindow:
     @property
     def free(self) -> int:
         """Places for new messages."""
-        return 0 if self._unsent else max(0, self.capacity - len(self._entries))
+        if self._unsent:
+            return 0
+        unused = PACKET_IDENTIFIERS - len(self._reserved)
+        return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
         """Whether one more message may be sent: nothing older waits and a place is free."""
-        return not self._unsent and len(self._entries) < self.capacity
+        if self._unsent or len(self._entries) >= self.capacity:
+            return False
+        return len(self._entries) + len(self._reserved) < PACKET_IDENTIFIERS
 
     def session_lost(self) -> None:
         """The receiver forgot its session: a message it had received is delivered, the others
@@ -146,6 +151,10 @@ class InFlightWindow:
     def let_go_of_reserved(self, packet_id: int) -> None:
         """Its answer came."""
         self._reserved.discard(packet_id)
+
+    def disconnected(self) -> None:
+        """No answer comes any more to SUBSCRIBE or UNSUBSCRIBE."""
+        self._reserved.clear()
 
     def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
         """Put back an entry from the store; it counts as not sent on this connection."""
@@ -275,7 +284,6 @@ class InFlightWindow:
         at most ``capacity`` are sent until acknowledgements free places.
         """
         self.capacity = capacity
-        self._reserved.clear()
         self._unsent = self.entries()
         self._unsent.reverse()
         for entry in self._unsent:

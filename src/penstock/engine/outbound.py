@@ -75,6 +75,7 @@ class Outbound(Transmission):
         """The connection is gone; bodies that the log has leave memory."""
         self._fetching = False
         self.wanted = []
+        self._window.disconnected()
         if self.permissions is not None:
             self.permissions.forget_answers()
         if self.stored:
@@ -107,6 +108,8 @@ class Outbound(Transmission):
             now: when.
         """
         if self.permissions is not None and not self._permitted(message):
+            return
+        if self.forwarding is not None and not self.forwarding.takes(message):
             return
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)

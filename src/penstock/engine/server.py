@@ -149,8 +149,8 @@ class Server:
         self.authorize = authorize
         self.wills.authorize = authorize
         for session in list(self.registry.sessions.values()):
-            if not session.identified:
-                continue
+            if not session.identified or session.forwarding is not None:
+                continue  # a bridge may do what its settings say
             session.identify(
                 session.username, authorize.permissions(session.username, session.client_id)
             )

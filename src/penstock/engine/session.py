@@ -177,6 +177,10 @@ class Session(Outbound):
         """Whether a QoS 2 message with this packet identifier was received and not released."""
         return self._inbound.waits(packet_id)
 
+    def came_here(self, packet_id: int) -> bool:
+        """Whether such a message came on this connection, and not on an earlier one."""
+        return self._inbound.came_here(packet_id)
+
     def release(self, packet_id: int) -> int:
         """PUBREL from the peer; the reason code for PUBCOMP."""
         code = self._inbound.release(packet_id)

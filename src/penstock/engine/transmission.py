@@ -105,9 +105,12 @@ class Transmission(Backlog):
         delivery = entry.delivery
         if self.permissions is not None and not self._may_have(delivery, message, duplicate, now):
             return False
+        made = message
+        if self.forwarding is not None:
+            made = self.forwarding.message_for(message, link.version)
         frame = publish_frame(
             link,
-            message,
+            made,
             delivery.qos,
             delivery.retain and link.retain_available,  # [MQTT-3.2.2-14]
             duplicate,
@@ -149,7 +152,10 @@ class Transmission(Backlog):
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
-        frame = publish_frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
+        made = message
+        if self.forwarding is not None:
+            made = self.forwarding.message_for(message, link.version)
+        frame = publish_frame(link, made, 0, retain, False, 0, subscription_ids, batch, now)
         if len(frame) == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
         elif at_once:

@@ -21,7 +21,8 @@ class SocketWire(StreamWire):
         peer: the other side, for logs.
         listener: name of the listener.
         accept: makes the user of the wire.
-        place: among the listener's connections; given back when this one is gone.
+        place: among the listener's connections, given back when this one is gone; None for one
+            that was dialled.
         write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
     """
 
@@ -30,7 +31,7 @@ class SocketWire(StreamWire):
         peer: str,
         listener: str,
         accept: Accept,
-        place: Place,
+        place: Place | None,
         write_buffer_bytes_max: int,
     ) -> None:
         super().__init__()
@@ -76,7 +77,8 @@ class SocketWire(StreamWire):
             self._abort.cancel()
         self._gone()
         self._endpoint = None
-        self._place.release()
+        if self._place is not None:
+            self._place.release()
         endpoint.lost("connection closed by the peer" if exc is None else str(exc))
 
     # -- the wire ----------------------------------------------------------------------

@@ -12,9 +12,11 @@ from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.message import Message
+from penstock.engine.inflight import InFlightWindow
+from penstock.engine.limits import NEVER_EXPIRES_S, PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.message import Delivery, Message
 from penstock.engine.session import Session
+from penstock.errors import LocalProtocolError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -56,6 +58,7 @@ class Rig(Application):
         self.ends = 0
         self.room = True
         self.answer: bytes | None = None
+        self.subscribes_at_once = False
         self.now_s = 100.0
         self.known = known
         self.connect = Connect("c", version, clean, 60)
@@ -83,6 +86,8 @@ class Rig(Application):
     def connected(self, connack: Connack, now: Now) -> None:
         del now
         self.told.append(connack)
+        if self.subscribes_at_once:
+            self.connection.subscribe([Subscription("a", 1)])
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
         del now
@@ -255,6 +260,7 @@ def test_auth_without_a_method_is_an_error() -> None:
 
 
 def test_receive_maximum_is_obeyed() -> None:
+    """[MQTT-3.3.4-7]"""
     rig = opened(properties=Properties(receive_maximum=2))
     sent = [packet for n in range(3) for packet in rig.publish(b"%d" % n, 1)]
     assert [packet.payload for packet in sent if isinstance(packet, Publish)] == [b"0", b"1"]
@@ -398,14 +404,19 @@ def test_a_refusal_is_said_in_mqtt_5() -> None:
     assert len(rig.came) == 3
 
 
-def test_a_refusal_before_mqtt_5_leaves_the_message_to_the_server() -> None:
+def test_before_mqtt_5_a_refused_message_is_acknowledged() -> None:
+    """[MQTT-4.5.0-2]: a message that is never acknowledged would block the server's window."""
     rig = opened(4)
-    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 1, packet_id=2))
-    assert rig.settle(0, 0x97) == []
-    assert rig.settle(1) == [Puback(2)]
-    rig.again()
-    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1))
-    assert len(rig.came) == 3
+    rig.says(Publish("t", b"0", 1, packet_id=1))
+    assert rig.settle(0, 0x97) == [Puback(1)]
+
+
+def test_a_code_that_no_acknowledgement_has_is_our_own_mistake() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1))
+    with pytest.raises(LocalProtocolError):
+        rig.settle(0, 0x8B)
+    assert rig.settle(0) == [Puback(1)]
 
 
 def test_what_is_left_to_the_server_comes_again() -> None:
@@ -415,6 +426,81 @@ def test_what_is_left_to_the_server_comes_again() -> None:
     rig.again()
     rig.says(Publish("t", b"0", 2, dup=True, packet_id=1))
     assert rig.settle(1) == [Pubrec(1)]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+@pytest.mark.parametrize(
+    "other",
+    [
+        Publish("u", b"new", 1, packet_id=1),
+        Publish("t", b"new", 1, dup=True, packet_id=1),
+        Publish("t", b"old", 2, dup=True, packet_id=1),
+        Publish("t", b"old", 1, packet_id=1),
+    ],
+)
+def test_a_server_may_give_an_identifier_to_another_message(
+    other: Publish, is_settled: bool
+) -> None:
+    """For example, when the first one expired while we were away."""
+    rig = opened()
+    rig.says(Publish("t", b"old", 1, packet_id=1))
+    rig.connection.lost("cut", rig.now)
+    if is_settled:
+        rig.settle(0)
+    rig.dial()
+    assert rig.says(Connack(0, True), other) == []
+    assert len(rig.came) == 2
+    assert rig.settle(0) == []
+    assert rig.settle(1) == [Puback(1) if other.qos == 1 else Pubrec(1)]
+
+
+def test_what_was_given_up_does_not_hold_up_what_came_after_it() -> None:
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1), Publish("t", b"1", 1, packet_id=2))
+    rig.settle(1)
+    assert rig.says(Publish("t", b"2", 1, packet_id=1)) == [Puback(2)]
+
+
+def test_a_new_message_with_an_identifier_from_a_session_that_was_lost_unnoticed() -> None:
+    """We died between the CONNACK that said so and the commit of it."""
+    rig = opened()
+    rig.says(Publish("t", b"old", 2, packet_id=7))
+    rig.settle(0)
+    rig.again()
+    rig.says(Publish("t", b"new", 2, packet_id=7))
+    assert len(rig.came) == 2
+    assert rig.settle(1) == [Pubrec(7)]
+
+
+def test_repeats_take_one_place_each() -> None:
+    rig = opened()
+    again = Publish("t", b"1", 2, dup=True, packet_id=2)
+    rig.says(Publish("t", b"0", 1, packet_id=1), again)
+    rig.settle(1)
+    rig.again()
+    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1), *[again] * 100)
+    assert len(rig.arrivals) == 2
+    assert rig.settle(0) == [Puback(1), Pubrec(2)]
+
+
+def test_an_older_connection_brings_nothing_any_more() -> None:
+    rig = opened()
+    old = rig.connection
+    rig.dial()
+    rig.says(Connack(0, True))
+    old.receive(encode(Publish("t", b"late", 1, packet_id=5), 5), rig.now)
+    assert old.closed_because == "another connection took the session over"
+    assert rig.came == []
+
+
+def test_what_is_settled_on_an_earlier_connection_may_be_settled_again() -> None:
+    rig = opened()
+    old = rig.connection
+    rig.says(Publish("t", b"0", 1, packet_id=1))
+    rig.again()
+    rig.says(Publish("t", b"0", 1, dup=True, packet_id=1))
+    old.settle(rig.came[0], DONE, rig.now)
+    assert rig.settle(0) == [Puback(1)]
 
 
 @pytest.mark.parametrize(("qos", "answer"), [(1, Puback(1)), (2, Pubrec(1))])
@@ -461,7 +547,7 @@ def test_a_repeat_of_what_was_received_keeps_its_place_among_acknowledgements() 
 
 
 def test_a_server_must_not_exceed_what_we_take() -> None:
-    """[MQTT-3.3.4-7]"""
+    """[MQTT-3.3.4-9]"""
     rig = Rig()
     rig.connect.properties = Properties(receive_maximum=1)
     rig.dial()
@@ -506,6 +592,37 @@ def test_subscribe_takes_a_packet_identifier_that_no_message_has() -> None:
     assert rig.told[-1] == Suback(2, [1])
     rig.says(Suback(2, [1]))
     assert rig.connection.state == CLOSED
+
+
+def test_what_is_asked_when_the_server_lets_us_in_is_answered() -> None:
+    rig = opened()
+    rig.publish(b"0", 1)
+    rig.subscribes_at_once = True
+    again = Publish("t", b"0", 1, False, True, 1)
+    assert rig.again() == [Subscribe(2, [Subscription("a", 1)]), again]
+    rig.says(Suback(2, [1]))
+    assert rig.told[-1] == Suback(2, [1])
+
+
+def test_a_subscribe_that_the_server_would_not_accept_is_not_sent() -> None:
+    """[MQTT-3.2.2-15]"""
+    rig = opened(properties=Properties(maximum_packet_size=20))
+    with pytest.raises(LocalProtocolError, match="as large as"):
+        rig.connection.subscribe([Subscription("a" * 20, 1)])
+    assert rig.turn() == []
+
+
+def test_no_message_waits_for_an_identifier_that_is_not_there() -> None:
+    window = InFlightWindow(PACKET_IDENTIFIERS)
+    assert window.reserve() == 1
+    for _ in range(PACKET_IDENTIFIERS - 1):
+        assert window.has_room()
+        window.add(Delivery(None, 0, 1))
+    assert not window.has_room()
+    assert window.free == 0
+    assert window.reserve() == 0
+    window.let_go_of_reserved(1)
+    assert window.has_room()
 
 
 def test_a_new_connection_awaits_no_answers() -> None:
@@ -558,6 +675,17 @@ def test_what_is_settled_is_acknowledged_before_we_leave() -> None:
     assert rig.turn() == [Puback(1), Disconnect(0)]
     assert rig.connection.state == CLOSED
     assert (rig.ends, rig.session.link) == (1, None)
+
+
+def test_nothing_is_sent_after_disconnect() -> None:
+    """[MQTT-3.14.4-1]"""
+    rig = opened()
+    rig.says(Publish("t", b"0", 1, packet_id=1))
+    rig.session.deliver(Message("t", b"held"), 0, False, (), False, rig.now)
+    rig.session.deliver(Message("t", b"behind"), 0, False, (), True, rig.now)
+    rig.connection.disconnect(rig.now)
+    rig.connection.settle(rig.came[0], DONE, rig.now)
+    assert rig.turn() == [Publish("t", b"held"), Publish("t", b"behind"), Disconnect(0)]
 
 
 def test_a_disconnect_of_the_server_says_why() -> None:

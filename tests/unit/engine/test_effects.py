@@ -53,8 +53,11 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
     assert (commit.appended, commit.next_offset) == (3, 6)
     empty = effects.seal()
     assert not empty.writes
-    assert (empty.base_offset, empty.next_offset) == (6, 6)
+    effects.append(Message("t", b"x"))  # while the empty one is written
+    assert not empty.writes
+    assert (empty.base_offset, empty.next_offset, empty.appended) == (6, 6, 0)
     assert commit.columns.count == 3
+    assert effects.seal().appended == 1
 
 
 def test_the_last_word_about_a_key_is_written() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.columns import Text, columns_of
+from penstock.engine.columns import Columns, columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk
 from penstock.store.log import chunk_of, messages_of
@@ -65,11 +65,17 @@ def test_a_chunk_is_what_arrow_makes_of_the_same_values(messages: list[Message])
     assert batch.equals(pa.RecordBatch.from_pylist(rows, schema=LOG_SCHEMA))
 
 
-def test_a_column_has_a_limit() -> None:
-    column = Text(5)
-    column.add(b"123")
-    column.add(b"45")
-    with pytest.raises(OverflowError, match="more than 2 GiB"):
-        column.add(b"x")
-    assert column.data() == b"12345"
-    assert len(column.positions()) == 4 * (2 + 1)
+def test_columns_have_a_limit_and_stay_whole_at_it() -> None:
+    columns = Columns(10)
+    columns.add(Message("t", b"1234", client_id="c"))
+    for large in (
+        Message("t", b"1234"),
+        Message("ttttt", b""),
+        Message("t", b"", 0, False, "cccc"),
+    ):
+        with pytest.raises(OverflowError, match="more than 2 GiB"):
+            columns.add(large)
+    columns.add(Message("t", b"12", client_id="c"))
+    batch = decode_chunk(chunk_of(columns))
+    assert batch.column("payload").to_pylist() == [b"1234", b"12"]
+    assert batch.column("client_id").to_pylist() == ["c", "c"]

@@ -1,0 +1,55 @@
+"""When to dial again.
+
+::
+
+      failed ─▶ first pause ─ failed ─▶ twice as long ─▶ … ─▶ the longest ─▶ …
+        ▲                                                          │
+        ╰──── a connection that stood for ``STABLE_S`` ◀────────────╯   refused: the longest at once
+
+Each pause is a quarter shorter or longer, drawn, so that many who lost the same broker do not come
+back all at once.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final, final
+
+STABLE_S: Final = 10.0
+_JITTER: Final = 0.25
+
+
+@final
+class Backoff:
+    """The pauses of one bridge.
+
+    Args:
+        first_s: the first, seconds, before jitter.
+        longest_s: none is longer, before jitter.
+        random: where the jitter comes from.
+    """
+
+    def __init__(self, first_s: float, longest_s: float, random: Random) -> None:
+        self._first_s = min(first_s, longest_s)
+        self._longest_s = longest_s
+        self._random = random
+        self._next_s = self._first_s
+
+    def failed(self) -> float:
+        """How long to wait now, seconds."""
+        pause_s = self._next_s
+        self._next_s = min(2 * pause_s, self._longest_s)
+        return self._with_jitter(pause_s)
+
+    def refused(self) -> float:
+        """As ``failed``, when to try soon would be to hammer."""
+        self._next_s = self._longest_s
+        return self._with_jitter(self._longest_s)
+
+    def stood(self, seconds: float) -> None:
+        """A connection stood for so long."""
+        if seconds >= STABLE_S:
+            self._next_s = self._first_s
+
+    def _with_jitter(self, pause_s: float) -> float:
+        return pause_s * self._random.uniform(1 - _JITTER, 1 + _JITTER)

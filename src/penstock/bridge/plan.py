@@ -1,0 +1,110 @@
+"""What a bridge's settings ask of the engine: subscriptions at both ends, and other topics.
+
+::
+
+      out   local:  subscribe  local_prefix + filter    remote: publish    remote_prefix + rest
+      in    local:  publish    local_prefix + rest      remote: subscribe  remote_prefix + filter
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.config.bridge import Forwarded, Remote
+from penstock.engine.forwarding import Forwarding, Rule
+from penstock.engine.grants import BRIDGE_SESSIONS
+from penstock.protocol.kinds import V5, V31, V311
+from penstock.protocol.packets import Connect, Subscription
+from penstock.protocol.properties import Properties
+
+VERSIONS: Final = {"3.1": V31, "3.1.1": V311, "5": V5}
+
+_RETAIN_IF_NEW: Final = 1
+_RETAIN_NEVER: Final = 2
+
+
+def session_of(name: str) -> str:
+    """The client identifier of the bridge's session in this broker; no client can have it."""
+    return BRIDGE_SESSIONS + name
+
+
+def outgoing(remote: Remote) -> Forwarding:
+    """What becomes of messages on their way out."""
+    rules: list[Rule] = []
+    for part in remote.forwards:
+        if part.direction != "in":
+            rules += _rules(part, part.local_prefix, part.remote_prefix)
+    return _forwarding(remote, rules)
+
+
+def incoming(remote: Remote) -> Forwarding:
+    """What becomes of messages on their way in."""
+    rules: list[Rule] = []
+    for part in remote.forwards:
+        if part.direction != "out":
+            rules += _rules(part, part.remote_prefix, part.local_prefix)
+    return _forwarding(remote, rules)
+
+
+def _rules(part: Forwarded, from_prefix: str, to_prefix: str) -> list[Rule]:
+    return [
+        Rule(from_prefix + one, from_prefix, to_prefix, part.qos_max, part.retain)
+        for one in part.topic_filters
+    ]
+
+
+def _forwarding(remote: Remote, rules: list[Rule]) -> Forwarding:
+    return Forwarding(rules, remote.hops_max, list(remote.user_properties.items()))
+
+
+def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subscription]:
+    """What the bridge subscribes to in this broker, by filter: what goes out.
+
+    ``no_local``: what came in through the bridge does not go out by it.
+    """
+    found: dict[str, Subscription] = {}
+    for rule in forwarding.rules:
+        qos = rule.qos_max if persist else 0
+        handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
+        found.setdefault(
+            rule.topic_filter,
+            Subscription(rule.topic_filter, qos, True, rule.keeps_retain, handling),
+        )
+    return found
+
+
+def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscription]:
+    """What is subscribed to at the remote broker: what comes in."""
+    found: dict[str, Subscription] = {}
+    for rule in forwarding.rules:
+        if version == V5:
+            handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
+            asked = Subscription(rule.topic_filter, rule.qos_max, True, rule.keeps_retain, handling)
+        else:
+            asked = Subscription(rule.topic_filter, rule.qos_max)
+        found.setdefault(rule.topic_filter, asked)
+    return list(found.values())
+
+
+def connect_of(remote: Remote, receive_maximum: int, packet_size_max: int, clean: bool) -> Connect:
+    """What the bridge says first."""
+    version = VERSIONS[remote.version]
+    properties = None
+    if version == V5:
+        properties = Properties(
+            session_expiry_interval=remote.session_expiry_s,
+            receive_maximum=receive_maximum,
+            maximum_packet_size=packet_size_max,
+            topic_alias_maximum=16,
+        )
+    password = None if remote.password is None else remote.password.encode()
+    return Connect(
+        remote.client_id or f"penstock-{remote.name}",
+        version,
+        clean or remote.clean_start,
+        remote.keep_alive_s,
+        None,
+        remote.username,
+        password,
+        properties,
+    )

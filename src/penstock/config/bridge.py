@@ -1,0 +1,181 @@
+"""Bridges: other brokers that messages are handed on to, and taken from."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from penstock.config.address import Address
+from penstock.config.group import Group
+from penstock.config.limits import BROKER_LIMITS, Limits
+from penstock.config.values import BridgeName, TopicFilter, TopicPrefix
+
+_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_FORM: Final = "mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS"
+
+
+class Forwarded(Group):
+    """Messages that a bridge hands on, and their topics at both ends."""
+
+    topic_filters: tuple[TopicFilter, ...] = Field(min_length=1, max_length=1000)
+    """Topics that are handed on, 1 to 1000 MQTT filters, as they are without the prefixes."""
+
+    direction: Literal["out", "in", "both"] = "out"
+    """"out" to the remote broker, "in" from it, or "both"."""
+
+    local_prefix: TopicPrefix = ""
+    """What these topics begin with here: taken off what goes out, put before what comes in."""
+
+    remote_prefix: TopicPrefix = ""
+    """What these topics begin with at the remote broker."""
+
+    qos_max: int = Field(default=2, ge=0, le=2)
+    """Messages of a higher QoS are handed on with this one. 0 to 2."""
+
+    retain: bool = True
+    """Retained messages stay retained; false hands everything on without RETAIN."""
+
+
+class Remote(Group):
+    """A remote broker, and what is handed on to it and taken from it."""
+
+    name: BridgeName
+    """The bridge's name: 1 to 64 letters, digits and . _ - that start with a letter or digit. Its
+    queue is kept under this name: another name is another bridge with nothing in its queue."""
+
+    addresses: tuple[str, ...] = Field(min_length=1, max_length=100)
+    """Where the remote broker is: mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS; ports 1883 and
+    8883 may be left out. 1 to 100; when one cannot be reached the next is tried."""
+
+    forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
+    """What is handed on, 1 to 1000 tables [[bridge.remotes.forwards]]; of those that match a topic
+    the first counts."""
+
+    version: Literal["3.1", "3.1.1", "5"] = "5"
+    """MQTT version spoken with the remote broker."""
+
+    client_id: str = Field(default="", max_length=65_535)
+    """Client identifier there; empty takes penstock-NAME. Two bridges with the same one throw each
+    other out."""
+
+    username: str | None = None
+    """User name there."""
+
+    password: str | None = Field(default=None, repr=False)
+    """Password there; PENSTOCK_BRIDGE__REMOTES or a file that only the broker may read keeps it
+    from other eyes."""
+
+    clean_start: bool = False
+    """Begin anew at the remote broker with each connection. What it kept for us is lost then."""
+
+    session_expiry_s: int = Field(default=4_294_967_295, ge=1, le=4_294_967_295)
+    """How long the remote broker keeps our session while we are away, in seconds, MQTT 5. 1 to
+    4294967295; the last is for ever."""
+
+    keep_alive_s: int = Field(default=60, ge=5, le=65_535)
+    """A ping leaves every three quarters of this, and a remote broker silent for one and a half
+    is given up, in seconds. 5 to 65535."""
+
+    persist: bool = True
+    """Keep QoS 1 and 2 messages until the remote broker has them. false hands everything on with
+    QoS 0: what cannot be sent at once is lost, or waits in memory (limits.mqueue_store_qos0)."""
+
+    hops_max: int = Field(default=1, ge=1, le=1000)
+    """Bridges that a message may pass altogether, counted in its user property penstock-hops, so
+    that brokers in a ring do not hand it on for ever. 1 to 1000."""
+
+    user_properties: dict[str, str] = Field(default={}, max_length=100)
+    """User properties added to each message, MQTT 5, such as { site = "berlin" }."""
+
+    connect_timeout_s: float = Field(default=10.0, gt=0, le=3600)
+    """Time for each step of connecting, in seconds, above 0 up to 3600."""
+
+    reconnect_s_min: float = Field(default=1.0, ge=0.1, le=3600)
+    """Pause after the first failure to connect, doubled after each further one, give or take a
+    quarter. 0.1 to 3600."""
+
+    reconnect_s_max: float = Field(default=120.0, ge=0.1, le=86_400)
+    """The longest such pause, and the one after a refused login, in seconds. 0.1 to 86400."""
+
+    ca: str = ""
+    """PEM file of the authorities that sign the remote broker's certificate, for mqtts; empty takes
+    those of the system."""
+
+    certificate: str = ""
+    """PEM file of our certificate, for mqtts; empty shows none."""
+
+    key: str = ""
+    """PEM file of our certificate's private key, without a password."""
+
+    check_host_name: bool = True
+    """Refuse a remote broker whose certificate is for another host, for mqtts."""
+
+    limits: Limits = Limits()
+    """Limits of the bridge's session where they differ from [limits]: its window and its queue,
+    such as { max_inflight = 100, max_mqueue_len = 1000000, mqueue_overflow = "drop_oldest" }.
+    Unlike others its queue has no limit without max_mqueue_len and max_mqueue_bytes here (the
+    overflow is "spill"): a remote broker may be away for as long as there is disk."""
+
+    @field_validator("addresses")
+    @classmethod
+    def _addresses_are_urls(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for address in addresses:
+            parse_remote(address)
+        return addresses
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Remote:
+        if (self.certificate or self.ca) and not self.is_encrypted:
+            raise ValueError(
+                f"bridge {self.name!r} has certificates, which only mqtts:// addresses use"
+            )
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError(f"bridge {self.name!r} needs both certificate and key, or neither")
+        if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):
+            raise ValueError(
+                f"bridge {self.name!r} has limits.{shared[0]}, which bounds the whole broker: set"
+                " it in [limits]"
+            )
+        return self
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether any address is spoken to with TLS."""
+        return any(parse_remote(address)[1] for address in self.addresses)
+
+
+class Bridge(Group):
+    """Bridges to other brokers, see docs/bridges.md."""
+
+    remotes: tuple[Remote, ...] = Field(default=(), max_length=100)
+    """Remote brokers, 0 to 100."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Bridge:
+        names = [remote.name for remote in self.remotes]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"bridge.remotes names {name!r} twice; give each its own name")
+        return self
+
+
+def parse_remote(text: str) -> tuple[Address, bool]:
+    """Read the URL of a remote broker: its address, and whether TLS is spoken.
+
+    Raises:
+        ValueError: it has another form; the message says which is expected.
+    """
+    url = urlsplit(text)
+    port = _PORTS.get(url.scheme)
+    if port is None or url.path or url.query or url.fragment or "@" in url.netloc:
+        raise ValueError(_FORM)
+    has_port = url.netloc.rpartition("]")[2].count(":") == 1
+    try:
+        address = Address.parse(url.netloc if has_port else f"{url.netloc}:{port}")
+    except ValueError:
+        raise ValueError(_FORM) from None
+    if address.port == 0:
+        raise ValueError(_FORM)
+    return address, url.scheme == "mqtts"

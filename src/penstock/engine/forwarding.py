@@ -1,0 +1,143 @@
+"""What a bridge makes of a message on its way: another topic, and one hop more.
+
+::
+
+      local ─▶ filter matches ─ remove prefix, add prefix ─▶ remote          out
+      local ◀─ add prefix, remove prefix ─ filter matches ◀─ remote          in
+
+Loops. Brokers that are bridged in a ring would hand a message on for ever. So each bridge counts
+its hops in a user property (``HOPS``), and hands on only what has fewer than it allows. MQTT before
+version 5 has no properties to count in: there a bridge does not hand back what it brought itself
+(no local), which ends the loop of two.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.message import Message
+from penstock.engine.topic_answers import TopicAnswers
+from penstock.engine.topics import topic_matches
+from penstock.protocol.kinds import V5
+from penstock.protocol.properties import Properties, encode_properties, parse_properties
+
+HOPS: Final = "penstock-hops"  # user property: bridges that a message has passed
+
+_TOPICS_MAX: Final = 10_000
+_NO_RULE: Final = -1
+
+
+@final
+class Rule:
+    """Which messages are handed on, and under which topic.
+
+    Args:
+        topic_filter: of their topics, where they come from.
+        remove: what their topics begin with there and not here; a topic that does not begin with
+            it keeps all of itself.
+        add: what is put before the rest.
+        qos_max: 0..2.
+        keeps_retain: whether RETAIN stays as it was published.
+    """
+
+    def __init__(
+        self, topic_filter: str, remove: str, add: str, qos_max: int, keeps_retain: bool
+    ) -> None:
+        self.topic_filter = topic_filter
+        self.qos_max = qos_max
+        self.keeps_retain = keeps_retain
+        self._remove = remove
+        self._add = add
+
+    def topic_for(self, topic: str) -> str:
+        """The topic that ``topic`` has at the other end."""
+        return self._add + topic.removeprefix(self._remove)
+
+
+@final
+class Forwarding:
+    """One direction of a bridge.
+
+    Args:
+        rules: the first that matches a topic counts.
+        hops_max: a message that passed so many bridges is not handed on, 1 or more.
+        user_properties: added to each message, in MQTT 5.
+    """
+
+    def __init__(
+        self, rules: list[Rule], hops_max: int, user_properties: list[tuple[str, str]]
+    ) -> None:
+        self.rules = rules
+        self.looped = 0  # not handed on, for their hops
+        self._hops_max = hops_max
+        self._user_properties = user_properties
+        self._chosen = TopicAnswers(_TOPICS_MAX)
+        self._first_hop = encode_properties(self._counted(Properties(), 0))
+
+    def rule_for(self, topic: str) -> Rule | None:
+        """The rule of ``topic``; None: it is not handed on."""
+        place = self._chosen.known.get(topic)
+        if place is None:
+            place = _NO_RULE
+            for number, rule in enumerate(self.rules):
+                if topic_matches(rule.topic_filter, topic):
+                    place = number
+                    break
+            self._chosen.put(topic, place)
+        return None if place == _NO_RULE else self.rules[place]
+
+    def takes(self, message: Message) -> bool:
+        """Whether ``message`` may be handed on once more; one that may not is counted."""
+        if len(message.properties) == 0 or hops_of(message.properties) < self._hops_max:
+            return True
+        self.looped += 1
+        return False
+
+    def message_for(self, message: Message, version: int) -> Message:
+        """What is sent in place of ``message``, which a rule matches or once matched."""
+        rule = self.rule_for(message.topic)
+        topic = message.topic if rule is None else rule.topic_for(message.topic)
+        properties = b""
+        if version == V5:
+            properties = self.properties_for(message.properties)
+        elif topic == message.topic:
+            return message
+        changed = Message(
+            topic,
+            message.payload,
+            message.qos,
+            message.retain,
+            message.client_id,
+            message.received_at_us,
+            properties,
+            message.offset,
+        )
+        changed.expires_at_us = message.expires_at_us
+        return changed
+
+    def properties_for(self, encoded: bytes) -> bytes:
+        """The properties of a message at the other end: one hop more, and those of the bridge."""
+        if len(encoded) == 0:
+            return self._first_hop
+        properties = parse_properties(encoded)
+        return encode_properties(self._counted(properties, hops_of(encoded)))
+
+    def _counted(self, properties: Properties, hops: int) -> Properties:
+        others = [pair for pair in properties.user_properties or [] if pair[0] != HOPS]
+        properties.user_properties = [
+            *others,
+            *[pair for pair in self._user_properties if pair not in others],
+            (HOPS, str(hops + 1)),
+        ]
+        return properties
+
+
+def hops_of(encoded: bytes) -> int:
+    """How many bridges a message with these properties has passed; what is no number counts 0."""
+    if HOPS.encode() not in encoded:
+        return 0
+    hops = 0
+    for name, value in parse_properties(encoded).user_properties or []:
+        if name == HOPS and value.isascii() and value.isdigit() and len(value) <= 4:
+            hops = max(hops, int(value))
+    return hops
