@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from typing import Final
 
+from penstock.bridge.plan import established
 from penstock.config import Limits, MainListener, OtherListener, Settings
 from penstock.config.bridge import Remote
 from penstock.engine.access import Authenticate, Authorize
@@ -17,6 +19,8 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.store.api import Store
+
+_BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,7 @@ def engine(
     for remote in settings.bridge.remotes:
         bounds = bridge_limits(settings, remote)
         zones[bounds.zone] = bounds
+        zones[established(bounds.zone)] = bounds
     return Server(
         limits,
         recovered,
@@ -86,6 +91,8 @@ def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:
         main.slow_peer_timeout_s,
     )
     bounds.await_rel_timeout_s = 0.0  # see ``ClientConnection``
+    window = bounds.max_inflight or _BRIDGE_WINDOW_MAX
+    bounds.max_inflight = min(window, _BRIDGE_WINDOW_MAX)
     return bounds
 
 

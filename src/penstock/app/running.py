@@ -27,6 +27,7 @@ from penstock.app.composing import bridge_limits, engine, engine_limits, has_str
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.dialling import context_of
+from penstock.bridge.plan import refuse_what_cannot_be_said
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
 from penstock.broker.driver import Driver
@@ -70,6 +71,8 @@ def serve(settings: Settings) -> int:
     if refused:
         raise ConfigError(refused)
     access = load_access(settings.access.password_file, settings.access.acl_file)
+    for remote in settings.bridge.remotes:
+        refuse_what_cannot_be_said(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     store = _open_store(settings)
     try:

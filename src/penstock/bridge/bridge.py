@@ -30,6 +30,7 @@ from penstock.bridge.dialling import dial
 from penstock.bridge.plan import (
     VERSIONS,
     connect_of,
+    established,
     incoming,
     local_subscriptions,
     outgoing,
@@ -41,21 +42,23 @@ from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.client_connection import Application, ClientConnection
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
-from penstock.engine.drop_counts import slug_of
+from penstock.engine.drop_counts import PACKET_TOO_LARGE, slug_of
 from penstock.engine.forwarding import hops_of
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.records import SubscriptionRecord
+from penstock.engine.records import SessionRecord, SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
+from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Packet, Suback
 from penstock.protocol.properties import encode_properties
 from penstock.transport.api import Endpoint, Wire
 
 logger = logging.getLogger(__name__)
 
+_TOPIC_BYTES_MAX: Final = 65_535
 _AGAIN_S: Final = 0.25  # what waits for room is tried again
 _REFUSED: Final = frozenset(
     (
@@ -123,12 +126,15 @@ class Bridge(Application):
         self._outgoing = outgoing(remote)
         self._incoming = incoming(remote)
         self._asked = remote_subscriptions(self._incoming, self._version)
+        self._connected_s = 0.0  # since when, on the loop's clock
+        self._is_adopted = False  # the attempt got as far as a socket
         self._asking: dict[int, str] = {}  # filters not answered, by packet identifier
         self._connection: ClientConnection | None = None
         self._over: asyncio.Future[None] | None = None  # done when the connection is
         self._starts_clean = False  # the next connection
         name = session_of(remote.name)
-        self._is_known = name in server.registry.sessions
+        known = server.registry.sessions.get(name)
+        self._is_known = known is not None and known.zone == established(limits.zone)
         self._session = self._open_session(name, host.now())
 
     @property
@@ -144,6 +150,8 @@ class Bridge(Application):
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
         session = server.registry.open(name, False, NEVER_EXPIRES_S, now, self._limits)
+        if self._is_known:
+            self._establish(session)
         session.identify(None, None)
         session.forwarding = self._outgoing
         server.router.rejecting = server.router.rejecting or self._limits.rejects
@@ -159,6 +167,13 @@ class Bridge(Application):
             record = SubscriptionRecord(session.number, topic_filter, subscription)
             server.effects.put_subscription(record)
             server.router.deliver_retained(session, entry, is_new, now)
+        if self._version != V5 and any(part.direction == "both" for part in self._remote.forwards):
+            logger.warning(
+                "bridge %s: before MQTT 5 a broker sends back to a bridge what it brought: of what"
+                " is handed on in both directions subscribers here get two copies; use prefixes"
+                " that differ by direction, or version 5",
+                self.name,
+            )
         if not self._remote.persist:
             logger.warning(
                 "bridge %s: persist is false, so all messages are handed on with QoS 0: those that"
@@ -167,10 +182,28 @@ class Bridge(Application):
             )
         return session
 
+    def _establish(self, session: Session) -> None:
+        """Note on disk that the remote broker may have the other half of the session.
+
+        It has subscriptions, and so messages for us, only after that: SUBSCRIBE waits for the
+        commit. Without this note a session found there is none of ours.
+        """
+        session.zone = established(self._limits.zone)
+        record = SessionRecord(session.client_id, session.number, NEVER_EXPIRES_S, 0, session.zone)
+        self._server.effects.put_session(record)
+
     # -- dialling --------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Keep the bridge connected until cancelled."""
+        while True:
+            try:
+                await self._keep_connected()
+            except Exception:
+                logger.exception("bridge %s: a defect of Penstock; it goes on", self.name)
+                await asyncio.sleep(self._backoff.refused())
+
+    async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
         place = 0
         told = ""  # why it failed, as the log has it already
@@ -179,8 +212,8 @@ class Bridge(Application):
             self.state = "dialling"
             self.attempt += 1
             self._over = loop.create_future()
-            self._connection = None
-            began_s = loop.time()
+            self._connected_s = 0.0
+            self._is_adopted = False
             pause_s = 0.0
             try:
                 await dial(
@@ -191,7 +224,9 @@ class Bridge(Application):
                     self._limits.write_buffer_bytes_max,
                 )
                 await self._over
-            except (OSError, TimeoutError) as error:
+            except (OSError, ValueError) as error:
+                if self._is_adopted and self._connection is not None:  # both in one turn
+                    self._connection.disconnect(self._host.now())
                 self.last_error = (
                     str(error) or f"no answer for {self._remote.connect_timeout_s:g} s"
                 )
@@ -199,7 +234,7 @@ class Bridge(Application):
                 pause_s = self._backoff.failed()
             else:
                 told = told if self.attempt > 0 else ""
-                pause_s = self._after(loop.time() - began_s)
+                pause_s = self._after(loop.time() - self._connected_s)
                 refused = self.attempt > 0
                 place = (place + 1) % len(self._remote.addresses) if refused else 0
             self.state = "waiting"
@@ -242,6 +277,7 @@ class Bridge(Application):
             self._limits.max_packet_size_bytes,
             self._starts_clean,
         )
+        self._is_adopted = True
         self._connection = ClientConnection(
             self._server.effects,
             self._session,
@@ -260,9 +296,12 @@ class Bridge(Application):
         """The remote broker let us in."""
         del now
         self.state = "connected"
+        self._connected_s = asyncio.get_running_loop().time()
         self.attempt = 0
         self.last_error = ""
-        self._is_known = True
+        if not self._is_known:
+            self._is_known = True
+            self._establish(self._session)
         self._starts_clean = False
         logger.info(
             "bridge %s: connected to %s, which %s",
@@ -341,8 +380,13 @@ class Bridge(Application):
             self._incoming.looped += 1
             connection.settle(arrival, reasons.SUCCESS, now)
             return True
+        topic = rule.topic_for(arrival.topic)
+        if len(topic.encode()) > _TOPIC_BYTES_MAX:
+            server.drops.count(PACKET_TOO_LARGE, self._session.client_id, arrival.topic)
+            connection.settle(arrival, reasons.SUCCESS, now)
+            return True
         message = Message(
-            rule.topic_for(arrival.topic),
+            topic,
             publish.payload,
             min(publish.qos, rule.qos_max),
             publish.retain and rule.keeps_retain,
@@ -371,6 +415,7 @@ class Bridge(Application):
             ("inflight/messages", session.window_length),
             ("received/messages", self.received),
             ("looped/messages", self.looped),
+            ("too_long/messages", self._outgoing.too_long),
             ("last_error", self.last_error),
         ]
         dropped = self._server.drops.of(session.client_id)

@@ -23,7 +23,7 @@ def context_of(remote: Remote) -> ssl.SSLContext | None:
         context = ssl.create_default_context(cafile=remote.ca or None)
         context.check_hostname = remote.check_host_name
         if remote.certificate:
-            context.load_cert_chain(remote.certificate, remote.key)
+            context.load_cert_chain(remote.certificate, remote.key, password=_no_password)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(name for name in (remote.ca, remote.certificate, remote.key) if name)
         raise ConfigError(
@@ -32,14 +32,19 @@ def context_of(remote: Remote) -> ssl.SSLContext | None:
     return context
 
 
+def _no_password() -> str:
+    """Instead of a question on the terminal."""
+    raise OSError("the private key has a password; give one without")
+
+
 async def dial(
     url: str, remote: Remote, context: ssl.SSLContext | None, accept: Accept, buffer_bytes: int
 ) -> None:
     """Connect to ``url``; ``accept`` gets the wire.
 
     Raises:
-        OSError: nobody is there, or TLS failed.
-        TimeoutError: it took longer than ``connect_timeout_s``.
+        OSError: nobody is there, TLS failed, or it took longer than ``connect_timeout_s``.
+        ValueError: the host name is none.
     """
     address, is_encrypted = parse_remote(url)
     loop = asyncio.get_running_loop()

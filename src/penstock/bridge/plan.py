@@ -13,6 +13,8 @@ from typing import Final
 from penstock.config.bridge import Forwarded, Remote
 from penstock.engine.forwarding import Forwarding, Rule
 from penstock.engine.grants import BRIDGE_SESSIONS
+from penstock.errors import ConfigError, LocalProtocolError
+from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Subscription
 from penstock.protocol.properties import Properties
@@ -26,6 +28,11 @@ _RETAIN_NEVER: Final = 2
 def session_of(name: str) -> str:
     """The client identifier of the bridge's session in this broker; no client can have it."""
     return BRIDGE_SESSIONS + name
+
+
+def established(zone: str) -> str:
+    """The zone of a bridge's session once the remote broker may have its other half."""
+    return f"{zone}, established"
 
 
 def outgoing(remote: Remote) -> Forwarding:
@@ -108,3 +115,18 @@ def connect_of(remote: Remote, receive_maximum: int, packet_size_max: int, clean
         password,
         properties,
     )
+
+
+def refuse_what_cannot_be_said(remote: Remote) -> None:
+    """Encode what the bridge will say, before anything is started.
+
+    Raises:
+        ConfigError: MQTT has no way to say it.
+    """
+    try:
+        connect = connect_of(remote, 1, 1, False)
+        encode(connect, connect.version)
+        outgoing(remote)
+        incoming(remote)
+    except LocalProtocolError as error:
+        raise ConfigError(f"bridge {remote.name!r}: {error.message}") from error

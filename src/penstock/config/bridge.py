@@ -10,7 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from penstock.config.address import Address
 from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
-from penstock.config.values import BridgeName, TopicFilter, TopicPrefix
+from penstock.config.values import TOPIC_LEVELS_MAX, BridgeName, TopicFilter, TopicPrefix
+from penstock.engine.topics import is_topic_filter
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
 _FORM: Final = "mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS"
@@ -47,7 +48,8 @@ class Remote(Group):
 
     addresses: tuple[str, ...] = Field(min_length=1, max_length=100)
     """Where the remote broker is: mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS; ports 1883 and
-    8883 may be left out. 1 to 100; when one cannot be reached the next is tried."""
+    8883 may be left out. 1 to 100; when one cannot be reached the next is tried. They must lead to
+    one broker or cluster, for one session is kept there."""
 
     forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
     """What is handed on, 1 to 1000 tables [[bridge.remotes.forwards]]; of those that match a topic
@@ -116,7 +118,7 @@ class Remote(Group):
     """Limits of the bridge's session where they differ from [limits]: its window and its queue,
     such as { max_inflight = 100, max_mqueue_len = 1000000, mqueue_overflow = "drop_oldest" }.
     Unlike others its queue has no limit without max_mqueue_len and max_mqueue_bytes here (the
-    overflow is "spill"): a remote broker may be away for as long as there is disk."""
+    overflow is "spill", and memory.spilled_bytes_max holds)."""
 
     @field_validator("addresses")
     @classmethod
@@ -133,6 +135,19 @@ class Remote(Group):
             )
         if bool(self.certificate) != bool(self.key):
             raise ValueError(f"bridge {self.name!r} needs both certificate and key, or neither")
+        for part in self.forwards:
+            for one in part.topic_filters:
+                for prefix in (part.local_prefix, part.remote_prefix):
+                    if not is_topic_filter(prefix + one, TOPIC_LEVELS_MAX):
+                        raise ValueError(
+                            f"bridge {self.name!r}: {prefix!r} before {one!r} makes no topic"
+                            " filter; a prefix mostly ends with a slash"
+                        )
+                if part.direction != "out" and (part.local_prefix + one).startswith("$"):
+                    raise ValueError(
+                        f"bridge {self.name!r}: {one!r} would come in below $, which is the"
+                        " broker's own: give it a local_prefix"
+                    )
         if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):
             raise ValueError(
                 f"bridge {self.name!r} has limits.{shared[0]}, which bounds the whole broker: set"

@@ -149,7 +149,8 @@ def _of_the_broker(settings: Settings) -> tuple[Part, ...]:
         away = UNBOUNDED if UNBOUNDED in (one, away) else max(away, one)
     if away != UNBOUNDED:
         away *= settings.limits.sessions_max
-    spills = any(limits.mqueue_overflow == SPILL for limits in zones)
+    bridges = [settings.limits_of_bridge(remote) for remote in settings.bridge.remotes]
+    spills = any(limits.mqueue_overflow == SPILL for limits in (*zones, *bridges))
     spilled = _or_unbounded(memory.spilled_bytes_max) if spills else 0
     retained = memory.retained_bytes_max
     if retained == 0:

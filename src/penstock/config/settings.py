@@ -84,6 +84,10 @@ class Settings(Group):
     def limits_of_bridge(self, remote: Remote) -> Limits:
         """The limits of a bridge's session: its own where it has any, a queue without a limit, and
         else the broker's."""
-        own: dict[str, object] = {"max_mqueue_len": 0, "mqueue_overflow": "spill"}
+        own: dict[str, object] = {
+            "max_mqueue_len": 0,
+            "max_mqueue_bytes": 0,
+            "mqueue_overflow": "spill",
+        }
         own |= {name: getattr(remote.limits, name) for name in remote.limits.model_fields_set}
         return self.limits.model_copy(update=own)

@@ -25,6 +25,7 @@ HOPS: Final = "penstock-hops"  # user property: bridges that a message has passe
 
 _TOPICS_MAX: Final = 10_000
 _NO_RULE: Final = -1
+_TOPIC_BYTES_MAX: Final = 65_535
 
 
 @final
@@ -69,6 +70,7 @@ class Forwarding:
     ) -> None:
         self.rules = rules
         self.looped = 0  # not handed on, for their hops
+        self.too_long = 0  # the same, for the topic they would have
         self._hops_max = hops_max
         self._user_properties = user_properties
         self._chosen = TopicAnswers(_TOPICS_MAX)
@@ -87,14 +89,18 @@ class Forwarding:
         return None if place == _NO_RULE else self.rules[place]
 
     def takes(self, message: Message) -> bool:
-        """Whether ``message`` may be handed on once more; one that may not is counted."""
+        """Whether ``message`` may be handed on; one that may not is counted."""
+        rule = self.rule_for(message.topic)
+        if rule is not None and len(rule.topic_for(message.topic).encode()) > _TOPIC_BYTES_MAX:
+            self.too_long += 1
+            return False
         if len(message.properties) == 0 or hops_of(message.properties) < self._hops_max:
             return True
         self.looped += 1
         return False
 
     def message_for(self, message: Message, version: int) -> Message:
-        """What is sent in place of ``message``, which a rule matches or once matched."""
+        """What is sent in place of ``message``, which a rule matches."""
         rule = self.rule_for(message.topic)
         topic = message.topic if rule is None else rule.topic_for(message.topic)
         properties = b""

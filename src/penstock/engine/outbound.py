@@ -109,8 +109,14 @@ class Outbound(Transmission):
         """
         if self.permissions is not None and not self._permitted(message):
             return
-        if self.forwarding is not None and not self.forwarding.takes(message):
-            return
+        if self.forwarding is not None:
+            rule = self.forwarding.rule_for(message.topic)
+            if rule is None or not self.forwarding.takes(message):
+                return
+            qos = min(
+                qos, rule.qos_max
+            )  # of overlapping subscriptions the router takes the largest
+            retain = retain and rule.keeps_retain
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)
             return

@@ -53,6 +53,8 @@ def test_other_addresses_are_refused(url: str) -> None:
         ({"addresses": ("mqtts://a",), "certificate": "c.pem"}, "both certificate and key"),
         ({"limits": {"sessions_max": 5}}, "bounds the whole broker"),
         ({"forwards": ({"topic_filters": ("#",), "local_prefix": "a/#"},)}, "beginning of a topic"),
+        ({"forwards": ({"topic_filters": ("#",), "local_prefix": "a"},)}, "makes no topic filter"),
+        ({"forwards": ({"topic_filters": ("$SYS/#",), "direction": "in"},)}, "the broker's own"),
         ({"forwards": ()}, "at least 1"),
         ({"name": "a b"}, "1 to 64 letters"),
     ],

@@ -70,3 +70,10 @@ def test_a_message_still_expires_when_it_did() -> None:
     assert changed.expires_at_us == NOW_US + 10_000_000
     left = parse_properties(changed.properties_for(NOW_US + 4_000_000, ()))
     assert left.message_expiry_interval == 6
+
+
+def test_a_topic_that_would_be_too_long_is_not_handed_on() -> None:
+    longer = forwarding(Rule("#", "", "site/", 2, True))
+    assert longer.takes(message("x" * 65_530))
+    assert not longer.takes(message("x" * 65_531))
+    assert longer.too_long == 1
