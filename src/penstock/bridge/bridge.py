@@ -42,8 +42,7 @@ from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.client_connection import Application, ClientConnection
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
-from penstock.engine.drop_counts import PACKET_TOO_LARGE, slug_of
-from penstock.engine.forwarding import hops_of
+from penstock.engine.drop_counts import slug_of
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.records import SessionRecord, SubscriptionRecord
@@ -58,7 +57,6 @@ from penstock.transport.api import Endpoint, Wire
 
 logger = logging.getLogger(__name__)
 
-_TOPIC_BYTES_MAX: Final = 65_535
 _AGAIN_S: Final = 0.25  # what waits for room is tried again
 _REFUSED: Final = frozenset(
     (
@@ -136,16 +134,6 @@ class Bridge(Application):
         known = server.registry.sessions.get(name)
         self._is_known = known is not None and known.zone == established(limits.zone)
         self._session = self._open_session(name, host.now())
-
-    @property
-    def looped(self) -> int:
-        """Messages not handed on because of their hops."""
-        return self._outgoing.looped + self._incoming.looped
-
-    @property
-    def session(self) -> Session:
-        """Its session: window and queue."""
-        return self._session
 
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
@@ -373,20 +361,11 @@ class Bridge(Application):
             publish.properties.subscription_identifiers = None
             encoded = encode_properties(publish.properties)
         rule = self._incoming.rule_for(arrival.topic)
-        if rule is None:  # it was asked for by an earlier start, with other settings
-            connection.settle(arrival, reasons.SUCCESS, now)
-            return True
-        if encoded and hops_of(encoded) >= self._remote.hops_max:
-            self._incoming.looped += 1
-            connection.settle(arrival, reasons.SUCCESS, now)
-            return True
-        topic = rule.topic_for(arrival.topic)
-        if len(topic.encode()) > _TOPIC_BYTES_MAX:
-            server.drops.count(PACKET_TOO_LARGE, self._session.client_id, arrival.topic)
-            connection.settle(arrival, reasons.SUCCESS, now)
+        if rule is None or not self._incoming.passes(rule, arrival.topic, encoded):
+            connection.settle(arrival, reasons.SUCCESS, now)  # no rule: an earlier start asked
             return True
         message = Message(
-            topic,
+            rule.topic_for(arrival.topic),
             publish.payload,
             min(publish.qos, rule.qos_max),
             publish.retain and rule.keeps_retain,
@@ -414,8 +393,8 @@ class Bridge(Application):
             ("queue/bytes", session.queue_bytes),
             ("inflight/messages", session.window_length),
             ("received/messages", self.received),
-            ("looped/messages", self.looped),
-            ("too_long/messages", self._outgoing.too_long),
+            ("looped/messages", self._outgoing.looped + self._incoming.looped),
+            ("too_long/messages", self._outgoing.too_long + self._incoming.too_long),
             ("last_error", self.last_error),
         ]
         dropped = self._server.drops.of(session.client_id)

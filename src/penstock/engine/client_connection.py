@@ -239,11 +239,8 @@ class ClientConnection(Connection):
             self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
 
     def _authenticate(self, packet: Auth) -> None:
-        method = (
-            None
-            if self._connect.properties is None
-            else (self._connect.properties.authentication_method)
-        )
+        asked = self._connect.properties
+        method = None if asked is None else asked.authentication_method
         said = packet.properties
         if method is None or said is None or said.authentication_method != method:
             raise RemoteProtocolError(  # [MQTT-4.12.0-6]

@@ -88,16 +88,18 @@ class Forwarding:
             self._chosen.put(topic, place)
         return None if place == _NO_RULE else self.rules[place]
 
-    def takes(self, message: Message) -> bool:
-        """Whether ``message`` may be handed on; one that may not is counted."""
-        rule = self.rule_for(message.topic)
-        if rule is not None and len(rule.topic_for(message.topic).encode()) > _TOPIC_BYTES_MAX:
+    def passes(self, rule: Rule, topic: str, encoded: bytes) -> bool:
+        """Whether a message with this topic and these properties may be handed on by ``rule``.
+
+        One that may not is counted.
+        """
+        if len(rule.topic_for(topic).encode()) > _TOPIC_BYTES_MAX:
             self.too_long += 1
             return False
-        if len(message.properties) == 0 or hops_of(message.properties) < self._hops_max:
-            return True
-        self.looped += 1
-        return False
+        if hops_of(encoded) >= self._hops_max:
+            self.looped += 1
+            return False
+        return True
 
     def message_for(self, message: Message, version: int) -> Message:
         """What is sent in place of ``message``, which a rule matches."""
@@ -140,7 +142,7 @@ class Forwarding:
 
 def hops_of(encoded: bytes) -> int:
     """How many bridges a message with these properties has passed; what is no number counts 0."""
-    if HOPS.encode() not in encoded:
+    if len(encoded) == 0 or HOPS.encode() not in encoded:
         return 0
     hops = 0
     for name, value in parse_properties(encoded).user_properties or []:

@@ -111,11 +111,11 @@ class Outbound(Transmission):
             return
         if self.forwarding is not None:
             rule = self.forwarding.rule_for(message.topic)
-            if rule is None or not self.forwarding.takes(message):
+            if rule is None:
                 return
-            qos = min(
-                qos, rule.qos_max
-            )  # of overlapping subscriptions the router takes the largest
+            if not self.forwarding.passes(rule, message.topic, message.properties):
+                return
+            qos = min(qos, rule.qos_max)  # that of the subscriptions is the largest of all
             retain = retain and rule.keeps_retain
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)

@@ -136,9 +136,7 @@ class Transmission(Backlog):
     ) -> bytes:
         """The PUBLISH packet, empty if it cannot be sent: see ``publish_frame``, ``forwarding``."""
         if self.forwarding is not None:
-            if (
-                self.forwarding.rule_for(message.topic) is None
-            ):  # it waited for one that was removed
+            if self.forwarding.rule_for(message.topic) is None:  # its rule was removed
                 return b""
             message = self.forwarding.message_for(message, link.version)
             try:

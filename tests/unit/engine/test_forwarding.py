@@ -55,8 +55,9 @@ def test_a_message_counts_its_hops_and_gets_the_properties_of_the_bridge_once() 
         assert said.content_type == "text"
         assert said.user_properties == [("site", "berlin"), (HOPS, str(hops))]
         assert hops_of(changed.properties) == hops
-    assert bridge.takes(again)
-    assert not bridge.takes(bridge.message_for(again, 5))
+    (rule,) = bridge.rules
+    assert bridge.passes(rule, again.topic, again.properties)
+    assert not bridge.passes(rule, again.topic, bridge.message_for(again, 5).properties)
     assert bridge.looped == 1
 
 
@@ -74,6 +75,7 @@ def test_a_message_still_expires_when_it_did() -> None:
 
 def test_a_topic_that_would_be_too_long_is_not_handed_on() -> None:
     longer = forwarding(Rule("#", "", "site/", 2, True))
-    assert longer.takes(message("x" * 65_530))
-    assert not longer.takes(message("x" * 65_531))
+    (rule,) = longer.rules
+    assert longer.passes(rule, "x" * 65_530, b"")
+    assert not longer.passes(rule, "x" * 65_531, b"")
     assert longer.too_long == 1
