@@ -1,11 +1,64 @@
-"""Penstock: an MQTT broker with a durable log, and a pipeline from it to tables on Apache Spark.
+"""Penstock: MQTT with a durable log, and a pipeline from it to tables on Apache Spark.
 
 Acknowledged means on disk; on disk means in the table, exactly once. The packages below this
-one are layers, and imports point down only: docs/architecture.md has the picture.
+one are layers, and imports point down only: docs/architecture.md has the picture. The names here
+are the client library's (docs/client.md), loaded when they are used.
 """
 
-from typing import Final
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from penstock.client import (
+        BlockingClient,
+        Client,
+        Message,
+        Messages,
+        Options,
+        Publication,
+        Status,
+    )
+    from penstock.protocol.packets import Subscription, Will
+    from penstock.protocol.properties import Properties
+    from penstock.transport.dialling import TlsFiles
 
 __version__: Final = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "BlockingClient",
+    "Client",
+    "Message",
+    "Messages",
+    "Options",
+    "Properties",
+    "Publication",
+    "Status",
+    "Subscription",
+    "TlsFiles",
+    "Will",
+    "__version__",
+]
+
+_MODULES: Final = {
+    "BlockingClient": "penstock.client",
+    "Client": "penstock.client",
+    "Message": "penstock.client",
+    "Messages": "penstock.client",
+    "Options": "penstock.client",
+    "Properties": "penstock.protocol.properties",
+    "Publication": "penstock.client",
+    "Status": "penstock.client",
+    "Subscription": "penstock.protocol.packets",
+    "TlsFiles": "penstock.transport.dialling",
+    "Will": "penstock.protocol.packets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The client library's names, loaded when they are used."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)

@@ -3,7 +3,8 @@
 Local and remote mistakes are different classes, because they end differently: a
 `RemoteProtocolError` closes the peer's connection with its reason code, a `LocalProtocolError` is a
 mistake of our own caller and travels up to it, a `ConfigError` is printed by the command line and
-ends the program, and a `StoreError` makes the broker stop acknowledging.
+ends the program, a `StoreError` makes the broker stop acknowledging, and a `ClientError` is for the
+program that uses the client library.
 
     PenstockError
      ├─ ConfigError                       a mistake in the settings
@@ -11,11 +12,14 @@ ends the program, and a `StoreError` makes the broker stop acknowledging.
      │   ├─ RemoteProtocolError           the peer broke the protocol
      │   │   └─ UnsupportedProtocolVersion
      │   └─ LocalProtocolError            our caller asked for something the protocol forbids
-     └─ StoreError                        the durable store
-         ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreBroken
-         ├─ StoreFailed
-         │   └─ CommitUnknown             it may be there, or not
-         ├─ EpochMismatch  └─ OffsetOutOfRange
+     ├─ StoreError                        the durable store
+     │   ├─ StoreLocked  ├─ StoreFormatError  ├─ StoreDamaged  ├─ StoreBroken
+     │   ├─ StoreFailed
+     │   │   └─ CommitUnknown             it may be there, or not
+     │   ├─ EpochMismatch  └─ OffsetOutOfRange
+     └─ ClientError                      what a client was asked to do did not come about
+         ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull
+         ├─ PublishFailed  ├─ SubscribeFailed  └─ RequestFailed
 """
 
 
@@ -99,3 +103,42 @@ class EpochMismatch(StoreError):
 
 class OffsetOutOfRange(StoreError):
     """An offset lies before the earliest or after the latest one the log has."""
+
+
+class ClientError(PenstockError):
+    """What a client was asked to do did not come about.
+
+    reason is the MQTT 5 reason code that the server gave, whatever the version; 0 if it gave none.
+    """
+
+    def __init__(self, message: str, reason: int = 0) -> None:
+        super().__init__(message, reason)
+        self.message = message
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.message} (0x{self.reason:02x})" if self.reason else self.message
+
+
+class ConnectFailed(ClientError):
+    """No server was reached, or it did not let us in."""
+
+
+class NotConnected(ClientError):
+    """It needs a connection, and there is none; or the client is closed."""
+
+
+class QueueFull(ClientError):
+    """There is no room for one more message to publish."""
+
+
+class PublishFailed(ClientError):
+    """A message will not be delivered: the server refused it, or it was given up here."""
+
+
+class SubscribeFailed(ClientError):
+    """The server refused a subscription, or the end of one."""
+
+
+class RequestFailed(ClientError):
+    """A request was not answered in time, or cannot be made."""

@@ -1,4 +1,4 @@
-"""The broker's shell in slow motion: ``broker.driver`` with every wait made visible.
+"""The broker's shell in slow motion: ``runtime.driver`` with every wait made visible.
 
 ::
 

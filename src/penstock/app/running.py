@@ -26,13 +26,11 @@ import uvloop
 from penstock.app.composing import bridge_limits, engine, engine_limits, has_streams
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
-from penstock.bridge.dialling import context_of
-from penstock.bridge.plan import refuse_what_cannot_be_said
+from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import Control
-from penstock.broker.driver import Driver
 from penstock.broker.flow_topics import FlowTopics
-from penstock.broker.garbage import all_stays, collect_in_portions
+from penstock.broker.garbage import all_stays, collect_in_portions, settle
 from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
@@ -42,6 +40,7 @@ from penstock.config import Settings
 from penstock.config.memory import commitment, excess
 from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.runtime.driver import Driver
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
@@ -119,6 +118,7 @@ class _Broker:
             settings.durability.commit_bytes_max,
             self._failed,
             settings.durability.store_retry_s_max,
+            settle,
         )
         authentication.report_to(driver.decided)
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)

@@ -25,8 +25,6 @@ from collections import deque
 from random import Random
 from typing import Final, Protocol, final
 
-from penstock.bridge.backoff import Backoff
-from penstock.bridge.dialling import dial
 from penstock.bridge.plan import (
     VERSIONS,
     connect_of,
@@ -38,6 +36,7 @@ from penstock.bridge.plan import (
     session_of,
 )
 from penstock.config.bridge import Remote
+from penstock.config.remote_url import RemoteUrl
 from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.client_connection import Application, ClientConnection
 from penstock.engine.clock import Now
@@ -54,6 +53,8 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Packet, Suback
 from penstock.protocol.properties import encode_properties
 from penstock.transport.api import Endpoint, Wire
+from penstock.transport.backoff import Backoff
+from penstock.transport.dialling import dial
 
 logger = logging.getLogger(__name__)
 
@@ -205,10 +206,11 @@ class Bridge(Application):
             pause_s = 0.0
             try:
                 await dial(
-                    self.url,
-                    self._remote,
+                    RemoteUrl.parse(self.url),
+                    f"bridge {self.name}",
                     self._context,
                     self._accept,
+                    self._remote.connect_timeout_s,
                     self._limits.write_buffer_bytes_max,
                 )
                 await self._over

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 
 from penstock.config.bridge import Forwarded, Remote
@@ -18,6 +19,7 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Subscription
 from penstock.protocol.properties import Properties
+from penstock.transport.dialling import TlsFiles
 
 VERSIONS: Final = {"3.1": V31, "3.1.1": V311, "5": V5}
 
@@ -115,6 +117,18 @@ def connect_of(remote: Remote, receive_maximum: int, packet_size_max: int, clean
         password,
         properties,
     )
+
+
+def context_of(remote: Remote) -> ssl.SSLContext | None:
+    """The TLS context of a bridge; None where no address needs one.
+
+    Raises:
+        ConfigError: a file cannot be read, or is none of its kind.
+    """
+    if not remote.is_encrypted:
+        return None
+    files = TlsFiles(remote.ca, remote.certificate, remote.key, remote.check_host_name)
+    return files.context(f"bridge {remote.name!r}")
 
 
 def refuse_what_cannot_be_said(remote: Remote) -> None:

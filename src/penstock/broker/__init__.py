@@ -1,6 +1,6 @@
-"""The broker's shell: sockets, clocks, threads and processes around the pure engine.
+"""What a broker is beside its engine: who runs the engine is ``runtime``.
 
-``driver`` runs the engine's turns and their commits, ``committer`` is the thread that
-writes them, ``bodies`` reads from the log what sessions ask for, ``retention`` trims the
-log, ``stream_process`` watches the stream service.
+``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
+``garbage`` keeps the collector short, ``status`` and the ``$SYS`` topics tell what there is,
+``stream_process`` watches the stream service.
 """

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-from urllib.parse import urlsplit
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from penstock.config.address import Address
 from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
+from penstock.config.remote_url import RemoteUrl
 from penstock.config.values import TOPIC_LEVELS_MAX, BridgeName, TopicFilter, TopicPrefix
 from penstock.engine.topics import is_topic_filter
-
-_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
-_FORM: Final = "mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS"
 
 
 class Forwarded(Group):
@@ -47,9 +43,10 @@ class Remote(Group):
     queue is kept under this name: another name is another bridge with nothing in its queue."""
 
     addresses: tuple[str, ...] = Field(min_length=1, max_length=100)
-    """Where the remote broker is: mqtt://HOST:PORT, or mqtts://HOST:PORT with TLS; ports 1883 and
-    8883 may be left out. 1 to 100; when one cannot be reached the next is tried. They must lead to
-    one broker or cluster, for one session is kept there."""
+    """Where the remote broker is: mqtt://HOST:PORT, mqtts://HOST:PORT with TLS, ws://HOST:PORT/PATH
+    or wss://HOST:PORT/PATH over WebSocket, unix:///PATH; the ports 1883, 8883, 80 and 443 may be
+    left out. 1 to 100; when one cannot be reached the next is tried. They must lead to one broker
+    or cluster, for one session is kept there."""
 
     forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
     """What is handed on, 1 to 1000 tables [[bridge.remotes.forwards]]; of those that match a topic
@@ -102,17 +99,17 @@ class Remote(Group):
     """The longest such pause, and the one after a refused login, in seconds. 0.1 to 86400."""
 
     ca: str = ""
-    """PEM file of the authorities that sign the remote broker's certificate, for mqtts; empty takes
+    """PEM file of the authorities that sign the remote broker's certificate, for TLS; empty takes
     those of the system."""
 
     certificate: str = ""
-    """PEM file of our certificate, for mqtts; empty shows none."""
+    """PEM file of our certificate, for TLS; empty shows none."""
 
     key: str = ""
     """PEM file of our certificate's private key, without a password."""
 
     check_host_name: bool = True
-    """Refuse a remote broker whose certificate is for another host, for mqtts."""
+    """Refuse a remote broker whose certificate is for another host, for TLS."""
 
     limits: Limits = Limits()
     """Limits of the bridge's session where they differ from [limits]: its window and its queue,
@@ -124,14 +121,15 @@ class Remote(Group):
     @classmethod
     def _addresses_are_urls(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
         for address in addresses:
-            parse_remote(address)
+            RemoteUrl.parse(address)
         return addresses
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Remote:
         if (self.certificate or self.ca) and not self.is_encrypted:
             raise ValueError(
-                f"bridge {self.name!r} has certificates, which only mqtts:// addresses use"
+                f"bridge {self.name!r} has certificates, which only mqtts:// and wss:// addresses"
+                " use"
             )
         if bool(self.certificate) != bool(self.key):
             raise ValueError(f"bridge {self.name!r} needs both certificate and key, or neither")
@@ -158,7 +156,7 @@ class Remote(Group):
     @property
     def is_encrypted(self) -> bool:
         """Whether any address is spoken to with TLS."""
-        return any(parse_remote(address)[1] for address in self.addresses)
+        return any(RemoteUrl.parse(address).is_encrypted for address in self.addresses)
 
 
 class Bridge(Group):
@@ -174,23 +172,3 @@ class Bridge(Group):
             if names.count(name) > 1:
                 raise ValueError(f"bridge.remotes names {name!r} twice; give each its own name")
         return self
-
-
-def parse_remote(text: str) -> tuple[Address, bool]:
-    """Read the URL of a remote broker: its address, and whether TLS is spoken.
-
-    Raises:
-        ValueError: it has another form; the message says which is expected.
-    """
-    url = urlsplit(text)
-    port = _PORTS.get(url.scheme)
-    if port is None or url.path or url.query or url.fragment or "@" in url.netloc:
-        raise ValueError(_FORM)
-    has_port = url.netloc.rpartition("]")[2].count(":") == 1
-    try:
-        address = Address.parse(url.netloc if has_port else f"{url.netloc}:{port}")
-    except ValueError:
-        raise ValueError(_FORM) from None
-    if address.port == 0:
-        raise ValueError(_FORM)
-    return address, url.scheme == "mqtts"

@@ -70,6 +70,7 @@ A connection::
     client_connection  the connecting side, of a bridge or a client, from CONNECT to its end
     arrivals           what came to it and is not acknowledged yet
     publishing         PUBLISH to its acknowledgement, PUBREL
+    sender             who sent a message and is told what became of it
     producers          publishers that number their messages: which are repeats
     held_back          what waits for room before it is published
     waiting_publisher, room_line  who waits for room where, and is told of it

@@ -99,6 +99,9 @@ class Application:
         """Whether it takes more messages; if not, it lets the connection go on later."""
         return True
 
+    def writable(self, now: Now) -> None:
+        """There may be room again, in the window or in the socket, for what is sent."""
+
     def ended(self, now: Now) -> None:
         """The connection is over: ``closed_because`` says why."""
 
@@ -423,6 +426,7 @@ class ClientConnection(Connection):
         """There may be room again, or it is this connection's turn."""
         if self.state == CONNECTED:
             self._session.refill(now)
+            self._application.writable(now)
         super().resume(now)
 
     def writable(self, now: Now) -> None:

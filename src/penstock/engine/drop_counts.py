@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.message import Delivery
 
 QUEUE_FULL: Final = 0
@@ -56,6 +58,7 @@ def slug_of(reason: int) -> str:
     return REASONS[reason].lower().replace(" ", "_")
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Heir:
     """Who takes what was dropped: see ``dead_letters``."""
 

@@ -87,6 +87,11 @@ class InFlightWindow:
         """All entries, oldest first."""
         return list(self._entries.values())
 
+    def delivered(self) -> list[Delivery]:
+        """What the receiver has taken over; the flow is not at its end yet."""
+        entries = self._entries.values()
+        return [entry.delivery for entry in entries if entry.state == AWAIT_PUBCOMP]
+
     def undelivered(self) -> list[Delivery]:
         """What the receiver has not taken over yet, oldest first."""
         entries = self._entries.values()

@@ -1,7 +1,7 @@
 """The state that all connections of one broker share, put together.
 
 Pure like the rest of the engine: a whole broker can be run in a test with a virtual
-clock and no socket. The shell (``penstock.broker.driver``) owns the loop::
+clock and no socket. The shell (``penstock.runtime.driver``) owns the loop::
 
       bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ Effects
                                             tick(now) ─────▶ Effects ─▶ seal ─▶ Commit

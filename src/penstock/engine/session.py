@@ -112,6 +112,9 @@ class Session(Outbound):
         whose PUBREC got lost may arrive twice: nobody knows any more. What it sent us and will
         not release is forgotten.
         """
+        if self.sender is not None:
+            for delivery in self._window.delivered():
+                self.sender.acknowledged(delivery, reasons.SUCCESS)
         self._window.session_lost()
         self._inbound.session_lost()
         self._touch()

@@ -35,6 +35,7 @@ from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
 from penstock.engine.publish_frame import publish_frame
+from penstock.engine.sender import Sender
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack
@@ -65,6 +66,7 @@ class Transmission(Backlog):
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops)
         self.wanted: list[int] = []  # log offsets of bodies needed next
+        self.sender: Sender | None = None  # told what became of each message
         self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS))
         self._fetching = False
 
@@ -90,6 +92,7 @@ class Transmission(Backlog):
             if delivery.qos == 0:
                 ids = delivery.subscription_ids
                 self._send_qos0(link, message, delivery.retain, ids, False, now)
+                self._acknowledged(delivery)
                 return
         entry = self._window.add(delivery)
         self._touch()
@@ -209,7 +212,9 @@ class Transmission(Backlog):
         Raises:
             RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
         """
-        refused = self._window.get(packet_id) if reason_code >= 0x80 else None
+        sender = self.sender
+        wanted = reason_code >= 0x80 or sender is not None
+        entry = self._window.get(packet_id) if wanted else None
         verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -230,9 +235,19 @@ class Transmission(Backlog):
                 if entry is not None:
                     self._sent(link, entry, now)
             return
-        if verdict == REJECTED and refused is not None:
-            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
+        if entry is not None:
+            if verdict == REJECTED:
+                if sender is not None:
+                    sender.refused(entry.delivery, reason_code)
+                self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry.delivery)
+            elif sender is not None:
+                sender.acknowledged(entry.delivery, reason_code)
         self.refill(now)
+
+    def _acknowledged(self, delivery: Delivery) -> None:
+        """Nothing more will be heard of ``delivery``, which was sent."""
+        if self.sender is not None:
+            self.sender.acknowledged(delivery, reasons.SUCCESS)
 
     # -- sending again -----------------------------------------------------------------
 
@@ -269,6 +284,7 @@ class Transmission(Backlog):
                 self._send_qos0(link, message, retain, ids, False, now)
                 self._window.drop(entry.packet_id)
                 self._touch()
+                self._acknowledged(entry.delivery)
                 return False
             self._window.lower(entry, link.qos_max)
             self._touch()

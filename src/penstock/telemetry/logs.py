@@ -2,7 +2,7 @@
 
 One line per event, time first in UTC, level, part of Penstock, text:
 
-    2026-11-21T07:52:06.120Z WARNING broker.driver: dropped 12 messages (client meter-7): queue full
+    2026-11-21T07:52:06.120Z WARNING runtime.driver: dropped 2 messages (client m-7): queue full
 
 A cause that strikes ten thousand times a second must not write ten thousand lines: a
 `RepeatLimiter` lets the first of each kind through, then one per interval, and says how many it

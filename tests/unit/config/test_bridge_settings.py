@@ -8,48 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.config import Limits, Settings
-from penstock.config.address import Address
-from penstock.config.bridge import Bridge, Remote, parse_remote
+from penstock.config.bridge import Bridge, Remote
 
 FORWARDS: Any = ({"topic_filters": ("#",)},)
 
 
 @pytest.mark.parametrize(
-    ("url", "address", "is_encrypted"),
-    [
-        ("mqtt://broker.example", Address("broker.example", 1883), False),
-        ("mqtts://broker.example", Address("broker.example", 8883), True),
-        ("mqtt://192.0.2.7:1884", Address("192.0.2.7", 1884), False),
-        ("mqtts://[2001:db8::1]:99", Address("2001:db8::1", 99), True),
-        ("mqtt://[::1]", Address("::1", 1883), False),
-    ],
-)
-def test_addresses_are_urls(url: str, address: Address, is_encrypted: bool) -> None:
-    assert parse_remote(url) == (address, is_encrypted)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "broker",
-        "http://broker",
-        "mqtt://",
-        "mqtt://a:b",
-        "mqtt://u:p@a",
-        "mqtt://a/t",
-        "mqtt://a:0",
-    ],
-)
-def test_other_addresses_are_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="mqtt://HOST:PORT"):
-        parse_remote(url)
-
-
-@pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"ca": "ca.pem"}, "only mqtts:// addresses use"),
+        ({"ca": "ca.pem"}, "only mqtts:// and wss:// addresses use"),
         ({"addresses": ("mqtts://a",), "certificate": "c.pem"}, "both certificate and key"),
         ({"limits": {"sessions_max": 5}}, "bounds the whole broker"),
         ({"forwards": ({"topic_filters": ("#",), "local_prefix": "a/#"},)}, "beginning of a topic"),

@@ -5,7 +5,6 @@ import logging
 
 import pytest
 
-from penstock.broker.bodies import BodyReader
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
@@ -13,6 +12,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.outbound import Outbound
 from penstock.errors import StoreFailed
+from penstock.runtime.bodies import BodyReader
 from tests.support.deadline import DEADLINE_S
 
 OFFSETS = [41, 45]

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.bridge.backoff import STABLE_S, Backoff
+from penstock.transport.backoff import STABLE_S, Backoff
 
 
 def backoff(first_s: float = 1.0, longest_s: float = 120.0, seed: int = 1) -> Backoff:

@@ -19,7 +19,7 @@ from penstock.engine.connection import CONNECTED
 from penstock.transport.hang_up import BROKEN, STANDING
 
 if TYPE_CHECKING:
-    from penstock.broker.driver import Peer
+    from penstock.runtime.driver import Peer
 
 _ASKED_EVERY_S: Final = 1.0
 ASKED_AT_ONCE_MAX: Final = 500  # a few milliseconds

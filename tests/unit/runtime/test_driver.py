@@ -11,7 +11,6 @@ from typing import final
 
 import pytest
 
-from penstock.broker.driver import Driver, Peer
 from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED
@@ -32,6 +31,7 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
+from penstock.runtime.driver import Driver, Peer
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
 from penstock.transport.hang_up import STANDING

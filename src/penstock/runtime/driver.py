@@ -27,10 +27,6 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, final
 
-from penstock.broker.bodies import BodyReader
-from penstock.broker.committer import Committer
-from penstock.broker.garbage import settle
-from penstock.broker.paused import PausedPeers
 from penstock.engine.access import Verdict
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
@@ -45,6 +41,9 @@ from penstock.engine.server_connection import ServerConnection
 from penstock.engine.slow_peer import SlowPeer
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
+from penstock.runtime.bodies import BodyReader
+from penstock.runtime.committer import Committer
+from penstock.runtime.paused import PausedPeers
 from penstock.store.api import Store
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.api import Wire
@@ -68,6 +67,7 @@ class Peer:
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way
         self.is_lost = False  # its socket is gone; what it left may wait for its verdict
+        self.left: asyncio.Future[None] | None = None  # done when it is, for who waits for that
         self._driver = driver
 
     def received(self, data: bytes) -> None:
@@ -97,6 +97,7 @@ class Driver:
         commit_bytes_max: message bytes waiting for a commit above which reading pauses.
         failed: called once when the store failed for good, with the reason.
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
+        turn_ended: called at the end of each turn.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Driver:
         commit_bytes_max: int,
         failed: Callable[[StoreFailed], None],
         store_retry_s_max: float = 0.0,
+        turn_ended: Callable[[], None] | None = None,
     ) -> None:
         self._server = server
         self._effects = server.effects
@@ -115,9 +117,12 @@ class Driver:
             self._effects.collect_columns()
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
-        self._committer = Committer(
-            store, self._loop, self._committed, self._failing, store_retry_s_max
-        )
+        self._committer: Committer | None = None
+        if store.acknowledged_when != "memory":
+            self._committer = Committer(
+                store, self._loop, self._committed, self._failing, store_retry_s_max
+            )
+        self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon)
         self._peers: dict[Link, Peer] = {}
         self._deadlines: list[tuple[float, int, Peer]] = []
@@ -127,6 +132,8 @@ class Driver:
         self._turn_ends = False
         self._turn_begins = False
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
+        self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
+        self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
         self._failed = False
         self._ended = ""  # why no client is served any more; empty while they are
         self._failing_since_s = 0.0  # 0 = the store works
@@ -263,6 +270,8 @@ class Driver:
         """A client's socket is gone."""
         connection = peer.connection
         peer.is_lost = True
+        if peer.left is not None and not peer.left.done():
+            peer.left.set_result(None)
         connection.lost(because, self.now())
         self._paused.remove(peer)
         self._congested.pop(connection.link, None)
@@ -292,7 +301,8 @@ class Driver:
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)
-        settle()
+        if self._turn_ended is not None:
+            self._turn_ended()
 
     def _begin_turn(self) -> None:
         """Go on with what earlier turns left over, after the sockets had theirs."""
@@ -333,12 +343,26 @@ class Driver:
                 connection.closed_because,
             )
 
+    async def durable(self) -> None:
+        """Wait until the store has what was done up to now.
+
+        Raises:
+            StoreFailed: it never will.
+        """
+        if self._awaited is None:
+            self._awaited = self._loop.create_future()
+            if self._failed:
+                self._awaited.set_exception(StoreFailed("the store failed"))
+        self.end_turn_soon()
+        await asyncio.shield(self._awaited)
+
     def _commit(self) -> None:
         commit = self._effects.seal()
-        if not commit.writes:
-            self._release(commit)
-        elif self._store.acknowledged_when == "memory":
-            self._store.commit(commit)
+        self._awaited_under_way = self._awaited
+        self._awaited = None
+        if self._committer is None or not commit.writes:
+            if commit.writes:
+                self._store.commit(commit)
             self._release(commit)
         else:
             self._under_way = self._loop.create_future()
@@ -374,6 +398,9 @@ class Driver:
 
     def _release(self, commit: Commit) -> None:
         """The commit is durable: let go what waited for it."""
+        if self._awaited_under_way is not None:
+            self._awaited_under_way.set_result(None)
+            self._awaited_under_way = None
         for release in commit.releases:
             link = release.link
             peer = self._peers.get(link)
@@ -391,6 +418,9 @@ class Driver:
         if self._failed:
             return
         self._failed = True
+        for awaited in (self._awaited_under_way, self._awaited):
+            if awaited is not None:
+                awaited.set_exception(failure)
         self._bodies.stop()
         logger.error("%s; nothing is acknowledged any more", failure)
         self._end_all(reasons.UNSPECIFIED_ERROR, "the store failed")
@@ -485,7 +515,8 @@ class Driver:
             self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             self._end_turn()
             self._log_drops(self.now())
-        self._committer.stop_trying()
-        while self._under_way is not None:
-            await self._under_way
-        self._committer.stop()
+        if self._committer is not None:
+            self._committer.stop_trying()
+            while self._under_way is not None:
+                await self._under_way
+            self._committer.stop()

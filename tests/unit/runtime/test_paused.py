@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
-from penstock.broker.driver import Peer
-from penstock.broker.paused import ASKED_AT_ONCE_MAX, PausedPeers
 from penstock.engine.connection import AWAIT_VERDICT, CONNECTED
+from penstock.runtime.driver import Peer
+from penstock.runtime.paused import ASKED_AT_ONCE_MAX, PausedPeers
 from penstock.transport.hang_up import BROKEN, FINISHED, STANDING
 
 

@@ -1,0 +1,25 @@
+"""The client library: ``Client`` for asyncio, ``BlockingClient`` for scripts.
+
+`client.py` is what a program sees, `core.py` the engine beneath it; `publication.py` what became
+of what was published, `room.py` who waits for room, `outbox.py` what keeps it on disk;
+`message.py` and `inbox.py` what came and how it is acknowledged; `subscriptions.py`, `requests.py`
+what is asked of the server; `options.py` everything that can be told.
+"""
+
+from penstock.client.blocking import BlockingClient
+from penstock.client.client import Client
+from penstock.client.inbox import Messages
+from penstock.client.message import Message
+from penstock.client.options import Authentication, Options, Status
+from penstock.client.publication import Publication
+
+__all__ = [
+    "Authentication",
+    "BlockingClient",
+    "Client",
+    "Message",
+    "Messages",
+    "Options",
+    "Publication",
+    "Status",
+]

@@ -1,0 +1,562 @@
+"""The client: MQTT for asyncio programs that must lose nothing.
+
+::
+
+      async with penstock.Client("mqtt://localhost", client_id="meter-7") as client:
+          await client.subscribe("commands/#", qos=1)
+          await client.publish("heat/7", b"21.5", qos=1)
+          async for message in client.messages():
+              async with message.processing():
+                  await store(message)
+
+It connects by itself, and again by itself; what was not acknowledged is sent again then, with its
+packet identifier and in its order, and what it subscribes to stays subscribed. The protocol is that
+of the broker's engine, with the client at the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, Unpack, final
+
+from penstock.client.core import Core, limits_of
+from penstock.client.inbox import Messages
+from penstock.client.message import Message
+from penstock.client.options import Options, Settings, Status
+from penstock.client.outbox import client_id_in, open_outbox, trim_forever
+from penstock.client.publication import Publication
+from penstock.client.requests import Requests
+from penstock.config.remote_url import RemoteUrl
+from penstock.engine.clock import Now
+from penstock.engine.server import Server
+from penstock.engine.topics import is_topic_filter, is_topic_name
+from penstock.errors import (
+    ClientError,
+    ConfigError,
+    LocalProtocolError,
+    NotConnected,
+    PublishFailed,
+    QueueFull,
+    RemoteProtocolError,
+    RequestFailed,
+    SubscribeFailed,
+)
+from penstock.protocol import reasons
+from penstock.protocol.kinds import PUBLISH, V5
+from penstock.protocol.packets import Connack, Subscription
+from penstock.protocol.properties import Properties, decode_properties, encode_properties
+from penstock.store.api import Store
+from penstock.store.identity import new_epoch
+from penstock.store.memory import MemoryStore
+from penstock.transport.dialling import TlsFiles
+
+logger = logging.getLogger(__name__)
+
+Payload = bytes | bytearray | memoryview | str | None
+
+_LEVELS_MAX: Final = 65_535
+_TOPIC_BYTES_MAX: Final = 65_535
+
+
+@final
+class Client:
+    """One client, used in the event loop it was entered in.
+
+    Args:
+        url: where the server is: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``,
+            ``wss://…`` or ``unix:///PATH``; or several, of which the first that lets us in is
+            used. They must lead to one broker or cluster.
+        settings: everything else, see ``Options``.
+
+    Raises:
+        ConfigError: a setting is none.
+    """
+
+    def __init__(
+        self, url: str | Sequence[str] = "mqtt://localhost", **settings: Unpack[Settings]
+    ) -> None:
+        self.options = Options(**settings)
+        self._urls = _urls([url] if isinstance(url, str) else url)
+        self._context = _context(self._urls, self.options.tls)
+        self._core: Core | None = None
+        self._store: Store | None = None
+        self._trimming: asyncio.Task[None] | None = None
+        self._requests: Requests | None = None
+        self._asking_for_responses = asyncio.Lock()
+        self._topic = ""  # the latest that was checked
+        self._is_closed = False
+
+    # -- from beginning to end -------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(drain=kind is None)
+
+    async def open(self) -> None:
+        """Open the outbox, if there is one, and connect.
+
+        Raises:
+            ConnectFailed: the first connection failed, and was to be waited for.
+            ConfigError: the outbox is of another client.
+            StoreError: the outbox cannot be used.
+        """
+        if self._core is not None or self._is_closed:
+            raise ClientError("a client is opened once")
+        options = self.options
+        loop = asyncio.get_running_loop()
+        client_id = options.client_id
+        if options.outbox is None:
+            self._store = MemoryStore(new_epoch())
+            recovered = self._store.recover()
+        else:
+            path = Path(options.outbox)
+            self._store = await loop.run_in_executor(None, open_outbox, path)
+            try:
+                recovered = await loop.run_in_executor(None, self._store.recover)
+                client_id = client_id_in(recovered, path, client_id)
+            except BaseException:
+                self._store.close()
+                raise
+        client_id = client_id or f"penstock-{secrets.token_hex(6)}"
+        now = Now(time.monotonic(), time.time_ns() // 1000)
+        acknowledged = self._store.acknowledged_when
+        server = Server(limits_of(options), recovered, (), acknowledged, now)
+        core = Core(options, self._urls, client_id, self._context, self._store, server)
+        self._core = core
+        try:
+            if options.outbox is not None:
+                await core.driver.durable()
+                self._trimming = loop.create_task(trim_forever(core, options.age_s_max))
+            core.start()
+            waits = options.waits_for_connection
+            if options.outbox is None if waits is None else waits:
+                await core.first_connection()
+        except BaseException:
+            await self.close(drain=False)
+            raise
+
+    async def close(self, drain: bool = True) -> None:
+        """Disconnect; later calls do nothing.
+
+        Args:
+            drain: first wait for what is not acknowledged yet, up to ``drain_s``; with an outbox
+                only while there is a connection.
+
+        Raises:
+            PublishFailed: there is no outbox, and after ``drain_s`` messages were not acknowledged:
+                they are lost.
+        """
+        core = self._core
+        if core is None or self._is_closed:
+            self._is_closed = True
+            return
+        self._is_closed = True
+        left = 0
+        try:
+            if drain and (core.dialler.is_connected or self.options.outbox is None):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self.options.drain_s):
+                        await core.drain()
+            left = core.pending
+        finally:
+            if self._trimming is not None:
+                self._trimming.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._trimming
+            await core.close()
+            if self._store is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+        if drain and left > 0 and self.options.outbox is None:
+            raise PublishFailed(
+                f"{left} messages were not acknowledged within drain_s"
+                f" = {self.options.drain_s:g} s, and are lost; an outbox would keep them"
+            )
+
+    # -- how it stands -----------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> str:
+        """Client identifier; that of ``options``, or the one that was chosen."""
+        return self.options.client_id if self._core is None else self._core.client_id
+
+    @property
+    def status(self) -> Status:
+        """How the client stands with its server."""
+        if self._core is None:
+            return Status("closed", str(self._urls[0]), 0, 0.0, "", 0)
+        return self._core.status
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection."""
+        return self._core is not None and self._core.dialler.is_connected
+
+    @property
+    def pending(self) -> int:
+        """QoS 1 and 2 messages that the server has not acknowledged, those of the outbox too."""
+        return 0 if self._core is None else self._core.pending
+
+    @property
+    def connack(self) -> Connack | None:
+        """What the server said to the latest connection: what it accepts, whether it had our
+        session."""
+        return None if self._core is None else self._core.connack
+
+    def connect_now(self) -> None:
+        """Do not wait any longer for the next attempt: the network is back."""
+        self._opened().dialler.dial_now()
+
+    # -- publishing --------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties | None = None,
+    ) -> int:
+        """Publish, and wait for what the QoS promises.
+
+        QoS 0 returns when the message is handed to the socket, QoS 1 with PUBACK, QoS 2 with
+        PUBCOMP; through broken connections, however long it takes. To cancel the waiting does not
+        take back a message that had found room.
+
+        Args:
+            topic: topic name.
+            payload: bytes, or text that is sent as UTF-8.
+            qos: 0 to 2.
+            retain: the server keeps it for later subscribers.
+            properties: of MQTT 5, such as ``Properties(content_type="application/json")``.
+
+        Returns:
+            The server's reason code, below 0x80: 0, or 0x10 if nobody subscribes.
+
+        Raises:
+            PublishFailed: the server refused it, or it was given up, as the error says.
+            QueueFull: there is no room, and ``overflow`` is "raise".
+            NotConnected: the client is closed; or QoS 0, no connection, and ``overflow`` is
+                "raise".
+            LocalProtocolError: no topic name, or something MQTT cannot carry.
+        """
+        core, encoded = self._check(topic, qos, properties)
+        if qos > 0:
+            if not core.room.is_free:
+                await self._wait_for_room(core)
+            publication = core.publish(topic, _bytes(payload), qos, retain, encoded)
+            assert publication is not None
+            return await publication
+        if not core.socket_room.is_free and not await self._wait_for_socket(core):
+            return reasons.SUCCESS
+        core.publish(topic, _bytes(payload), 0, retain, encoded)
+        return reasons.SUCCESS
+
+    async def send(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        qos: int = 1,
+        retain: bool = False,
+        properties: Properties | None = None,
+    ) -> Publication:
+        """Publish, and return when the message is accepted, before it is delivered.
+
+        With an outbox it is on disk then. ``await`` what is returned for the delivery, or
+        leave that to ``close``.
+
+        Args:
+            topic: as for ``publish``.
+            payload: as for ``publish``.
+            qos: 1 or 2.
+            retain: as for ``publish``.
+            properties: as for ``publish``.
+
+        Raises:
+            QueueFull: there is no room, and ``overflow`` is "raise".
+            NotConnected: the client is closed.
+            StoreFailed: the outbox failed for good.
+            LocalProtocolError: no topic name, or something MQTT cannot carry.
+        """
+        if qos == 0:
+            raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
+        core, encoded = self._check(topic, qos, properties)
+        if not core.room.is_free:
+            await self._wait_for_room(core)
+        publication = core.publish(topic, _bytes(payload), qos, retain, encoded)
+        assert publication is not None
+        if self.options.outbox is not None:
+            await core.driver.durable()
+        return publication
+
+    def send_nowait(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        qos: int = 1,
+        retain: bool = False,
+        properties: Properties | None = None,
+    ) -> Publication | None:
+        """Publish if there is room now; None for QoS 0. With an outbox it is not on disk yet.
+
+        Raises:
+            QueueFull: there is no room; for QoS 0, in the socket.
+            NotConnected: the client is closed; or QoS 0, and there is no connection.
+            LocalProtocolError: no topic name, or something MQTT cannot carry.
+        """
+        core, encoded = self._check(topic, qos, properties)
+        room = core.room if qos > 0 else core.socket_room
+        if not room.is_free:
+            if qos == 0 and core.link is None:
+                raise NotConnected("there is no connection")
+            raise QueueFull("there is no room for one more message")
+        return core.publish(topic, _bytes(payload), qos, retain, encoded)
+
+    async def _wait_for_room(self, core: Core) -> None:
+        if self.options.overflow == "raise":
+            why = core.server.effects.store_failure
+            raise QueueFull(
+                why
+                or f"{core.pending} messages wait for their acknowledgement: queue_messages_max or"
+                " queue_bytes_max is reached"
+            )
+        await core.room.wait()
+        self._opened()
+
+    async def _wait_for_socket(self, core: Core) -> bool:
+        """Wait to send QoS 0; False where it is dropped instead."""
+        overflow = self.options.overflow
+        if overflow == "raise":
+            if core.link is None:
+                raise NotConnected("there is no connection")
+            raise QueueFull("the socket's buffer is full")
+        if overflow != "wait":
+            return False
+        await core.socket_room.wait()
+        self._opened()
+        return True
+
+    def _check(self, topic: str, qos: int, properties: Properties | None) -> tuple[Core, bytes]:
+        core = self._opened()
+        if topic != self._topic:
+            _check_topic(topic)
+            self._topic = topic
+        if not 0 <= qos <= 2:
+            raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, f"QoS is 0, 1 or 2, not {qos}")
+        if properties is None:
+            return core, b""
+        if self.options.level != V5:
+            raise LocalProtocolError(reasons.UNSUPPORTED_PROTOCOL_VERSION, "properties need MQTT 5")
+        return core, encode_publish_properties(properties)
+
+    # -- subscribing -------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        *topic_filters: str | Subscription,
+        qos: int = 1,
+        properties: Properties | None = None,
+    ) -> list[int]:
+        """Subscribe, and stay subscribed; returns when the server has answered.
+
+        Args:
+            topic_filters: one or more; a ``Subscription`` where MQTT 5 has more options.
+            qos: the highest that messages come with, 0 to 2, for those given as text.
+            properties: of MQTT 5: a subscription identifier, user properties.
+
+        Returns:
+            The QoS that was granted to each.
+
+        Raises:
+            SubscribeFailed: the server refused one or more; the others hold.
+            NotConnected: the client is closed.
+            LocalProtocolError: no topic filter.
+        """
+        core = self._opened()
+        subscriptions = [
+            one if isinstance(one, Subscription) else Subscription(one, qos)
+            for one in topic_filters
+        ]
+        _check_filters([one.topic_filter for one in subscriptions])
+        return await self._ask(core, subscriptions, [], properties)
+
+    async def unsubscribe(
+        self, *topic_filters: str, properties: Properties | None = None
+    ) -> list[int]:
+        """End subscriptions; returns when the server has answered.
+
+        Returns:
+            The server's reason codes: 0, or 0x11 where there was none.
+
+        Raises:
+            SubscribeFailed: the server refused.
+            NotConnected: the client is closed.
+            LocalProtocolError: no topic filter.
+        """
+        core = self._opened()
+        _check_filters(list(topic_filters))
+        return await self._ask(core, [], list(topic_filters), properties)
+
+    async def _ask(
+        self,
+        core: Core,
+        subscriptions: list[Subscription],
+        ended: list[str],
+        properties: Properties | None,
+    ) -> list[int]:
+        answer = core.subscriptions.ask(subscriptions, ended, properties)
+        core.driver.end_turn_soon()
+        codes = await answer
+        names = ended or [one.topic_filter for one in subscriptions]
+        refused = [
+            (name, code)
+            for name, code in zip(names, codes, strict=False)
+            if code >= reasons.UNSPECIFIED_ERROR
+        ]
+        if refused:
+            shown = ", ".join(f"{name!r}: {reasons.name_of(code)}" for name, code in refused)
+            raise SubscribeFailed(f"the server refused {shown}", refused[0][1])
+        return codes
+
+    def messages(self) -> Messages:
+        """The messages that come, one after the other: see ``Messages``."""
+        return Messages(self._opened().inbox)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        topic: str,
+        payload: Payload = b"",
+        qos: int = 1,
+        timeout_s: float = 10.0,
+        properties: Properties | None = None,
+    ) -> Message:
+        """Publish a request, and wait for its response (MQTT 5 §4.10).
+
+        Args:
+            topic: who answers has subscribed to it, and publishes to the response topic in the
+                properties, with their correlation data.
+            payload: the request.
+            qos: of the request, and at most of the response.
+            timeout_s: how long to wait for the response, seconds.
+            properties: more of them.
+
+        Raises:
+            RequestFailed: no response in time, nobody subscribes, or not MQTT 5.
+            PublishFailed: the server refused the request.
+        """
+        core = self._opened()
+        if self.options.level != V5:
+            raise RequestFailed("requests need MQTT 5")
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with self._asking_for_responses:
+                    if self._requests is None:
+                        requests = Requests(core)
+                        await self.subscribe(requests.topic, qos=2)
+                        self._requests = requests
+                correlation, response = self._requests.expect()
+                asked = properties or Properties()
+                asked.response_topic = self._requests.topic
+                asked.correlation_data = correlation
+                code = await self.publish(topic, payload, qos, False, asked)
+                if code == reasons.NO_MATCHING_SUBSCRIBERS:
+                    raise RequestFailed(f"nobody subscribes to {topic}", code)
+                return await response
+        except TimeoutError:
+            raise RequestFailed(f"{topic}: no response within {timeout_s:g} s") from None
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _opened(self) -> Core:
+        core = self._core
+        if core is None or core.is_closed:
+            raise NotConnected("the client is not open: use it in 'async with'")
+        if core.failure is not None:
+            raise core.failure
+        return core
+
+
+def encode_publish_properties(properties: Properties) -> bytes:
+    """The properties of a PUBLISH, as bytes.
+
+    Raises:
+        LocalProtocolError: PUBLISH has none of these, or the client sets them itself.
+    """
+    if properties.topic_alias is not None or properties.subscription_identifiers:
+        raise LocalProtocolError(
+            reasons.PROTOCOL_ERROR, "topic aliases are the client's own; a server gives identifiers"
+        )
+    encoded = encode_properties(properties)
+    try:
+        decode_properties(encoded, 0, len(encoded), PUBLISH)
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(error.reason, error.message) from None
+    return encoded
+
+
+def _bytes(payload: Payload) -> bytes:
+    if isinstance(payload, bytes):
+        return payload
+    if payload is None:
+        return b""
+    return payload.encode() if isinstance(payload, str) else bytes(payload)
+
+
+def _check_topic(topic: str) -> None:
+    if not is_topic_name(topic, _LEVELS_MAX) or "\0" in topic:
+        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+    try:
+        is_too_long = len(topic.encode()) > _TOPIC_BYTES_MAX
+    except UnicodeEncodeError:
+        raise LocalProtocolError(
+            reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
+        ) from None
+    if is_too_long:
+        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, "a topic has at most 65535 bytes")
+
+
+def _check_filters(topic_filters: list[str]) -> None:
+    if not topic_filters:
+        raise LocalProtocolError(reasons.PROTOCOL_ERROR, "no topic filter")
+    for topic_filter in topic_filters:
+        if not is_topic_filter(topic_filter, _LEVELS_MAX):
+            raise LocalProtocolError(
+                reasons.TOPIC_FILTER_INVALID, f"not a topic filter: {topic_filter!r}"
+            )
+
+
+def _urls(given: Sequence[str]) -> list[RemoteUrl]:
+    if not given:
+        raise ConfigError("a client needs a URL")
+    urls: list[RemoteUrl] = []
+    for url in given:
+        try:
+            urls.append(RemoteUrl.parse(url))
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is no server's URL, such as {error}") from None
+    return urls
+
+
+def _context(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
+    if not any(url.is_encrypted for url in urls):
+        if tls is not None:
+            raise ConfigError("tls has files, which only mqtts:// and wss:// use")
+        return None
+    return (tls or TlsFiles()).context("tls")

@@ -1,0 +1,395 @@
+"""A client's engine: the session, the connection it is dialled on, and the store of its outbox.
+
+::
+
+      publish ─▶ room ─▶ (log of the outbox) ─▶ session ─▶ connection ─▶ socket
+                                                   ▲           │
+                     publications ◀── PUBACK … ────╯           ▼
+                     inbox, subscriptions, requests ◀── what the server sends
+
+It is the broker's: one ``Server`` without listeners, with one session, whose connection we dial.
+Without an outbox the session is in memory, lives as long as the client, and commits nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Callable
+from random import SystemRandom
+from typing import Final, final
+
+from penstock.client.inbox import Inbox
+from penstock.client.options import Options, Status
+from penstock.client.publication import Publication, Publications
+from penstock.client.room import Room
+from penstock.client.subscriptions import Subscriptions
+from penstock.config.remote_url import RemoteUrl
+from penstock.engine.arrivals import Arrival
+from penstock.engine.client_connection import Application
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, NEVER_EXPIRES_S, SPILL, EngineLimits
+from penstock.engine.link import Link
+from penstock.engine.message import Message
+from penstock.engine.server import Server
+from penstock.errors import ConnectFailed, StoreFailed
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Connack, Connect, Packet
+from penstock.protocol.properties import Properties
+from penstock.runtime.dialler import Dialler
+from penstock.runtime.driver import Driver
+from penstock.store.api import Store
+from penstock.transport.backoff import Backoff
+
+logger = logging.getLogger(__name__)
+
+ZONE: Final = "client"
+_TOPIC_ALIASES: Final = 16
+_STORE_RETRY_S_MAX: Final = 3600.0
+_WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+_FAREWELL_S: Final = 5.0  # for the server to take what was written last
+
+
+@final
+class Core(Application):
+    """The engine of one client, on the running loop.
+
+    Args:
+        options: of the client.
+        urls: where the server is.
+        client_id: client identifier.
+        context: for TLS; None where no URL needs one.
+        store: what remembers.
+        server: recovered from it.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        urls: list[RemoteUrl],
+        client_id: str,
+        context: ssl.SSLContext | None,
+        store: Store,
+        server: Server,
+    ) -> None:
+        self.client_id = client_id
+        self.connack: Connack | None = None  # of the latest connection
+        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``requests``
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._next_offset = 0  # where there is no log
+        self._is_stored = options.outbox is not None
+        self._gates = options.overflow in ("wait", "raise")
+        self._age_us = int(options.age_s_max * MICROSECONDS)
+        self.server = server
+        self.store = store
+        self.driver = Driver(server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX)
+        self.limits = server.limits
+        expiry_s = NEVER_EXPIRES_S if self._is_stored else 0
+        now = self.driver.now()
+        known = server.registry.sessions.get(client_id)
+        zone = None if known is None else known.zone
+        self.session = server.registry.open(client_id, False, expiry_s, now, self.limits)
+        if zone is not None:
+            self.session.zone = zone
+        self.publications = Publications(self.made_room)
+        self.session.sender = self.publications
+        server.drops.heir = self.publications
+        self.inbox = Inbox(
+            options.inbox_messages_max, options.redeliver_s, self._settle, self._inbox_has_room
+        )
+        self.subscriptions = Subscriptions()
+        self.room = Room(self._queue_has_room)
+        self.socket_room = Room(self._socket_has_room)
+        self._drained: asyncio.Future[None] | None = None
+        self.is_closed = False
+        self.failure: StoreFailed | None = None
+        self._first: asyncio.Future[None] = self._loop.create_future()
+        self.dialler = Dialler(
+            f"client {client_id}",
+            urls,
+            context,
+            self._connect,
+            server,
+            self.driver,
+            self.session,
+            self.limits,
+            self,
+            Backoff(options.reconnect_s_min, options.reconnect_s_max, SystemRandom()),
+            options.connect_timeout_s,
+            options.headers,
+            self._changed,
+        )
+        if not options.begins_clean:
+            self.dialler.is_known = self.dialler.is_known or not self._is_stored
+        self._begins_clean = options.begins_clean
+        self._dialling: asyncio.Task[None] | None = None
+
+    # -- connecting ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Dial."""
+        self._dialling = self._loop.create_task(self.dialler.run())
+
+    async def first_connection(self) -> None:
+        """Wait until the server let us in for the first time.
+
+        Raises:
+            ConnectFailed: none of the addresses did.
+        """
+        await asyncio.shield(self._first)
+
+    @property
+    def status(self) -> Status:
+        """How the client stands with its server."""
+        dialler = self.dialler
+        if self.is_closed:
+            return Status("closed", dialler.url, 0, 0.0, dialler.last_error, dialler.reason_code)
+        return Status(
+            dialler.state,
+            dialler.url,
+            dialler.attempt,
+            dialler.pause_s if dialler.state == "waiting" else 0.0,
+            dialler.last_error,
+            dialler.reason_code,
+        )
+
+    def _changed(self) -> None:
+        dialler = self.dialler
+        if not self._first.done():
+            if dialler.state == "connected":
+                self._first.set_result(None)
+            elif dialler.state == "waiting" and dialler.attempt >= len(dialler.urls):
+                self._first.set_exception(
+                    ConnectFailed(f"{dialler.url}: {dialler.last_error}", dialler.reason_code)
+                )
+                self._first.exception()  # whoever does not wait for it need not know
+        self._tell_status()
+
+    def _tell_status(self) -> None:
+        if self._options.status_changed is not None:
+            try:
+                self._options.status_changed(self.status)
+            except Exception:
+                logger.exception("status_changed failed")
+
+    def _connect(self, clean: bool) -> Connect:
+        options = self._options
+        version = options.level
+        clean_start = clean or self._begins_clean
+        if version != V5:
+            clean_start = clean_start or not options.keeps_session
+        properties = None
+        if version == V5:
+            properties = Properties(
+                session_expiry_interval=options.while_connected_s or None,
+                receive_maximum=options.receive_maximum,
+                maximum_packet_size=options.packet_bytes_max,
+                topic_alias_maximum=_TOPIC_ALIASES,
+                user_properties=options.user_properties or None,
+            )
+            if options.authentication is not None:
+                properties.authentication_method = options.authentication.method
+                properties.authentication_data = options.authentication.first()
+        password = options.password
+        return Connect(
+            self.client_id,
+            version,
+            clean_start,
+            options.keep_alive_s,
+            options.will,
+            options.username,
+            password.encode() if isinstance(password, str) else password,
+            properties,
+        )
+
+    def connected(self, connack: Connack, now: Now) -> None:
+        """The server let us in."""
+        del now
+        self.connack = connack
+        self._begins_clean = False
+        self.dialler.connected(connack)
+        connection = self.dialler.connection
+        assert connection is not None
+        self.subscriptions.connected(connection, connack.session_present)
+        self._loop.call_soon(self.made_room)  # once the session is attached
+
+    def ended(self, now: Now) -> None:
+        """The connection is over."""
+        del now
+        self.subscriptions.disconnected()
+        self.dialler.ended()
+
+    def authenticate(self, data: bytes | None) -> bytes | None:
+        """The next step of enhanced authentication."""
+        authentication = self._options.authentication
+        return None if authentication is None else authentication.next(data)
+
+    # -- publishing ------------------------------------------------------------------------
+
+    @property
+    def link(self) -> Link | None:
+        """Of the connection, while there is one."""
+        return self.session.link
+
+    @property
+    def pending(self) -> int:
+        """QoS 1 and 2 messages that the server has not acknowledged."""
+        return self.session.queue_length + self.session.window_length
+
+    def _queue_has_room(self) -> bool:
+        effects = self.server.effects
+        if effects.store_fails or effects.is_full():
+            return False
+        if not self._gates:
+            return True
+        session = self.session
+        if session.queue_length + session.window_length >= self._options.queue_messages_max:
+            return False
+        bytes_max = self._options.queue_bytes_max
+        return bytes_max == 0 or session.queue_bytes < bytes_max
+
+    def _socket_has_room(self) -> bool:
+        link = self.session.link
+        if link is None:
+            return False
+        if link.has_room():
+            return True
+        link.resume_when_room()
+        return False
+
+    def publish(
+        self, topic: str, payload: bytes, qos: int, retain: bool, properties: bytes
+    ) -> Publication | None:
+        """Hand over a message there is room for; None for QoS 0."""
+        now = self.driver.now()
+        message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
+        self.driver.end_turn_soon()
+        if qos == 0:
+            self.session.deliver(message, 0, retain, (), True, now)
+            return None
+        if self._age_us > 0:
+            too_old_us = now.wall_us + self._age_us
+            if message.expires_at_us == 0 or too_old_us < message.expires_at_us:
+                message.expires_at_us = too_old_us
+        if self._is_stored:
+            self.server.effects.append(message)
+        else:
+            message.offset = self._next_offset
+            self._next_offset += 1
+        publication = self.publications.add(message.offset, topic)
+        self.session.deliver(message, qos, retain, (), False, now)
+        return publication
+
+    def made_room(self) -> None:
+        """A message is delivered or given up, or the socket has room."""
+        self.room.tell()
+        self.socket_room.tell()
+        if self._drained is not None and self.pending == 0 and not self._drained.done():
+            self._drained.set_result(None)
+
+    def writable(self, now: Now) -> None:
+        """There may be room in the socket."""
+        del now
+        self.made_room()
+
+    async def drain(self) -> None:
+        """Wait until nothing is pending."""
+        if self.pending > 0 and not self.is_closed:
+            if self._drained is None or self._drained.done():
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    # -- receiving -------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Whether more may be read."""
+        return self.inbox.has_room()
+
+    def arrived(self, arrival: Arrival, now: Now) -> None:
+        """A message."""
+        del now
+        if self.take_reply is None or not self.take_reply(arrival):
+            self.inbox.put(arrival)
+
+    def answered(self, packet: Packet, now: Now) -> None:
+        """SUBACK or UNSUBACK."""
+        del now
+        self.subscriptions.answered(packet)
+
+    def _settle(self, arrival: Arrival, code: int) -> None:
+        connection = self.dialler.connection
+        if connection is not None:
+            connection.settle(arrival, code, self.driver.now())
+            self.driver.end_turn_soon()
+
+    def _inbox_has_room(self) -> None:
+        self.server.effects.resume_later(self.dialler.connection)
+        self.driver.end_turn_soon()
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def _failed(self, failure: StoreFailed) -> None:
+        """The outbox failed for good."""
+        self.failure = failure
+        self.publications.lose_all(f"the outbox failed: {failure}")
+        self.inbox.close()
+
+    async def close(self) -> None:
+        """Say farewell, and let go of everything."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.inbox.close()
+        self.subscriptions.close()
+        if self._dialling is not None:
+            self._dialling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._dialling
+        peer = self.dialler.peer
+        if self.dialler.is_connected and self.dialler.connection is not None:
+            self.dialler.connection.disconnect(self.driver.now(), self._farewell())
+        await self.driver.stop()
+        if peer is not None and not peer.is_lost:
+            peer.left = self._loop.create_future()
+            await asyncio.wait((peer.left,), timeout=_FAREWELL_S)
+        if not self._first.done():
+            self._first.set_exception(ConnectFailed("the client was closed"))
+            self._first.exception()
+        kept = "; the outbox keeps it" if self._is_stored else ""
+        self.publications.lose_all(f"the client was closed before it was delivered{kept}")
+        self.made_room()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._tell_status()
+
+    def _farewell(self) -> Properties | None:
+        """A session that is to end with the client ends now, MQTT 5 §3.14.2.2.2."""
+        options = self._options
+        if options.level == V5 and not options.keeps_session and options.while_connected_s > 0:
+            return Properties(session_expiry_interval=0)
+        return None
+
+
+def limits_of(options: Options) -> EngineLimits:
+    """The bounds of a client's session."""
+    is_stored = options.outbox is not None
+    overflow = {"drop_oldest": DROP_OLDEST, "drop_newest": DROP_NEWEST}.get(options.overflow)
+    gates = overflow is None
+    return EngineLimits(
+        max_inflight=options.max_inflight,
+        max_mqueue_len=0 if gates else options.queue_messages_max,
+        max_mqueue_bytes=0 if gates else options.queue_bytes_max,
+        mqueue_overflow=overflow or (SPILL if is_stored else DROP_OLDEST),
+        mqueue_store_qos0=False,
+        receive_maximum=options.receive_maximum,
+        max_packet_size_bytes=options.packet_bytes_max,
+        topic_alias_maximum=_TOPIC_ALIASES,
+        topic_alias_outbound_max=_TOPIC_ALIASES,
+        connect_timeout_s=options.connect_timeout_s,
+        await_rel_timeout_s=0.0,
+        slow_peer_timeout_s=0.0,
+        zone=ZONE,
+    )

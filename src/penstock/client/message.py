@@ -1,0 +1,200 @@
+"""A message that came, and how it is acknowledged.
+
+::
+
+      received ─▶ waiting ─▶ handed over ─┬─ the next one is asked for ───────▶ acknowledged
+                     ▲                    ├─ ``async with processing()`` ─────▶ acknowledged
+                     │                    │      failed ─╮
+                     ╰── after a pause ───┼──────────────┴─ refuse: negative acknowledgement
+                                          ╰─ ``defer``: by ``acknowledge`` or ``refuse``
+
+Until then the server keeps it: whatever happens to this program, it comes again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, final
+
+from penstock.engine.arrivals import Arrival
+from penstock.engine.producers import PRODUCER, SEQUENCE
+from penstock.protocol import reasons
+from penstock.protocol.properties import Properties
+
+_MESSAGE_IDS: Final = ("message-id", "id")  # user properties that publishers use for it
+
+
+@final
+class Message:
+    """One message.
+
+    Attributes:
+        topic: topic name.
+        payload: bytes.
+        qos: 0 to 2.
+        retain: whether it was retained, or published so, as the subscription asked.
+        duplicate: whether the server sent it before, or it was handed over before: it may have been
+            processed already.
+        attempt: how often it was handed over by this client, from 1.
+        properties: of MQTT 5; None if there are none.
+    """
+
+    __slots__ = (
+        "_arrival",
+        "_settle",
+        "attempt",
+        "duplicate",
+        "is_deferred",
+        "payload",
+        "properties",
+        "qos",
+        "retain",
+        "topic",
+    )
+
+    def __init__(self, arrival: Arrival, settle: Callable[[Message, int], None]) -> None:
+        publish = arrival.publish
+        self.topic = arrival.topic
+        self.payload = publish.payload
+        self.qos = publish.qos
+        self.retain = publish.retain
+        self.duplicate = publish.dup
+        self.properties: Properties | None = publish.properties
+        self.attempt = 1
+        self.is_deferred = False  # to ask for the next message does not acknowledge it
+        self._arrival: Arrival | None = arrival
+        self._settle = settle
+
+    def __repr__(self) -> str:
+        return (
+            f"Message({self.topic!r}, {len(self.payload)} bytes, qos={self.qos}"
+            f"{', retain' if self.retain else ''}{', duplicate' if self.duplicate else ''})"
+        )
+
+    @property
+    def text(self) -> str:
+        """The payload as UTF-8.
+
+        Raises:
+            UnicodeDecodeError: it is none.
+        """
+        return self.payload.decode()
+
+    def json(self) -> Any:
+        """The payload as JSON.
+
+        Raises:
+            ValueError: it is none.
+        """
+        return json.loads(self.payload)
+
+    @property
+    def id(self) -> str | None:
+        """What its publisher calls it, the same whenever it comes: for recognising duplicates.
+
+        Producer and number, as Penstock's producers send them, or the user property
+        ``message-id`` or ``id``; None where there is none.
+        """
+        if self.properties is None or not self.properties.user_properties:
+            return None
+        given = dict(reversed(self.properties.user_properties))
+        if PRODUCER in given and SEQUENCE in given:
+            return f"{given[PRODUCER]}:{given[SEQUENCE]}"
+        return next((given[name] for name in _MESSAGE_IDS if name in given), None)
+
+    # -- acknowledging ---------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was acknowledged or refused."""
+        return self._arrival is None
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """What the engine knows it by, until it is settled."""
+        return self._arrival
+
+    def settled(self) -> Arrival | None:
+        """It is acknowledged or refused now."""
+        arrival = self._arrival
+        self._arrival = None
+        return arrival
+
+    def defer(self) -> None:
+        """Asking for the next message does not acknowledge this one: ``acknowledge`` will."""
+        self.is_deferred = True
+
+    def acknowledge(self) -> None:
+        """It is processed: the server may forget it. Later calls do nothing."""
+        self._settle(self, reasons.SUCCESS)
+
+    def refuse(self, reason_code: int = reasons.UNSPECIFIED_ERROR) -> None:
+        """It cannot be processed, and must not come again.
+
+        MQTT 5 tells the server so; before, there is no way to, and it is acknowledged.
+
+        Args:
+            reason_code: 0x80, 0x83, 0x87, 0x90, 0x91, 0x97 or 0x99 (MQTT 5 §3.4.2.1).
+
+        Raises:
+            LocalProtocolError: another code.
+        """
+        self._settle(self, reason_code)
+
+    def processing(self, *, refuse: int = 0) -> Processing:
+        """Acknowledge when a block ends well: ``async with message.processing():``.
+
+        A block that fails hands the message over again after a pause, with ``duplicate`` and
+        the next ``attempt``, and its exception goes on. QoS 0 is not handed over again.
+
+        Args:
+            refuse: a reason code of 0x80 or more: a block that fails refuses the message with it
+                instead.
+        """
+        self.is_deferred = True
+        return Processing(self, refuse)
+
+
+AGAIN: Final = -1
+"""Instead of a reason code: hand it over once more."""
+
+
+@final
+class Processing:
+    """A block that processes one message; ``with`` and ``async with``."""
+
+    __slots__ = ("_message", "_refuse")
+
+    def __init__(self, message: Message, refuse: int) -> None:
+        self._message = message
+        self._refuse = refuse
+
+    def __enter__(self) -> Message:
+        return self._message
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        message = self._message
+        if kind is None:
+            message.acknowledge()
+        elif self._refuse and issubclass(kind, Exception):
+            message.refuse(self._refuse)
+        else:
+            message._settle(message, AGAIN)  # noqa: SLF001 - of one subject with it
+
+    async def __aenter__(self) -> Message:
+        return self._message
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.__exit__(kind, error, traceback)

@@ -1,0 +1,228 @@
+"""What a client can be told; each option with its default, its unit and its range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, Protocol, TypedDict
+
+from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.errors import ConfigError
+from penstock.protocol.kinds import V5, V31, V311
+from penstock.protocol.packets import Will
+from penstock.transport.dialling import TlsFiles
+
+Version = Literal["3.1", "3.1.1", "5"]
+Overflow = Literal["wait", "raise", "drop_oldest", "drop_newest"]
+
+VERSIONS: Final[dict[str, int]] = {"3.1": V31, "3.1.1": V311, "5": V5}
+
+_WHILE_AWAY_S: Final = 3600  # the session of a client that does not say how long
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a client stands with its server.
+
+    Attributes:
+        state: "dialling", "connected", "waiting" for the next attempt, or "closed".
+        url: of the latest attempt.
+        attempt: since the last connection; 0 while there is one.
+        pause_s: while waiting: how long altogether, seconds.
+        error: why there is no connection; empty while there is one.
+        reason_code: what the server said to it, 0 if nothing.
+    """
+
+    state: str
+    url: str
+    attempt: int
+    pause_s: float
+    error: str
+    reason_code: int
+
+
+class Authentication(Protocol):
+    """A method of enhanced authentication (MQTT 5 §4.12), in the order of its calls."""
+
+    method: str
+    """Its name, as the server knows it."""
+
+    def first(self) -> bytes | None:
+        """The data in CONNECT; called for each connection."""
+
+    def next(self, data: bytes | None) -> bytes | None:
+        """The answer to the server's; None if the server did not prove itself."""
+
+
+class Settings(TypedDict, total=False):
+    """The keywords of ``Client`` and ``BlockingClient``: see ``Options``."""
+
+    client_id: str
+    version: Version
+    username: str | None
+    password: str | bytes | None
+    clean_start: bool | None
+    session_expiry_s: int | None
+    keep_alive_s: int
+    will: Will | None
+    user_properties: list[tuple[str, str]]
+    authentication: Authentication | None
+    tls: TlsFiles | None
+    headers: tuple[tuple[str, str], ...]
+    max_inflight: int
+    receive_maximum: int
+    inbox_messages_max: int
+    packet_bytes_max: int
+    outbox: str | Path | None
+    queue_messages_max: int
+    queue_bytes_max: int
+    age_s_max: float
+    overflow: Overflow
+    connect_timeout_s: float
+    reconnect_s_min: float
+    reconnect_s_max: float
+    redeliver_s: float
+    drain_s: float
+    waits_for_connection: bool | None
+    status_changed: Callable[[Status], None] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a client can be told.
+
+    Attributes:
+        client_id: client identifier; empty takes one that nobody else has.
+        version: of MQTT.
+        username: user name.
+        password: password, text or bytes.
+        clean_start: begin a new session with the first connection. None: unless
+            ``session_expiry_s`` or ``outbox`` says that it outlives this program.
+        session_expiry_s: how long the server keeps the session after the client is closed, seconds,
+            0 to 4294967295 (for ever). None: not at all, but through broken connections; with
+            an ``outbox`` for ever. MQTT 3.1 and 3.1.1 have only two kinds: not 0 is for ever.
+        keep_alive_s: a ping leaves every three quarters of this, and a server silent for one and a
+            half is given up. 0 to 65535 seconds; 0 = never.
+        will: what the server publishes when the client is lost.
+        user_properties: in CONNECT, MQTT 5.
+        authentication: enhanced authentication, MQTT 5.
+        tls: files for ``mqtts`` and ``wss``; None takes the authorities of the system.
+        headers: more of them for the upgrade to WebSocket, such as ("Authorization", "…").
+        max_inflight: QoS 1 and 2 messages sent and not acknowledged, 1 to 65535; the server's
+            Receive Maximum may bound it further.
+        receive_maximum: QoS 1 and 2 messages that the server may send before we acknowledge, 1
+            to 65535, MQTT 5.
+        inbox_messages_max: received messages that wait for the program before nothing more is
+            read, 1 or more.
+        packet_bytes_max: largest packet accepted, bytes.
+        outbox: directory that keeps QoS 1 and 2 messages until the server has them, through crashes
+            of program and machine.
+        queue_messages_max: QoS 1 and 2 messages that were not acknowledged yet, 1 or more.
+        queue_bytes_max: bytes of those that wait to be sent; 0 = no limit.
+        age_s_max: a message that waits for so long is given up, seconds; 0 = never.
+        overflow: what happens to one more: "wait" for room, "raise" ``QueueFull``, or drop the
+            oldest or the newest, which ``PublishFailed`` tells who awaits it.
+        connect_timeout_s: for each step of connecting, seconds.
+        reconnect_s_min: pause after the first failure to connect, doubled after each further one,
+            give or take a quarter.
+        reconnect_s_max: the longest such pause, and the one after a refused login.
+        redeliver_s: a message whose processing failed is handed over again after this, twice as
+            long each further time, seconds.
+        drain_s: how long ``close`` waits for what is not acknowledged yet.
+        waits_for_connection: ``async with`` waits for the first connection, and fails with it.
+            None: unless there is an outbox.
+        status_changed: called with each new status.
+    """
+
+    client_id: str = ""
+    version: Version = "5"
+    username: str | None = None
+    password: str | bytes | None = field(default=None, repr=False)
+    clean_start: bool | None = None
+    session_expiry_s: int | None = None
+    keep_alive_s: int = 60
+    will: Will | None = None
+    user_properties: list[tuple[str, str]] = field(default_factory=list)
+    authentication: Authentication | None = None
+    tls: TlsFiles | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    max_inflight: int = 100
+    receive_maximum: int = 1000
+    inbox_messages_max: int = 10_000
+    packet_bytes_max: int = 268_435_460
+    outbox: str | Path | None = None
+    queue_messages_max: int = 100_000
+    queue_bytes_max: int = 0
+    age_s_max: float = 0.0
+    overflow: Overflow = "wait"
+    connect_timeout_s: float = 10.0
+    reconnect_s_min: float = 1.0
+    reconnect_s_max: float = 120.0
+    redeliver_s: float = 1.0
+    drain_s: float = 10.0
+    waits_for_connection: bool | None = None
+    status_changed: Callable[[Status], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            ConfigError: it says what does.
+        """
+        for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"{name} is {value}, and must be {least} to {most}")
+        if self.version not in VERSIONS:
+            raise ConfigError(f"version is {self.version!r}, and must be one of {list(VERSIONS)}")
+        if self.overflow not in _OVERFLOWS:
+            raise ConfigError(f"overflow is {self.overflow!r}, and must be one of {_OVERFLOWS}")
+        if self.version != "5" and (self.authentication or self.user_properties):
+            raise ConfigError("authentication and user_properties need version 5")
+        if self.clean_start is False and not self.client_id and self.outbox is None:
+            raise ConfigError("clean_start = False needs the client_id whose session is taken up")
+        if self.outbox is not None and self.session_expiry_s == 0:
+            raise ConfigError("an outbox needs a session that outlives a connection")
+
+    @property
+    def level(self) -> int:
+        """The protocol level, 3 to 5."""
+        return VERSIONS[self.version]
+
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the session outlives the client."""
+        return self.outbox is not None or bool(self.session_expiry_s)
+
+    @property
+    def begins_clean(self) -> bool:
+        """Whether the first connection starts clean."""
+        return not self.keeps_session if self.clean_start is None else self.clean_start
+
+    @property
+    def while_connected_s(self) -> int:
+        """The session expiry interval in CONNECT, seconds."""
+        if self.session_expiry_s is not None:
+            return self.session_expiry_s
+        return NEVER_EXPIRES_S if self.outbox is not None else _WHILE_AWAY_S
+
+
+_OVERFLOWS: Final = ("wait", "raise", "drop_oldest", "drop_newest")
+
+_RANGES: Final[tuple[tuple[str, float, float], ...]] = (
+    ("session_expiry_s", 0, NEVER_EXPIRES_S),
+    ("keep_alive_s", 0, 65_535),
+    ("max_inflight", 1, 65_000),  # leaves packet identifiers to SUBSCRIBE
+    ("receive_maximum", 1, 65_535),
+    ("inbox_messages_max", 1, 2**31),
+    ("packet_bytes_max", 2, 268_435_460),
+    ("queue_messages_max", 1, 2**40),
+    ("queue_bytes_max", 0, 2**60),
+    ("age_s_max", 0, 2**31),
+    ("connect_timeout_s", 0.001, 86_400),
+    ("reconnect_s_min", 0.001, 86_400),
+    ("reconnect_s_max", 0.001, 86_400),
+    ("redeliver_s", 0, 86_400),
+    ("drain_s", 0, 2**31),
+)

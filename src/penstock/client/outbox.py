@@ -1,0 +1,87 @@
+"""The outbox: a client's store on disk, the same as a broker's.
+
+::
+
+      publish ─▶ log, queue of the session ── one synced write ─▶ accepted
+                    ╰── sent, acknowledged ─▶ its chunk leaves the log ─▶ disk is free again
+
+It belongs to one client identifier: the packet identifiers in it mean something only to the
+session that a server keeps under that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Final
+
+from penstock.client.core import Core
+from penstock.engine.clock import MICROSECONDS
+from penstock.engine.records import Recovered
+from penstock.errors import ConfigError, StoreError
+from penstock.store.api import Store
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 2.0
+_ALL_US: Final = 2**62
+
+
+def open_outbox(path: Path) -> Store:
+    """Open or make the outbox at ``path``. It blocks.
+
+    Raises:
+        StoreError: another process has it open, it is damaged, of another format, or cannot be
+            written.
+    """
+    from penstock.store.rocks import RocksStore  # who has no outbox need not load RocksDB
+
+    return RocksStore(path)
+
+
+def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
+    """Whose outbox it is; empty if it is new.
+
+    Raises:
+        ConfigError: not that of ``wanted``.
+    """
+    known = [record.client_id for record in recovered.sessions]
+    if not known:
+        return wanted
+    if wanted and wanted not in known:
+        raise ConfigError(
+            f"{path} is the outbox of client {known[0]!r}, not of {wanted!r}: each client needs"
+            " its own"
+        )
+    return wanted or known[0]
+
+
+async def trim_forever(core: Core, age_s_max: float) -> None:
+    """Let what is delivered, or too old, leave the log of the outbox, until cancelled.
+
+    Args:
+        core: the client's.
+        age_s_max: what waits longer goes, seconds; 0 = nothing does.
+    """
+    loop = asyncio.get_running_loop()
+    trimmed_to = -1
+    while True:
+        await asyncio.sleep(INTERVAL_S)
+        try:
+            end = core.server.effects.next_offset
+            needed = core.session.lowest_offset()
+            keep_from = end if needed < 0 else needed
+            if keep_from > trimmed_to:
+                await core.driver.durable()  # that it is not needed any more
+                await loop.run_in_executor(None, core.store.retain, _ALL_US, _ALL_US, keep_from)
+                trimmed_to = keep_from
+            if age_s_max > 0:
+                older_than_us = time.time_ns() // 1000 - int(age_s_max * MICROSECONDS)
+                begins_at = await loop.run_in_executor(
+                    None, core.store.retain, older_than_us, _ALL_US, end
+                )
+                core.publications.lose_before(begins_at)
+        except StoreError as error:
+            logger.error("the outbox could not be trimmed: %s", error)

@@ -1,0 +1,136 @@
+"""What became of the messages that were published.
+
+::
+
+      send ─▶ PENDING ── PUBACK, PUBCOMP ─────────────▶ delivered
+                 ├────── refused by the server ───────▶ failed
+                 ╰────── given up here: too old, too ─▶ failed
+                         large for the server, no room
+
+A publication is known by the offset of its message: in the log of the outbox, or of a count of our
+own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import final
+
+from penstock.engine import drop_counts
+from penstock.engine.message import Delivery
+from penstock.engine.sender import Sender
+from penstock.errors import PublishFailed
+from penstock.protocol import reasons
+
+
+@final
+class Publication:
+    """A QoS 1 or 2 message on its way; ``await`` it for its delivery.
+
+    Attributes:
+        topic: topic name.
+        reason_code: what the server said, an MQTT 5 reason code, whatever the version: 0, or 0x10
+            if nobody subscribes; None while it is on its way.
+    """
+
+    __slots__ = ("_error", "_waiters", "reason_code", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.reason_code: int | None = None
+        self._error: PublishFailed | None = None
+        self._waiters: list[asyncio.Future[None]] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was delivered, or never will be."""
+        return self.reason_code is not None
+
+    def __await__(self) -> Generator[None, None, int]:
+        """Wait for the delivery; the server's reason code, below 0x80.
+
+        To cancel the waiting does not take the message back.
+
+        Raises:
+            PublishFailed: the server refused it, or it was given up.
+        """
+        if self.reason_code is None:
+            waiter = asyncio.get_running_loop().create_future()
+            if self._waiters is None:
+                self._waiters = []
+            self._waiters.append(waiter)
+            yield from waiter
+        if self._error is not None:
+            raise PublishFailed(self._error.message, self._error.reason)
+        assert self.reason_code is not None
+        return self.reason_code
+
+    def settle(self, reason_code: int, error: PublishFailed | None) -> None:
+        """It is over; who awaits it goes on."""
+        self.reason_code = reason_code
+        self._error = error
+        if self._waiters is not None:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters = None
+
+
+@final
+class Publications(Sender):
+    """Those of one client.
+
+    Args:
+        has_room: called when one is over.
+    """
+
+    def __init__(self, has_room: Callable[[], None]) -> None:
+        self._pending: dict[int, Publication] = {}  # by offset, oldest first
+        self._has_room = has_room
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, offset: int, topic: str) -> Publication:
+        """One more is on its way."""
+        publication = Publication(topic)
+        self._pending[offset] = publication
+        return publication
+
+    def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
+        """The server has it."""
+        publication = self._pending.pop(delivery.offset, None)
+        if publication is not None:
+            publication.settle(reason_code, None)
+        self._has_room()
+
+    def refused(self, delivery: Delivery, reason_code: int) -> None:
+        """The server refused it."""
+        why = reasons.name_of(reason_code)
+        self._fail(delivery.offset, f"the server refused the message: {why}", reason_code)
+
+    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """It was dropped on its way."""
+        del client_id
+        self._fail(delivery.offset, f"given up: {drop_counts.REASONS[reason]}", 0)
+
+    def lose_before(self, offset: int) -> None:
+        """What lies before ``offset`` is in the outbox no more."""
+        lost = [known for known in self._pending if known < offset]
+        for known in lost:
+            self._fail(known, "given up: it waited longer than age_s_max", 0)
+
+    def lose_all(self, why: str) -> None:
+        """Nothing more will be heard of any."""
+        for known in list(self._pending):
+            self._fail(known, why, 0)
+
+    def _fail(self, offset: int, why: str, reason_code: int) -> None:
+        publication = self._pending.pop(offset, None)
+        if publication is not None:
+            shown = f"{publication.topic}: {why}"
+            publication.settle(
+                reason_code or reasons.UNSPECIFIED_ERROR, PublishFailed(shown, reason_code)
+            )
+        self._has_room()

@@ -1,0 +1,50 @@
+"""Publishers that wait for room, first come, first served.
+
+::
+
+      there is room, nobody waits ─▶ go on
+      else ─▶ in line ── first, and there is room ─▶ go on
+
+QoS 0 needs a connection with room in its socket, QoS 1 and 2 a place in the queue: each has its
+own line, so that neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, final
+
+_LOOK_AGAIN_S: Final = 0.25  # nobody tells when the store works again
+
+
+@final
+class Room:
+    """One line.
+
+    Args:
+        has_room: whether one more may go on.
+    """
+
+    def __init__(self, has_room: Callable[[], bool]) -> None:
+        self.has_room = has_room
+        self._line = asyncio.Lock()
+        self._first: asyncio.Future[None] | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether one may go on at once: there is room, and nobody waits."""
+        return not self._line.locked() and self.has_room()
+
+    async def wait(self) -> None:
+        """Wait for room; it is there when this returns."""
+        async with self._line:
+            while not self.has_room():
+                self._first = asyncio.get_running_loop().create_future()
+                await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
+            self._first = None
+
+    def tell(self) -> None:
+        """There may be room."""
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)

@@ -1,0 +1,168 @@
+"""What a client subscribes to: asked of the server, answered, and asked again.
+
+::
+
+      subscribe ─▶ WAITING ── connected ─▶ SENT ── SUBACK ─▶ answered
+                      ▲                      │
+                      ╰── connection lost ◀──╯
+
+What was granted is asked for again when the server has lost the session. What the server refuses
+then is told in the log: nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, final
+
+from penstock.engine.client_connection import ClientConnection
+from penstock.errors import LocalProtocolError, NotConnected, SubscribeFailed
+from penstock.protocol import reasons
+from penstock.protocol.packets import Packet, Suback, Subscription, Unsuback
+from penstock.protocol.properties import Properties
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE_MAX: Final = 50  # filters in one SUBSCRIBE that asks again
+
+
+@final
+class _Ask:
+    """One SUBSCRIBE or UNSUBSCRIBE, and who waits for its answer."""
+
+    def __init__(
+        self,
+        subscriptions: list[Subscription],
+        ended: list[str],
+        properties: Properties | None,
+        answer: asyncio.Future[list[int]] | None,
+    ) -> None:
+        self.subscriptions = subscriptions
+        self.ended = ended  # filters to unsubscribe from
+        self.properties = properties
+        self.answer = answer
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether nobody waits for the answer any more."""
+        return self.answer is not None and self.answer.done()
+
+
+@final
+class Subscriptions:
+    """Those of one client."""
+
+    def __init__(self) -> None:
+        self.granted: dict[str, tuple[Subscription, Properties | None]] = {}
+        self._waiting: deque[_Ask] = deque()
+        self._sent: dict[int, _Ask] = {}  # by packet identifier
+        self._connection: ClientConnection | None = None
+        self._closed = False
+
+    def ask(
+        self,
+        subscriptions: list[Subscription],
+        ended: list[str],
+        properties: Properties | None,
+    ) -> asyncio.Future[list[int]]:
+        """Subscribe to all of ``subscriptions``, or unsubscribe from all of ``ended``.
+
+        Returns:
+            The server's reason codes, in their order, once it has answered.
+        """
+        answer: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        if self._closed:
+            answer.set_exception(NotConnected("the client is closed"))
+            return answer
+        self._waiting.append(_Ask(subscriptions, ended, properties, answer))
+        self._send_waiting()
+        return answer
+
+    def connected(self, connection: ClientConnection, session_present: bool) -> None:
+        """A connection: ask for what nobody answered, and what the server has forgotten."""
+        self._connection = connection
+        if not session_present and self.granted:
+            self._ask_again()
+        self._send_waiting()
+
+    def disconnected(self) -> None:
+        """The connection is gone: what was sent waits again, in its order."""
+        self._connection = None
+        for ask in reversed(self._sent.values()):
+            if ask.answer is not None:
+                self._waiting.appendleft(ask)
+        self._sent.clear()
+
+    def answered(self, packet: Packet) -> None:
+        """SUBACK or UNSUBACK."""
+        if not isinstance(packet, Suback | Unsuback):
+            return
+        ask = self._sent.pop(packet.packet_id, None)
+        if ask is None:
+            return
+        codes = list(packet.reason_codes)
+        for subscription, code in zip(ask.subscriptions, codes, strict=False):
+            if code < reasons.UNSPECIFIED_ERROR:
+                self.granted[subscription.topic_filter] = (subscription, ask.properties)
+            else:
+                self.granted.pop(subscription.topic_filter, None)
+                if ask.answer is None:
+                    logger.error(
+                        "the server lost the session and now refuses %r: %s",
+                        subscription.topic_filter,
+                        reasons.name_of(code),
+                    )
+        if ask.ended:
+            codes = codes or [reasons.SUCCESS] * len(ask.ended)  # before MQTT 5 it has none
+            for topic_filter, code in zip(ask.ended, codes, strict=False):
+                if code < reasons.UNSPECIFIED_ERROR:
+                    self.granted.pop(topic_filter, None)
+        if ask.answer is not None and not ask.answer.done():
+            ask.answer.set_result(codes)
+
+    def close(self) -> None:
+        """Nothing is asked any more."""
+        self._closed = True
+        for ask in (*self._sent.values(), *self._waiting):
+            if ask.answer is not None and not ask.answer.done():
+                ask.answer.set_exception(NotConnected("the client was closed"))
+        self._sent.clear()
+        self._waiting.clear()
+
+    # -- inside ----------------------------------------------------------------------------
+
+    def _ask_again(self) -> None:
+        by_properties: dict[int, _Ask] = {}
+        asks: list[_Ask] = []
+        for subscription, properties in self.granted.values():
+            ask = by_properties.get(id(properties))
+            if ask is None or len(ask.subscriptions) >= _AT_ONCE_MAX:
+                ask = _Ask([], [], properties, None)
+                by_properties[id(properties)] = ask
+                asks.append(ask)
+            ask.subscriptions.append(subscription)
+        self._waiting.extendleft(reversed(asks))
+
+    def _send_waiting(self) -> None:
+        connection = self._connection
+        while connection is not None and self._waiting:
+            ask = self._waiting.popleft()
+            if ask.is_given_up:
+                continue
+            try:
+                if ask.ended:
+                    packet_id = connection.unsubscribe(ask.ended, ask.properties)
+                else:
+                    packet_id = connection.subscribe(ask.subscriptions, ask.properties)
+            except LocalProtocolError as error:
+                if ask.answer is None:
+                    logger.error("not subscribed again: %s", error.message)
+                else:
+                    ask.answer.set_exception(SubscribeFailed(error.message, error.reason))
+                continue
+            if packet_id == 0:  # all are in use: with the next answer
+                self._waiting.appendleft(ask)
+                return
+            self._sent[packet_id] = ask

@@ -1,0 +1,84 @@
+"""Where a server is, as a URL: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``, …"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from penstock.config.address import Address, SocketFile
+
+PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+FORM: Final = (
+    "mqtt://HOST:PORT, mqtts://HOST:PORT with TLS, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH over"
+    " WebSocket, or unix:///PATH"
+)
+
+_OTHER_NAMES: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
+_PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket if nobody says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteUrl:
+    """A server's place, and how it is spoken to.
+
+    Attributes:
+        scheme: "mqtt", "mqtts", "ws", "wss" or "unix".
+        place: host and port, or the path of a Unix socket.
+        path: of WebSocket, with its query; else empty.
+    """
+
+    scheme: str
+    place: Address | SocketFile
+    path: str = ""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.scheme in ("mqtts", "wss")
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether MQTT travels in WebSocket frames."""
+        return self.scheme in ("ws", "wss")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.place}{self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> RemoteUrl:
+        """Read a URL. Ports may be left out: 1883, 8883 with TLS, 80 and 443 over WebSocket.
+
+        ``tcp://``, ``ssl://`` and ``tls://``, as other clients have it, are ``mqtt://`` and
+        ``mqtts://``.
+
+        Raises:
+            ValueError: it has another form; the message says which is expected.
+        """
+        try:
+            url = urlsplit(text)
+        except ValueError:
+            raise ValueError(FORM) from None
+        scheme = _OTHER_NAMES.get(url.scheme, url.scheme)
+        if scheme == "unix":
+            if url.netloc or not url.path or url.query or url.fragment:
+                raise ValueError(FORM)
+            return cls(scheme, SocketFile.parse(url.path))
+        port = PORTS.get(scheme)
+        if port is None or url.fragment or "@" in url.netloc:
+            raise ValueError(FORM)
+        path = url.path
+        if scheme in ("ws", "wss"):
+            path = (url.path or _PATH) + (f"?{url.query}" if url.query else "")
+        elif url.path not in ("", "/") or url.query:
+            raise ValueError(FORM)
+        else:
+            path = ""
+        has_port = url.netloc.rpartition("]")[2].count(":") == 1
+        try:
+            address = Address.parse(url.netloc if has_port else f"{url.netloc}:{port}")
+        except ValueError:
+            raise ValueError(FORM) from None
+        if address.port == 0:
+            raise ValueError(FORM)
+        return cls(scheme, address, path)

@@ -1,0 +1,276 @@
+"""A session whose connection we dial, and dial again: that of a bridge, or of a client.
+
+::
+
+      DIALLING ── socket, CONNACK ─▶ CONNECTED ── lost, dismissed ─╮
+         ▲  ╰─── nobody there, refused ──────────────────────────╮ │
+         ╰────────── the pause is over ── WAITING (``backoff``) ◀─┴─╯
+
+When an address cannot be reached, or its server does not let us in, the next one is tried; after a
+connection that ended, the first again. All lead to one session.
+
+Whether the server may have its half of the session is noted in ours, and on disk before anything
+of it can be there (``established``): only what is known can be taken up again [MQTT-3.2.2-4].
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.config.remote_url import RemoteUrl
+from penstock.engine.arrivals import Arrivals
+from penstock.engine.client_connection import Application, ClientConnection
+from penstock.engine.connection import CONNECTED
+from penstock.engine.limits import EngineLimits
+from penstock.engine.records import SessionRecord
+from penstock.engine.server import Server
+from penstock.engine.session import Session
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connack, Connect
+from penstock.runtime.driver import Driver, Peer
+from penstock.transport.api import Endpoint, Wire
+from penstock.transport.backoff import Backoff
+from penstock.transport.dialling import dial
+
+logger = logging.getLogger(__name__)
+
+_REFUSED: Final = frozenset(
+    (
+        reasons.BAD_USER_NAME_OR_PASSWORD,
+        reasons.NOT_AUTHORIZED,
+        reasons.BANNED,
+        reasons.BAD_AUTHENTICATION_METHOD,
+        reasons.CLIENT_IDENTIFIER_NOT_VALID,
+        reasons.UNSUPPORTED_PROTOCOL_VERSION,
+    )
+)
+"""To dial again soon would be to hammer: only a person can mend these."""
+
+
+def established(zone: str) -> str:
+    """The zone of a session once the server may have its other half."""
+    return f"{zone}, established"
+
+
+@final
+class Dialler:
+    """Keeps one session connected.
+
+    Args:
+        who: whose it is, for logs: "bridge cloud".
+        urls: where the server is; the first that lets us in.
+        context: for TLS; None where no URL needs one.
+        connect: what is said first; it is given whether to start clean.
+        server: which has the session.
+        driver: runs the connection.
+        session: the one.
+        limits: its bounds.
+        application: who uses the connection; it calls ``connected`` and ``ended``.
+        backoff: the pauses.
+        connect_timeout_s: for each step of connecting, seconds.
+        headers: more of them, for the upgrade to WebSocket.
+        changed: called when the state is another one.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        urls: list[RemoteUrl],
+        context: ssl.SSLContext | None,
+        connect: Callable[[bool], Connect],
+        server: Server,
+        driver: Driver,
+        session: Session,
+        limits: EngineLimits,
+        application: Application,
+        backoff: Backoff,
+        connect_timeout_s: float,
+        headers: tuple[tuple[str, str], ...] = (),
+        changed: Callable[[], None] | None = None,
+    ) -> None:
+        self.state = "dialling"
+        self.attempt = 0  # since the last connection
+        self.url = ""  # of the latest attempt
+        self.pause_s = 0.0  # while waiting: how long, from its beginning
+        self.last_error = ""
+        self.reason_code = reasons.SUCCESS  # of the latest server that refused or dismissed us
+        self.starts_clean = False  # the next connection
+        self.arrivals = Arrivals()
+        self.connection: ClientConnection | None = None
+        self.peer: Peer | None = None
+        self._who = who
+        self.urls = urls
+        self._context = context
+        self._connect = connect
+        self._server = server
+        self._driver = driver
+        self._session = session
+        self._limits = limits
+        self._application = application
+        self._backoff = backoff
+        self._connect_timeout_s = connect_timeout_s
+        self._headers = headers
+        self._changed = changed
+        self._connected_s = 0.0  # since when, on the loop's clock
+        self._over: asyncio.Future[None] | None = None  # done when the connection is
+        self._woken = asyncio.Event()  # to dial at once
+        self.is_known = session.zone == established(limits.zone)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server has let us in."""
+        return self.connection is not None and self.connection.state == CONNECTED
+
+    async def run(self) -> None:
+        """Keep the session connected until cancelled."""
+        while True:
+            try:
+                await self._keep_connected()
+            except Exception:
+                logger.exception("%s: a defect of Penstock; it goes on", self._who)
+                await asyncio.sleep(self._backoff.refused())
+
+    def dial_now(self) -> None:
+        """Do not wait any longer for the next attempt."""
+        self._woken.set()
+
+    # -- the application says ---------------------------------------------------------------
+
+    def connected(self, connack: Connack) -> None:
+        """The server let us in."""
+        self._connected_s = asyncio.get_running_loop().time()
+        self.attempt = 0
+        self.last_error = ""
+        self.reason_code = reasons.SUCCESS
+        if not self.is_known:
+            self.is_known = True
+            self.establish()
+        self.starts_clean = False
+        logger.info(
+            "%s: connected to %s, which %s",
+            self._who,
+            self.url,
+            "has our session" if connack.session_present else "begins a new session",
+        )
+        self._become("connected")
+
+    def ended(self) -> None:
+        """The connection is over."""
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def establish(self) -> None:
+        """Note on disk that the server may have the other half of the session.
+
+        It has subscriptions, and so messages for us, only after that: SUBSCRIBE waits for the
+        commit. Without this note a session found there is none of ours.
+        """
+        session = self._session
+        session.zone = established(self._limits.zone)
+        if session.stored:
+            interval_s = session.expiry_interval_s
+            self._server.effects.put_session(
+                SessionRecord(session.client_id, session.number, interval_s, 0, session.zone)
+            )
+
+    # -- dialling ---------------------------------------------------------------------------
+
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._over = loop.create_future()
+        self._connected_s = 0.0
+        self.peer = None
+        self._become("dialling")
+
+    def _become(self, state: str) -> None:
+        self.state = state
+        if self._changed is not None:
+            self._changed()
+
+    async def _keep_connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        place = 0
+        told = ""  # why it failed, as the log has it already
+        while True:
+            url = self.urls[place]
+            self.url = str(url)
+            self.attempt += 1
+            self._begin(loop)
+            try:
+                await dial(
+                    url,
+                    self._who,
+                    self._context,
+                    self._accept,
+                    self._connect_timeout_s,
+                    self._limits.write_buffer_bytes_max,
+                    self._headers,
+                )
+                if self._over is not None:
+                    await self._over
+            except (OSError, ValueError) as error:
+                if self.peer is not None and self.connection is not None:  # both in one turn
+                    self.connection.disconnect(self._driver.now())
+                self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
+                place = (place + 1) % len(self.urls)
+                self.pause_s = self._backoff.failed()
+            else:
+                told = told if self.attempt > 0 else ""
+                self.pause_s = self._after(loop.time() - self._connected_s)
+                refused = self.attempt > 0
+                place = (place + 1) % len(self.urls) if refused else 0
+            is_news = told != self.last_error
+            told = self.last_error
+            logger.log(
+                logging.WARNING if is_news else logging.DEBUG,
+                "%s: %s: %s; again in %.1f s",
+                self._who,
+                self.url,
+                self.last_error,
+                self.pause_s,
+            )
+            self._woken.clear()
+            self._become("waiting")
+            try:
+                async with asyncio.timeout(self.pause_s):
+                    await self._woken.wait()
+            except TimeoutError:
+                pass
+
+    def _after(self, stood_s: float) -> float:
+        """A connection is over; how long to wait, seconds."""
+        connection = self.connection
+        assert connection is not None
+        self.last_error = connection.closed_because
+        self.reason_code = connection.reason_code
+        if connection.is_unknown and not self.starts_clean:
+            self.starts_clean = True
+            logger.warning(
+                "%s: %s keeps a session of %s that we know nothing of; it is replaced, and what it"
+                " holds for us is lost",
+                self._who,
+                self.url,
+                connection.client_id,
+            )
+        if connection.reason_code in _REFUSED and self.attempt > 0:
+            return self._backoff.refused()
+        if self.attempt == 0:
+            self._backoff.stood(stood_s)
+        return self._backoff.failed()
+
+    def _accept(self, wire: Wire) -> Endpoint:
+        self.connection = ClientConnection(
+            self._server.effects,
+            self._session,
+            self.arrivals,
+            self._connect(self.starts_clean),
+            self._limits,
+            self._application,
+            self.is_known,
+            self._driver.now(),
+        )
+        self.peer = self._driver.adopt(wire, self.connection)
+        return self.peer

@@ -1,0 +1,124 @@
+"""A connection that we open: TCP, TLS over it, WebSocket over either, or a Unix socket.
+
+::
+
+      look up, connect ─▶ TLS ─▶ upgrade to WebSocket ─▶ the wire has its user
+            ╰────────────────┴──────────┴── one time for all of it: connect_timeout_s
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.config.address import SocketFile
+from penstock.config.remote_url import RemoteUrl
+from penstock.errors import ConfigError
+from penstock.transport.api import Accept
+from penstock.transport.socket_wire import SocketWire
+from penstock.transport.stream import StreamWire
+from penstock.transport.websocket_client import DialledWebSocket
+
+_ALPN: Final = "mqtt"  # registered for MQTT: what servers behind one port tell it by
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What TLS needs, all of it in PEM files.
+
+    Attributes:
+        ca: the authorities that sign the server's certificate; empty takes those of the system.
+        certificate: ours, with those between it and its authority; empty shows none.
+        key: its private key, without a password; empty where the certificate's file has it.
+        check_host_name: refuse a server whose certificate is for another host.
+        alpn: offer the protocol name ``mqtt``, which some servers on port 443 want.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    check_host_name: bool = True
+    alpn: bool = False
+
+    def context(self, who: str) -> ssl.SSLContext:
+        """The TLS context.
+
+        Args:
+            who: whose files they are, for the message.
+
+        Raises:
+            ConfigError: a file cannot be read, or is none of its kind.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca or None)
+            context.check_hostname = self.check_host_name
+            if self.certificate:
+                key = self.key or self.certificate
+                context.load_cert_chain(self.certificate, key, password=_no_password)
+            if self.alpn:
+                context.set_alpn_protocols([_ALPN])
+        except (OSError, ssl.SSLError) as error:
+            files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
+            raise ConfigError(f"{who}: {files} cannot be used for TLS: {error}") from error
+        return context
+
+
+def _no_password() -> str:
+    """Instead of a question on the terminal."""
+    raise OSError("the private key has a password; give one without")
+
+
+async def dial(
+    url: RemoteUrl,
+    name: str,
+    context: ssl.SSLContext | None,
+    accept: Accept,
+    connect_timeout_s: float,
+    write_buffer_bytes_max: int,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> None:
+    """Connect to ``url``; ``accept`` gets the wire.
+
+    Args:
+        url: where to.
+        name: who dials, for logs.
+        context: for TLS, where the URL asks for it.
+        accept: makes the user of the wire.
+        connect_timeout_s: time for all of it, seconds.
+        write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
+        headers: more of them, for the upgrade to WebSocket.
+
+    Raises:
+        OSError: nobody is there, TLS failed, the upgrade was refused, or it took too long.
+        ValueError: the host name is none.
+    """
+    loop = asyncio.get_running_loop()
+    upgrade: asyncio.Future[None] | None = None
+    if url.is_websocket:
+        upgrade = loop.create_future()
+
+    def made() -> StreamWire:
+        if upgrade is not None:
+            return DialledWebSocket(url, name, accept, upgrade, write_buffer_bytes_max, headers)
+        return SocketWire(str(url), name, accept, None, write_buffer_bytes_max)
+
+    async with asyncio.timeout(connect_timeout_s):
+        if isinstance(url.place, SocketFile):
+            await loop.create_unix_connection(made, url.place.path)
+            return
+        encryption = context if url.is_encrypted else None
+        transport, _ = await loop.create_connection(
+            made,
+            url.place.host,
+            url.place.port,
+            ssl=encryption,
+            server_hostname=None if encryption is None else url.place.host,
+        )
+        if upgrade is not None:
+            try:
+                await upgrade
+            except BaseException:
+                transport.abort()
+                raise
