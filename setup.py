@@ -23,6 +23,7 @@ from setuptools.command.build_ext import build_ext
 
 COMPILED_PACKAGES = ("protocol", "engine")
 OPTIMISATION = "3"
+FOR_MYPY = ("--explicit-package-bases", "--always-true=COMPILING")
 BUILD_COMMANDS = {"bdist_wheel", "build", "build_ext", "install"}
 MODES = ("auto", "0", "1")
 
@@ -79,7 +80,7 @@ def extensions() -> list[Extension]:
         os.environ["MYPYPATH"] = str(SOURCE)
         return list(
             mypycify(
-                ["--config-file=", "--strict", "--explicit-package-bases", *modules()],
+                ["--config-file=", "--strict", *FOR_MYPY, *modules()],
                 opt_level=OPTIMISATION,
                 group_name="penstock",
             )

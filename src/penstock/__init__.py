@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
+COMPILING: Final = False  # mypyc is told that it is true: it need not look at the whole package
+
+if TYPE_CHECKING and not COMPILING:
     from penstock.client import (
         BlockingClient,
         Client,

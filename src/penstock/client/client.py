@@ -91,7 +91,7 @@ class Client:
         self._trimming: asyncio.Task[None] | None = None
         self._requests: Requests | None = None
         self._asking_for_responses = asyncio.Lock()
-        self._topic = ""  # the latest that was checked
+        self._topic: str | None = None  # the latest that was checked
         self._is_closed = False
 
     # -- from beginning to end -------------------------------------------------------------
@@ -187,6 +187,10 @@ class Client:
                 f"{left} messages were not acknowledged within drain_s"
                 f" = {self.options.drain_s:g} s, and are lost; an outbox would keep them"
             )
+
+    async def drain(self) -> None:
+        """Wait until the server has acknowledged everything, or the client is closed."""
+        await self._opened().drain()
 
     # -- how it stands -----------------------------------------------------------------------
 

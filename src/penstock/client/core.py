@@ -122,8 +122,9 @@ class Core(Application):
             options.headers,
             self._changed,
         )
-        if not options.begins_clean:
-            self.dialler.is_known = self.dialler.is_known or not self._is_stored
+        if not options.begins_clean and not self._is_stored:
+            self.dialler.is_known = True
+            self.dialler.inherits = True
         self._begins_clean = options.begins_clean
         self._dialling: asyncio.Task[None] | None = None
 

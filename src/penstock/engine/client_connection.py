@@ -23,6 +23,13 @@ Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that
 of us in time whatever else is sent [MQTT-3.1.2-20]. A server that says nothing for one and a half
 intervals, its PINGRESPs included, is given up.
 
+A session *inherited* from a former program, of which nothing is known here, may have QoS 2 messages
+on the server that were never released; a new message under their packet identifier would be taken
+for one of them, and be lost. So all identifiers that will be in use are released first, a thousand
+and some, and nothing is sent until the server has answered that::
+
+      CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
+
 What the server sends is handed to the ``Application``, which says when it is done with it
 (``arrivals``); the acknowledgement leaves with the commit of what was done (``link``).
 """
@@ -48,7 +55,7 @@ from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode, encode_ack
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31, V311
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, PUBREL, V5, V31, V311
 from penstock.protocol.packets import (
     Ack,
     Auth,
@@ -73,6 +80,7 @@ from penstock.protocol.properties import Properties
 
 AWAIT_CONNACK: Final = 5
 
+_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # beside the window's, in an inherited session
 _PING_AFTER: Final = 0.75  # of the keep alive
 _PINGREQ: Final = encode(Pingreq(), V311)
 
@@ -120,6 +128,7 @@ class ClientConnection(Connection):
         application: who uses it.
         is_known: we have a session that the server may have the other half of.
         now: when it was dialled.
+        inherits: it is a former program's, of which nothing is known.
     """
 
     def __init__(
@@ -132,6 +141,7 @@ class ClientConnection(Connection):
         application: Application,
         is_known: bool,
         now: Now,
+        inherits: bool = False,
     ) -> None:
         asked = connect.properties or Properties()
         size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
@@ -153,6 +163,8 @@ class ClientConnection(Connection):
         self.client_id = connect.client_id
         self._application = application
         self._is_known = is_known
+        self.inherits = inherits
+        self._unreleased = 0  # packet identifiers of a former program, not released yet
         self._number = 0  # among the connections of the session, once the server let us in
         self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
@@ -181,6 +193,8 @@ class ClientConnection(Connection):
             self._session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrec):
             self._session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Pubcomp) and self._unreleased > 0:
+            self._released_one(now)
         elif isinstance(packet, Pubcomp):
             self._session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrel):
@@ -221,8 +235,28 @@ class ClientConnection(Connection):
         self.state = CONNECTED
         self.link.opened = True
         self._application.connected(connack, now)
-        if self.state == CONNECTED:
+        if self.state != CONNECTED:
+            return
+        if self.inherits and present:
+            self._release_all()
+        else:
+            self.inherits = False
             self._session.attach(self.link, self.limits, self._window, now)
+
+    def _release_all(self) -> None:
+        own = self.limits.window(PACKET_IDENTIFIERS)
+        last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
+        self._session.inherit(last_id)
+        self._unreleased = last_id
+        for packet_id in range(1, last_id + 1):
+            self.link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, self.link.version))
+
+    def _released_one(self, now: Now) -> None:
+        self._unreleased -= 1
+        if self._unreleased == 0:
+            self.inherits = False
+            self._session.attach(self.link, self.limits, self._window, now)
+            self._application.writable(now)
 
     def _negotiate(self, accepted: Properties, now: Now) -> None:
         link = self.link
@@ -424,7 +458,7 @@ class ClientConnection(Connection):
 
     def resume(self, now: Now) -> None:
         """There may be room again, or it is this connection's turn."""
-        if self.state == CONNECTED:
+        if self.state == CONNECTED and self._session.link is self.link:
             self._session.refill(now)
             self._application.writable(now)
         super().resume(now)

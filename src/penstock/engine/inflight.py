@@ -78,6 +78,7 @@ class InFlightWindow:
         self._entries: dict[int, InFlight] = {}
         self._unsent: list[InFlight] = []  # from before a reconnect, last first
         self._cursor = 0
+        self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: set[int] = set()  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
 
     def __len__(self) -> int:
@@ -102,14 +103,18 @@ class InFlightWindow:
         """Places for new messages."""
         if self._unsent:
             return 0
-        unused = PACKET_IDENTIFIERS - len(self._reserved)
+        unused = self._last_id - len(self._reserved)
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
         """Whether one more message may be sent: nothing older waits and a place is free."""
         if self._unsent or len(self._entries) >= self.capacity:
             return False
-        return len(self._entries) + len(self._reserved) < PACKET_IDENTIFIERS
+        return len(self._entries) + len(self._reserved) < self._last_id
+
+    def use_only(self, last_id: int) -> None:
+        """Give out no packet identifier above ``last_id``."""
+        self._last_id = last_id
 
     def session_lost(self) -> None:
         """The receiver forgot its session: a message it had received is delivered, the others
@@ -135,15 +140,15 @@ class InFlightWindow:
         return entry
 
     def _unused_packet_id(self) -> int:
-        packet_id = self._cursor % PACKET_IDENTIFIERS + 1
+        packet_id = self._cursor % self._last_id + 1
         while packet_id in self._entries or packet_id in self._reserved:
-            packet_id = packet_id % PACKET_IDENTIFIERS + 1
+            packet_id = packet_id % self._last_id + 1
         self._cursor = packet_id
         return packet_id
 
     def reserve(self) -> int:
         """A packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is free."""
-        if len(self._entries) + len(self._reserved) >= PACKET_IDENTIFIERS:
+        if len(self._entries) + len(self._reserved) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
         self._reserved.add(packet_id)

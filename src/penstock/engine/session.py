@@ -119,6 +119,10 @@ class Session(Outbound):
         self._inbound.session_lost()
         self._touch()
 
+    def inherit(self, last_id: int) -> None:
+        """Take up a session whose former client nothing is known of, see ``ClientConnection``."""
+        self._window.use_only(last_id)
+
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
         """Who uses this session from now on, and what they may do."""
         self.username = username

@@ -118,6 +118,7 @@ class Dialler:
         self._connected_s = 0.0  # since when, on the loop's clock
         self._over: asyncio.Future[None] | None = None  # done when the connection is
         self._woken = asyncio.Event()  # to dial at once
+        self.inherits = False  # the session is a former program's, of which nothing is known
         self.is_known = session.zone == established(limits.zone)
 
     @property
@@ -244,6 +245,7 @@ class Dialler:
         """A connection is over; how long to wait, seconds."""
         connection = self.connection
         assert connection is not None
+        self.inherits = self.inherits and connection.inherits
         self.last_error = connection.closed_because
         self.reason_code = connection.reason_code
         if connection.is_unknown and not self.starts_clean:
@@ -271,6 +273,7 @@ class Dialler:
             self._application,
             self.is_known,
             self._driver.now(),
+            self.inherits,
         )
         self.peer = self._driver.adopt(wire, self.connection)
         return self.peer

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import final
-
 import pytest
 
-from penstock.engine.arrivals import LEFT, Arrival, Arrivals
-from penstock.engine.client_connection import Application, ClientConnection
-from penstock.engine.clock import Now
+from penstock.engine.arrivals import LEFT
+from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CLOSED, CONNECTED
-from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
 from penstock.engine.inflight import InFlightWindow
-from penstock.engine.limits import NEVER_EXPIRES_S, PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
-from penstock.engine.session import Session
 from penstock.errors import LocalProtocolError
-from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Auth,
     Connack,
-    Connect,
     Disconnect,
     Packet,
     Pingreq,
@@ -37,119 +29,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
-from penstock.store.memory import MemoryStore
-
-DONE = 0
-
-
-@final
-class Rig(Application):
-    """A client, its session, and what it writes; each turn is committed at once."""
-
-    def __init__(self, version: int = 5, clean: bool = False, known: bool = True) -> None:
-        self.effects = Effects(0)
-        self.store = MemoryStore("e")
-        self.session = Session(
-            "c", 1, NEVER_EXPIRES_S, self.effects, EngineLimits(max_inflight=10), Drops()
-        )
-        self.arrivals = Arrivals()
-        self.came: list[Arrival] = []
-        self.told: list[Packet] = []
-        self.ends = 0
-        self.room = True
-        self.answer: bytes | None = None
-        self.subscribes_at_once = False
-        self.now_s = 100.0
-        self.known = known
-        self.connect = Connect("c", version, clean, 60)
-        self.dial()
-
-    @property
-    def now(self) -> Now:
-        return Now(self.now_s, int(self.now_s * 1_000_000))
-
-    def dial(self) -> list[Packet]:
-        """A new connection; what it says."""
-        self.connection = ClientConnection(
-            self.effects,
-            self.session,
-            self.arrivals,
-            self.connect,
-            EngineLimits(max_inflight=10),
-            self,
-            self.known,
-            self.now,
-        )
-        self._listener = Decoder(1_000_000)
-        return self.turn()
-
-    def connected(self, connack: Connack, now: Now) -> None:
-        del now
-        self.told.append(connack)
-        if self.subscribes_at_once:
-            self.connection.subscribe([Subscription("a", 1)])
-
-    def arrived(self, arrival: Arrival, now: Now) -> None:
-        del now
-        self.came.append(arrival)
-
-    def answered(self, packet: Packet, now: Now) -> None:
-        del now
-        self.told.append(packet)
-
-    def authenticate(self, data: bytes | None) -> bytes | None:
-        del data
-        return self.answer
-
-    def has_room(self) -> bool:
-        return self.room
-
-    def ended(self, now: Now) -> None:
-        del now
-        self.ends += 1
-
-    def turn(self) -> list[Packet]:
-        """Commit, and read what was written."""
-        data = b""
-        for _ in range(3):
-            for link in self.effects.ready:
-                ready = link.take_ready()
-                data += ready if link is self.connection.link else b""
-            self.effects.ready = []
-            commit = self.effects.seal()
-            self.store.commit(commit)
-            for release in commit.releases:
-                data += release.data if release.link is self.connection.link else b""
-                release.done()
-            for stored, offsets in commit.wanting:
-                stored.supply(offsets, self.store.read(offsets), self.now)
-        self._listener.feed(data)
-        packets: list[Packet] = []
-        while (packet := self._listener.next_packet()) is not None:
-            packets.append(packet)
-        return packets
-
-    def says(self, *packets: Packet) -> list[Packet]:
-        """The server sends packets; the answers."""
-        for packet in packets:
-            self.connection.receive(encode(packet, self.connect.version), self.now)
-        return self.turn()
-
-    def publish(self, payload: bytes, qos: int, retain: bool = False) -> list[Packet]:
-        message = Message("t", payload, qos, retain, "c", self.now.wall_us)
-        self.effects.append(message)
-        self.session.deliver(message, qos, retain, (), False, self.now)
-        return self.turn()
-
-    def settle(self, number: int, code: int = DONE) -> list[Packet]:
-        self.connection.settle(self.came[number], code, self.now)
-        return self.turn()
-
-    def again(self, present: bool = True) -> list[Packet]:
-        """The connection breaks and a new one is let in; what it says after CONNECT."""
-        self.connection.lost("cut", self.now)
-        self.dial()
-        return self.says(Connack(0, present))
+from tests.unit.engine.dialled_rig import DONE, Rig
 
 
 def opened(version: int = 5, properties: Properties | None = None, present: bool = True) -> Rig:
