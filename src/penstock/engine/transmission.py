@@ -140,7 +140,7 @@ class Transmission(Backlog):
                 return b""
             message = self.forwarding.message_for(message, link.version)
             try:
-                return publish_frame(
+                frame = publish_frame(
                     link,
                     message,
                     qos,
@@ -153,6 +153,9 @@ class Transmission(Backlog):
                 )
             except LocalProtocolError:  # what was added to it does not fit
                 return b""
+            if len(frame) > 0:
+                self.forwarding.packets += 1
+            return frame
         return publish_frame(
             link, message, qos, retain, duplicate, packet_id, subscription_ids, batch, now
         )
@@ -232,6 +235,8 @@ class Transmission(Backlog):
             return
         if verdict == REJECTED and refused is not None:
             self._drops.lose(reasons_to_drop.REJECTED, self.client_id, refused.delivery)
+        elif self.forwarding is not None:
+            self.forwarding.acknowledged += 1
         self.refill(now)
 
     # -- sending again -----------------------------------------------------------------
@@ -275,6 +280,8 @@ class Transmission(Backlog):
         is_new = entry.is_new
         entry.is_new = False
         if self._send(link, entry, message, not is_new, now):
+            if self.forwarding is not None:
+                self.forwarding.resent += 1
             return True
         self._window.give_up(entry)
         self._touch()
