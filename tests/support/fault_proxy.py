@@ -49,11 +49,20 @@ class Rule:
     """What happens to the nth packet of those that are wanted; then counting begins anew."""
 
     def __init__(
-        self, way: str, wanted: Wanted, nth: int, times: int, passes: bool, cuts: bool
+        self,
+        way: str,
+        wanted: Wanted,
+        nth: int,
+        times: int,
+        passes: bool,
+        cuts: bool,
+        refuses: bool = False,
     ) -> None:
         self.hits = 0  # how often it has done what it says
+        self._begun = 0
         self.passes = passes
         self.cuts = cuts
+        self.refuses = refuses
         self._way = way
         self._wanted = wanted
         self._nth = nth
@@ -62,7 +71,7 @@ class Rule:
 
     def is_for(self, packet: Seen) -> bool:
         """Whether it is for this very packet; it counts those that it sees."""
-        if packet.way != self._way or 0 < self._times <= self.hits:
+        if packet.way != self._way or 0 < self._times <= self._begun:
             return False
         wanted = self._wanted
         if packet.kind != wanted if isinstance(wanted, int) else not wanted(packet):
@@ -71,7 +80,7 @@ class Rule:
         if self._count < self._nth:
             return False
         self._count = 0
-        self.hits += 1
+        self._begun += 1
         return True
 
     def wait(self, times: int = 1) -> None:
@@ -144,7 +153,7 @@ class FaultProxy:
 
     def refuse(self) -> None:
         """The port is closed: who connects now is refused. Connections stay."""
-        self._do(self._stop_listening())
+        self._call(self.stop_listening)
 
     def accept(self) -> None:
         """The port is open, as at the beginning and after ``refuse``."""
@@ -168,16 +177,21 @@ class FaultProxy:
         """
         return self._add(Rule(way, wanted, nth, times, passes=False, cuts=False))
 
-    def cut(self, way: str, wanted: Wanted, nth: int = 1, times: int = 1) -> Rule:
+    def cut(
+        self, way: str, wanted: Wanted, nth: int = 1, times: int = 1, refuse: bool = False
+    ) -> Rule:
         """End the connection right after the nth wanted packet, as for ``swallow``.
 
-        The packet and all before it arrive, then FIN; its sender gets RST, and no answer.
+        The packet and all before it arrive, then FIN; its sender gets RST, and no answer. With
+        ``refuse`` the port is closed in the same moment, until ``accept``.
         """
-        return self._add(Rule(way, wanted, nth, times, passes=True, cuts=True))
+        return self._add(Rule(way, wanted, nth, times, passes=True, cuts=True, refuses=refuse))
 
-    def cut_before(self, way: str, wanted: Wanted, nth: int = 1, times: int = 1) -> Rule:
+    def cut_before(
+        self, way: str, wanted: Wanted, nth: int = 1, times: int = 1, refuse: bool = False
+    ) -> Rule:
         """As ``cut``, but the packet itself does not arrive."""
-        return self._add(Rule(way, wanted, nth, times, passes=False, cuts=True))
+        return self._add(Rule(way, wanted, nth, times, passes=False, cuts=True, refuses=refuse))
 
     def forget_rules(self) -> None:
         """All packets pass again."""
@@ -231,7 +245,8 @@ class FaultProxy:
                 self._came, *self.address, reuse_port=True, limit=_READ_BYTES
             )
 
-    async def _stop_listening(self) -> None:
+    def stop_listening(self) -> None:
+        """Close the port; in the proxy's own thread."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -258,7 +273,7 @@ class FaultProxy:
                 connection.streams[way].half_close()
 
     async def _close(self) -> None:
-        await self._stop_listening()
+        self.stop_listening()
         for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
         await self._reset_all()
@@ -427,8 +442,12 @@ class _Stream:
         self._proxy.seen.append(packet)
         if packet.passed:
             await self._send(raw)
+        if any(rule.refuses for rule in matching):
+            self._proxy.stop_listening()
         if any(rule.cuts for rule in matching):
             connection.cut(self._writer)
+        for rule in matching:
+            rule.hits += 1
 
     async def _send(self, raw: bytes) -> None:
         bytes_per_s = self._proxy.bytes_per_s[self._way]

@@ -339,6 +339,18 @@ def test_a_cut_before_a_packet_keeps_it_from_arriving(ends: Ends) -> None:
     assert ends.proxy.payloads(DOWN) == [b"7"]
 
 
+def test_a_cut_can_close_the_port_in_the_same_moment(ends: Ends) -> None:
+    client, broker = ends.both()
+    rule = ends.proxy.cut(UP, PUBLISH, refuse=True)
+    send(client, message(1))
+    took(broker, message(1))
+    rule.wait()
+    with pytest.raises(ConnectionRefusedError):
+        ends.connect()
+    ends.proxy.accept()
+    ends.both()
+
+
 def test_a_rule_counts_anew_after_each_time_over_all_connections(ends: Ends) -> None:
     rule = ends.proxy.cut_before(UP, PUBLISH, nth=2, times=2)
     for number in (1, 2):
