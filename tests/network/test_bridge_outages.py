@@ -61,7 +61,8 @@ def test_qos_comparison_during_disconnect(line: Line, qos: int) -> None:
     line.tiers(3, 0)
     with line.far() as far:
         line.go_up()
-        assert [(far.take().payload, qos) for _ in range(3)] == [(one, qos) for one in numbered(3)]
+        came = [far.take() for _ in range(3)]
+        assert [(one.payload, one.qos) for one in came] == [(one, qos) for one in numbered(3)]
     line.all_gone()
 
 
