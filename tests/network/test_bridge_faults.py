@@ -6,6 +6,7 @@ and nothing comes again. Order is kept in either case (delivery contract, rules 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -124,10 +125,7 @@ def test_a_partition_that_outlives_the_keep_alive(line: Line) -> None:
         elif number == 40:
             wait_for(
                 "the bridge to give up",
-                lambda: (
-                    f"bridge {line.name}: " in (log := line.local.log())
-                    and "the server said nothing for 1.5 x keep alive" in log
-                ),
+                lambda: re.search(f"bridge {line.name}: .* nothing for 1.5 x", line.local.log()),
             )
             line.proxy.heal()
 

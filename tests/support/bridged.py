@@ -151,8 +151,10 @@ class Line:
         self.proxy.reset()
         self.told("connected", "0")
 
-    def go_up(self) -> None:
-        """It can be reached again."""
+    def go_up(self, remote: Address | None = None) -> None:
+        """It can be reached again; or another one, in place of that one."""
+        if remote is not None:
+            self.remote = self.proxy.target = remote
         self.proxy.accept()
 
     def told(self, topic: str, value: str) -> None:
@@ -222,6 +224,7 @@ class Lines:
                 {"topic_filters": [f"{line.into}/#"], "direction": "in"},
             ]
             settings = {"name": line.name, "forwards": forwards} | settings
+            settings = json.loads(json.dumps(settings).replace("NAME", line.name))
             bridges.append(bridge(proxy.address, **settings))
         directory = self._directory / persistence
         directory.mkdir()
@@ -275,9 +278,10 @@ def lines(
 def line(request: pytest.FixtureRequest, lines: Lines) -> Line:
     """The line that the mark of this test describes.
 
-    ``@pytest.mark.bridge(...)`` takes the settings of a bridge, and of the line: ``persistence`` of
-    the local broker ("file", "memory"), ``remote`` ("penstock", "mosquitto"), ``port`` ("open",
-    "closed": the remote broker cannot be reached until ``Line.go_up``).
+    ``@pytest.mark.bridge(...)`` takes the settings of a bridge, in which NAME stands for the name
+    of the line, and of the line: ``persistence`` of the local broker ("file", "memory"),
+    ``remote`` ("penstock", "mosquitto"), ``port`` ("open", "closed": the remote broker cannot be
+    reached until ``Line.go_up``).
     """
     return lines.of(request.node.nodeid)
 
@@ -313,6 +317,9 @@ def _each(setting: str, *values: str) -> pytest.MarkDecorator:
 
 each_mode: Final = _each("persistence", "file", "memory")
 """Marks a test that ``line`` comes with either persistence of the local broker."""
+
+each_version: Final = _each("version", "3.1", "3.1.1", "5")
+"""Marks a test that ``line`` speaks either version of MQTT."""
 
 each_remote: Final = _each("remote", "penstock", "mosquitto")
 """Marks a test that ``line`` leads to either broker."""
