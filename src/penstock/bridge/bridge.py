@@ -42,6 +42,7 @@ from penstock.engine.client_connection import Application, ClientConnection
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import slug_of
+from penstock.engine.lag import UNKNOWN, Lag
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.records import SessionRecord, SubscriptionRecord
@@ -135,6 +136,7 @@ class Bridge(Application):
         known = server.registry.sessions.get(name)
         self._is_known = known is not None and known.zone == established(limits.zone)
         self._session = self._open_session(name, host.now())
+        self._lag = Lag(self._session, server.effects)
 
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
@@ -394,11 +396,19 @@ class Bridge(Application):
             ("queue/messages", session.queue_length),
             ("queue/bytes", session.queue_bytes),
             ("inflight/messages", session.window_length),
+            ("sent/messages", self._outgoing.sent),
+            ("resent/messages", self._outgoing.resent),
+            ("acknowledged/messages", self._outgoing.acknowledged),
             ("received/messages", self.received),
             ("looped/messages", self._outgoing.looped + self._incoming.looped),
             ("too_long/messages", self._outgoing.too_long + self._incoming.too_long),
             ("last_error", self.last_error),
         ]
+        lag_s = self._lag.seconds(self._host.now())
+        if lag_s == UNKNOWN:
+            self._host.end_turn_soon()  # it is read, and told next time
+        else:
+            told.append(("lag_s", round(lag_s, 3)))
         dropped = self._server.drops.of(session.client_id)
         told += [(f"dropped/{slug_of(reason)}", count) for reason, count in dropped.items()]
         found: list[tuple[str, object]] = [

@@ -86,4 +86,5 @@ One broker::
     at_limit           one client at one of its limits: how often, how long
     held_up            by which of its limits a client's queue is
     flow               all about the flow of one client, as a value
+    lag                how far the other end of a bridge is behind
 """

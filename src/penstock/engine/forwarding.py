@@ -71,10 +71,18 @@ class Forwarding:
         self.rules = rules
         self.looped = 0  # not handed on, for their hops
         self.too_long = 0  # the same, for the topic they would have
+        self.packets = 0  # PUBLISH, first and again
+        self.resent = 0  # those that were sent again
+        self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
         self._hops_max = hops_max
         self._user_properties = user_properties
         self._chosen = TopicAnswers(_TOPICS_MAX)
         self._first_hop = encode_properties(self._counted(Properties(), 0))
+
+    @property
+    def sent(self) -> int:
+        """Messages, each counted when it is sent first."""
+        return self.packets - self.resent
 
     def rule_for(self, topic: str) -> Rule | None:
         """The rule of ``topic``; None: it is not handed on."""

@@ -404,6 +404,19 @@ class Outbound(Transmission):
                 if delivery.sequence > 0:
                     self._stored_queue.taken_out(delivery.sequence)
 
+    # -- lag ---------------------------------------------------------------------------
+
+    def oldest(self) -> Delivery | None:
+        """The first in the log of what the peer has not taken over (no PUBACK, no PUBREC).
+
+        It is left in place, and its body may be in the log only. What is in no log comes first.
+        """
+        waiting = self._queue.oldest()
+        in_flight = self._window.undelivered()
+        if in_flight and (waiting is None or in_flight[0].offset < waiting.offset):
+            return in_flight[0]
+        return waiting
+
     # -- retention ---------------------------------------------------------------------
 
     def lowest_offset(self) -> int:

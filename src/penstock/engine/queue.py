@@ -153,6 +153,15 @@ class MessageQueue:
         lane = self._next()
         return None if lane is None else lane.head()
 
+    def oldest(self) -> Delivery | None:
+        """The delivery that is first in the log, of whatever priority, left in place."""
+        found: Delivery | None = None
+        for lane in self._lanes:
+            head = lane.head()
+            if head is not None and (found is None or head.offset < found.offset):
+                found = head
+        return found
+
     def pop(self) -> Delivery:
         """Take the next delivery to send. The queue must not be empty."""
         lane = self._next()

@@ -143,7 +143,7 @@ class Transmission(Backlog):
                 return b""
             message = self.forwarding.message_for(message, link.version)
             try:
-                return publish_frame(
+                frame = publish_frame(
                     link,
                     message,
                     qos,
@@ -156,6 +156,9 @@ class Transmission(Backlog):
                 )
             except LocalProtocolError:  # what was added to it does not fit
                 return b""
+            if len(frame) > 0:
+                self.forwarding.packets += 1
+            return frame
         return publish_frame(
             link, message, qos, retain, duplicate, packet_id, subscription_ids, batch, now
         )
@@ -235,13 +238,14 @@ class Transmission(Backlog):
                 if entry is not None:
                     self._sent(link, entry, now)
             return
-        if entry is not None:
-            if verdict == REJECTED:
-                if sender is not None:
-                    sender.refused(entry.delivery, reason_code)
-                self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry.delivery)
-            elif sender is not None:
-                sender.acknowledged(entry.delivery, reason_code)
+        if verdict == REJECTED and entry is not None:
+            if sender is not None:
+                sender.refused(entry.delivery, reason_code)
+            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry.delivery)
+        elif sender is not None and entry is not None:
+            sender.acknowledged(entry.delivery, reason_code)
+        elif self.forwarding is not None:
+            self.forwarding.acknowledged += 1
         self.refill(now)
 
     def _acknowledged(self, delivery: Delivery) -> None:
@@ -291,6 +295,8 @@ class Transmission(Backlog):
         is_new = entry.is_new
         entry.is_new = False
         if self._send(link, entry, message, not is_new, now):
+            if self.forwarding is not None:
+                self.forwarding.resent += 1
             return True
         self._window.give_up(entry)
         self._touch()

@@ -1,0 +1,69 @@
+"""How far a peer is behind: the age of the oldest message that it has not taken over.
+
+::
+
+      oldest of window and queue ─ body in memory ─▶ its age
+                                 ╰ in the log only ─▶ asked for, once ─▶ known when asked next
+
+While a peer is away the oldest stays the same, so one body is read at most for each message that
+becomes the oldest, and none more often than somebody asks.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.effects import Effects, Stored
+from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.session import Session
+
+UNKNOWN: Final = -1.0
+
+
+@final
+class Lag(Stored):
+    """The lag of one session.
+
+    Args:
+        session: whose peer.
+        effects: where a body is asked for.
+    """
+
+    def __init__(self, session: Session, effects: Effects) -> None:
+        self._session = session
+        self._effects = effects
+        self._offset = NOT_IN_LOG  # of the message whose age is known
+        self._received_at_us = 0
+        self._asked: list[int] = []
+
+    def seconds(self, now: Now) -> float:
+        """Since when the oldest is here, by the wall clock: 0 if there is none, or ``UNKNOWN``.
+
+        ``UNKNOWN``: its body is being read. The caller ends the turn, that it is.
+        """
+        oldest = self._session.oldest()
+        if oldest is None:
+            return 0.0
+        if oldest.message is not None:
+            self._offset = oldest.offset
+            self._received_at_us = oldest.message.received_at_us
+        elif oldest.offset != self._offset:
+            if self._asked != [oldest.offset]:
+                self._asked = [oldest.offset]
+                self._effects.wanting.append((self, self._asked))
+            return UNKNOWN
+        return max(0, now.wall_us - self._received_at_us) / MICROSECONDS
+
+    def wants(self, asked: list[int]) -> bool:
+        """Whether this is still the oldest."""
+        return asked is self._asked
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """The body from the log; without one, retention was faster, and it stays unknown."""
+        del now
+        if not self.wants(asked):
+            return
+        for offset, message in bodies.items():
+            self._offset = offset
+            self._received_at_us = message.received_at_us
