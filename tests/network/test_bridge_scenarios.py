@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from tests.support.bridged import Line, drawn, each_mode, each_remote
+from tests.support.bridged import Line, assert_drawn, drawn, each_mode, each_remote
 from tests.support.seen_packets import DOWN, UP
 
 FOUR_WAYS = ["PUBLISH M1", "PUBREC M1", "PUBREL M1", "PUBCOMP M1"]
@@ -24,7 +24,7 @@ def test_qos_0_with_persist_true_is_fire_and_forget(line: Line) -> None:
         assert (far.take().payload, far.settle()) == (b"M1", [])
     line.told("sent/messages", "1")
     assert (line.tells("inflight/messages"), line.tells("acknowledged/messages")) == ("0", "0")
-    assert drawn(line) == ["PUBLISH M1"]
+    assert_drawn(line, ["PUBLISH M1"])
     (packet,) = line.proxy.passed(UP, PUBLISH)
     assert (packet.qos, packet.packet_id) == (0, 0)
 
@@ -40,7 +40,7 @@ def test_qos_0_is_lost_where_its_sending_fails(line: Line) -> None:
         line.connected(2)
         line.publish(1, b"M2")
         assert far.take().payload == b"M2"
-    assert drawn(line) == ["PUBLISH M1 lost", "PUBLISH M2", "PUBACK M2"]
+    assert_drawn(line, ["PUBLISH M1 lost", "PUBLISH M2", "PUBACK M2"])
 
 
 @each_mode
@@ -56,8 +56,8 @@ def test_qos_1_with_persist_true_is_removed_by_its_puback(line: Line) -> None:
         line.proxy.reset()
         assert far.take().payload == b"M1"  # at least once
         line.all_gone()
-    assert drawn(line, 1) == ["PUBLISH M1", "PUBACK M1 lost"]
-    assert drawn(line, 2) == ["PUBLISH M1 DUP", "PUBACK M1"]
+    assert_drawn(line, ["PUBLISH M1", "PUBACK M1 lost"], 1)
+    assert_drawn(line, ["PUBLISH M1 DUP", "PUBACK M1"], 2)
     line.told("acknowledged/messages", "1")
     assert (line.tells("sent/messages"), line.tells("resent/messages")) == ("1", "1")
 
@@ -75,8 +75,8 @@ def test_qos_2_with_persist_true_is_removed_by_its_pubcomp(line: Line) -> None:
         line.proxy.reset()
         line.all_gone()
         assert far.settle() == []  # exactly once
-    assert drawn(line, 1) == [*FOUR_WAYS[:3], "PUBCOMP M1 lost"]
-    assert drawn(line, 2) == ["PUBREL M1", "PUBCOMP M1"]
+    assert_drawn(line, [*FOUR_WAYS[:3], "PUBCOMP M1 lost"], 1)
+    assert_drawn(line, ["PUBREL M1", "PUBCOMP M1"], 2)
     line.told("acknowledged/messages", "1")
 
 
@@ -105,8 +105,8 @@ def test_qos_2_if_any_step_fails_it_stays_in_the_queue(
         line.all_gone()
         assert (far.take().payload, far.settle()) == (b"M1", [])
     steps = {PUBLISH: 1, PUBREC: 2, PUBREL: 3, PUBCOMP: 4}[kind]
-    assert drawn(line, 1) == [*FOUR_WAYS[: steps - 1], f"{FOUR_WAYS[steps - 1]} lost"]
-    assert drawn(line, 2) == repeated
+    assert_drawn(line, [*FOUR_WAYS[: steps - 1], f"{FOUR_WAYS[steps - 1]} lost"], 1)
+    assert_drawn(line, repeated, 2)
 
 
 @pytest.mark.bridge(persist=False)
@@ -122,7 +122,7 @@ def test_qos_1_and_2_with_persist_false_are_downgraded(line: Line, qos: int) -> 
         assert (message.payload, message.qos) == (b"M1", 0)
     line.told("sent/messages", "1")
     assert (line.tells("inflight/messages"), line.tells("acknowledged/messages")) == ("0", "0")
-    assert drawn(line) == ["PUBLISH M1"]
+    assert_drawn(line, ["PUBLISH M1"])
 
 
 @pytest.mark.bridge(version="3.1.1")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, final
@@ -26,7 +27,7 @@ import pytest
 
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet_name
 from tests.support.broker import Address, Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fault_proxy import FaultProxy
 from tests.support.fixtures import running_broker
 from tests.support.mosquitto_broker import IS_INSTALLED, Mosquitto, needed
@@ -343,3 +344,11 @@ def drawn(line: Line, connection: int = 0) -> list[str]:
         if connection in (0, packet.connection):
             found.append(told if packet.passed else f"{told} lost")
     return found
+
+
+def assert_drawn(line: Line, expected: list[str], connection: int = 0) -> None:
+    """What went over the line is as ``expected``: an acknowledgement may still be on its way."""
+    ends_s = time.monotonic() + DEADLINE_S
+    while len(drawn(line, connection)) < len(expected) and time.monotonic() < ends_s:
+        time.sleep(0.01)
+    assert drawn(line, connection) == expected

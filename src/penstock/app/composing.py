@@ -10,7 +10,6 @@ import secrets
 import time
 from typing import Final
 
-from penstock.bridge.plan import established
 from penstock.config import Limits, MainListener, OtherListener, Settings
 from penstock.config.bridge import Remote
 from penstock.engine.access import Authenticate, Authorize
@@ -18,6 +17,7 @@ from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
+from penstock.runtime.dialler import established
 from penstock.store.api import Store
 
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE

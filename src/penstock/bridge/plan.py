@@ -32,11 +32,6 @@ def session_of(name: str) -> str:
     return BRIDGE_SESSIONS + name
 
 
-def established(zone: str) -> str:
-    """The zone of a bridge's session once the remote broker may have its other half."""
-    return f"{zone}, established"
-
-
 def outgoing(remote: Remote) -> Forwarding:
     """What becomes of messages on their way out."""
     rules: list[Rule] = []

@@ -120,6 +120,8 @@ class Dialler:
         self._woken = asyncio.Event()  # to dial at once
         self.inherits = False  # the session is a former program's, of which nothing is known
         self.is_known = session.zone == established(limits.zone)
+        if self.is_known:
+            self.establish()  # in one commit with its opening, which wrote it without that
 
     @property
     def is_connected(self) -> bool:

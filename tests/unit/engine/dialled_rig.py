@@ -7,6 +7,7 @@ from typing import Final, final
 from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.client_connection import Application, ClientConnection
 from penstock.engine.clock import Now
+from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
@@ -15,6 +16,7 @@ from penstock.engine.session import Session
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription
+from penstock.protocol.properties import Properties
 from penstock.store.memory import MemoryStore
 
 DONE: Final = 0
@@ -136,3 +138,11 @@ class Rig(Application):
         self.connection.lost("cut", self.now)
         self.dial()
         return self.says(Connack(0, present))
+
+
+def opened(version: int = 5, properties: Properties | None = None, present: bool = True) -> Rig:
+    """A rig whose server let it in."""
+    rig = Rig(version)
+    rig.says(Connack(0, present, properties))
+    assert rig.connection.state == CONNECTED
+    return rig

@@ -29,15 +29,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
-from tests.unit.engine.dialled_rig import DONE, Rig
-
-
-def opened(version: int = 5, properties: Properties | None = None, present: bool = True) -> Rig:
-    rig = Rig(version)
-    rig.says(Connack(0, present, properties))
-    assert rig.connection.state == CONNECTED
-    return rig
-
+from tests.unit.engine.dialled_rig import DONE, Rig, opened
 
 # -- the handshake -------------------------------------------------------------------------
 
