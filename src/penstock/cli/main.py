@@ -3,6 +3,7 @@
     0  done
     1  it went wrong
     2  a mistake of the caller: arguments, settings, a taken port, a store in use
+   27  pub, sub, rr: the time of -W is over
 
 An error that Penstock raises on purpose is its sentence on standard error. A traceback means a
 defect of Penstock.
@@ -17,14 +18,14 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import store, table
+from penstock.cli import pub, rr, store, sub, table
+from penstock.cli.connection import HELP_ONLY_LONG
+from penstock.cli.exit_codes import EXIT_FAILED, exit_code
 from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.packet_properties import PropertyCommand
 from penstock.cli.passwd import passwd
-from penstock.errors import ConfigError, PenstockError, StoreLocked
-
-EXIT_FAILED: Final = 1
-EXIT_MISTAKE: Final = 2
+from penstock.errors import PenstockError
 
 FIRST_STEPS: Final = """\b
 First steps:
@@ -32,6 +33,8 @@ First steps:
   penstock serve                    a broker on 127.0.0.1:1883
   penstock passwd --create users alice
   penstock serve --password-file users --bind 0.0.0.0:1883
+  penstock sub -t 'plant/#' -v      print what is published
+  penstock pub -t plant/line1/temp -q 1 -m 21.5
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml
 """
@@ -76,12 +79,6 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output left, as in `penstock config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
-
-
-def exit_code(error: PenstockError) -> int:
-    """The exit code for an error: 2 where the caller can mend it by asking differently."""
-    is_mistake = isinstance(error, (ConfigError, StoreLocked))
-    return EXIT_MISTAKE if is_mistake else EXIT_FAILED
 
 
 def _print_version(wanted: bool) -> None:
@@ -175,6 +172,10 @@ def doctor(config: ConfigFile = None) -> None:
     raise typer.Exit(EXIT_FAILED if any(finding.is_blocking for finding in findings) else 0)
 
 
+for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
+    app.command(cls=PropertyCommand, context_settings=HELP_ONLY_LONG, epilog=_module.FURTHER)(
+        _command
+    )
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.add_typer(table.app, name="table")

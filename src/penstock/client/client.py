@@ -189,8 +189,16 @@ class Client:
             )
 
     async def drain(self) -> None:
-        """Wait until the server has acknowledged everything, or the client is closed."""
-        await self._opened().drain()
+        """Wait until the server has acknowledged everything, or the client is closed.
+
+        Raises:
+            NotConnected: the client is not open.
+            StoreFailed: the outbox failed for good.
+        """
+        core = self._opened()
+        await core.drain()
+        if core.failure is not None:
+            raise core.failure
 
     # -- how it stands -----------------------------------------------------------------------
 

@@ -337,6 +337,8 @@ class Core(Application):
         self.failure = failure
         self.publications.lose_all(f"the outbox failed: {failure}")
         self.inbox.close()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     async def close(self) -> None:
         """Say farewell, and let go of everything."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock import __version__
-from penstock.cli.main import exit_code
+from penstock.cli.exit_codes import exit_code
 from penstock.cli.version import build_kind
 from penstock.config import Settings, load_settings
 from penstock.errors import ConfigError, PenstockError, StoreFailed, StoreLocked

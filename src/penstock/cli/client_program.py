@@ -1,0 +1,131 @@
+"""What `penstock pub`, `sub` and `rr` have in common: a client in an event loop, until a signal.
+
+::
+
+      uvloop ─▶ the program ── ends ─▶ its exit code
+                    ▲  ╰── an error ─▶ one sentence, with what to do about it
+      SIGINT, SIGTERM: cancelled
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, final
+
+import typer
+
+from penstock.cli.connection import Connection
+from penstock.cli.exit_codes import EXIT_FAILED, EXIT_MISTAKE, exit_code
+from penstock.errors import ConfigError, ConnectFailed, LocalProtocolError, PenstockError
+from penstock.protocol import reasons
+from penstock.protocol.properties import Properties
+from penstock.telemetry.logs import configure_logs, printable
+
+if TYPE_CHECKING:
+    from penstock.client import Client, Status
+    from penstock.client.options import Settings
+
+
+def client_for(
+    connection: Connection,
+    properties: dict[str, Properties],
+    further: Settings | None = None,
+) -> Client:
+    """The client that the options describe; of errors on the way it tells on standard error.
+
+    Args:
+        connection: the options.
+        properties: of ``-D``, by command.
+        further: settings of this command.
+
+    Raises:
+        ConfigError: a mistake in the options.
+    """
+    from penstock.client import Client
+
+    durable = further is not None and further.get("outbox") is not None
+    settings = connection.settings(properties, durable=durable)
+    if further is not None:
+        settings.update(further)
+    if not connection.quiet:
+        settings["status_changed"] = StatusLines(tells_first=durable)
+    return Client(connection.parsed_url().server, **settings)
+
+
+def run_client(program: Coroutine[Any, Any, int], connection: Connection) -> None:
+    """Run ``program`` and exit with the code it returns.
+
+    The first SIGINT or SIGTERM cancels it; it may go on to end well, and the next one cancels
+    again.
+
+    Raises:
+        PenstockError: it failed, and that is to be told.
+    """
+    import uvloop
+
+    configure_logs("debug" if connection.debug else "error")
+    try:
+        code = uvloop.run(_until_signal(program))
+    except LocalProtocolError as error:
+        raise ConfigError(error.message) from error
+    except PenstockError as error:
+        if connection.quiet and exit_code(error) != EXIT_MISTAKE:
+            raise typer.Exit(exit_code(error)) from error
+        if isinstance(error, ConnectFailed):
+            raise ConnectFailed(f"{error}; {_advice(error)}") from error
+        raise
+    except asyncio.CancelledError:
+        code = EXIT_FAILED
+    raise typer.Exit(code)
+
+
+async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    return await program
+
+
+def _advice(error: ConnectFailed) -> str:
+    match error.reason:
+        case reasons.BAD_USER_NAME_OR_PASSWORD | reasons.NOT_AUTHORIZED:
+            return "-u and -P say who asks"
+        case reasons.UNSUPPORTED_PROTOCOL_VERSION:
+            return "-V 3.1.1 speaks an older version"
+        case reasons.SUCCESS if "certificate" in error.message.lower():
+            return "--cafile names the authorities to trust"
+        case _:
+            return "-h and -p, or -L, say where the broker is"
+
+
+@final
+class StatusLines:
+    """Tells of a connection that was lost, and of its return.
+
+    Args:
+        tells_first: also of the first attempts; else whoever waits for them does.
+    """
+
+    def __init__(self, *, tells_first: bool) -> None:
+        self._tells = tells_first
+        self._told = ""
+
+    def __call__(self, status: Status) -> None:
+        """The client has a new status."""
+        if status.state == "connected":
+            if self._told:
+                _tell(f"connected to {status.url}")
+            self._tells = True
+            self._told = ""
+        elif status.state == "waiting" and self._tells and status.error != self._told:
+            self._told = status.error
+            _tell(f"{status.url}: {status.error}; trying again in {status.pause_s:.0f} s")
+
+
+def _tell(text: str) -> None:
+    print(f"penstock: {printable(text)}", file=sys.stderr)

@@ -1,0 +1,272 @@
+r"""How a received message is printed: ``-F`` in the format of mosquitto_sub, and JSON.
+
+::
+
+      '%t: %p\n'  ── read once ─▶ one function for each piece ── for each message ─▶ bytes
+
+``%`` stands before what a message has, with a field width (``%-10t``, ``%05l``) and for %C %I %R %t
+a greatest one (``%.8t``); ``@`` before what strftime has; ``\`` before 0 a e n r t v.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.protocol.properties import Properties
+
+if TYPE_CHECKING:
+    from penstock.client import Message
+
+_NANOSECONDS: Final = 1_000_000_000
+_PIECES: Final = re.compile(
+    r"%(?P<flags>[-0]*)(?P<width>\d*)(?:\.(?P<most>\d*))?(?P<code>.)?"
+    r"|@(?P<time>.)?|\\(?P<escape>.)?|(?P<text>[^%@\\]+)",
+    re.DOTALL,
+)
+_ESCAPES: Final = {
+    "0": b"\0",
+    "a": b"\a",
+    "e": b"\x1b",
+    "n": b"\n",
+    "r": b"\r",
+    "t": b"\t",
+    "v": b"\v",
+    "\\": b"\\",
+}
+_ZERO_PADDED: Final = "AEFlmSXxp"
+_BOUNDED: Final = "CIRt"
+_WIDE: Final = "ACEFIlmpRStxX"
+
+
+class NotJson(PenstockError):
+    """``%J`` wants payloads that are JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message, and when it came.
+
+    Attributes:
+        message: the one.
+        packet_id: its packet identifier; 0 with QoS 0.
+        at_ns: nanoseconds of the wall clock.
+    """
+
+    message: Message
+    packet_id: int
+    at_ns: int
+
+    @property
+    def properties(self) -> Properties:
+        """Those of the message; empty if it has none."""
+        return self.message.properties or Properties()
+
+
+def received_now(message: Message) -> Received:
+    """``message``, which came just now."""
+    arrival = message.arrival
+    packet_id = None if arrival is None else arrival.publish.packet_id
+    return Received(message, packet_id or 0, time.time_ns())
+
+
+Piece = Callable[[Received], bytes]
+
+
+def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
+    """Read ``-F``.
+
+    Args:
+        text: the format.
+        pretty: JSON over several lines.
+
+    Raises:
+        ConfigError: there is no such code.
+    """
+    pieces: list[Piece] = []
+    for match in _PIECES.finditer(text):
+        if match["text"] is not None:
+            pieces.append(_constant(match["text"].encode()))
+        elif match[0][0] == "%":
+            pieces.append(_of_message(match, pretty))
+        elif match[0][0] == "@":
+            pieces.append(_of_time(match["time"]))
+        elif match["escape"] in _ESCAPES:
+            pieces.append(_constant(_ESCAPES[match["escape"]]))
+        else:
+            raise ConfigError(f"-F: {match[0]} is none of " + ", ".join(f"\\{e}" for e in _ESCAPES))
+    return pieces
+
+
+def as_json(received: Received) -> bytes:
+    """``--json``: all of a message on one line, whatever is in it."""
+    message = received.message
+    shown: dict[str, Any] = {"topic": message.topic}
+    try:
+        shown["payload"] = message.payload.decode()
+    except UnicodeDecodeError:
+        shown["payload"] = base64.b64encode(message.payload).decode()
+        shown["encoding"] = "base64"
+    shown |= {
+        "qos": message.qos,
+        "retain": message.retain,
+        "duplicate": message.duplicate,
+        "id": message.id,
+    }
+    properties = dict(received.properties.present())
+    correlation = properties.get("correlation_data")
+    if isinstance(correlation, bytes):
+        properties["correlation_data"] = base64.b64encode(correlation).decode()
+    shown["properties"] = properties
+    seconds, nanoseconds = divmod(received.at_ns, _NANOSECONDS)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    shown["received"] = f"{moment}.{nanoseconds // 1000:06d}Z"
+    return json.dumps(shown, ensure_ascii=False).encode()
+
+
+# -- the pieces ----------------------------------------------------------------------------
+
+
+def _constant(value: bytes) -> Piece:
+    return lambda _: value
+
+
+def _of_time(code: str | None) -> Piece:
+    if code is None:
+        raise ConfigError("-F ends with @, after which a code of strftime must stand, or @")
+    if code == "@":
+        return _constant(b"@")
+    if code == "N":
+        return lambda received: b"%09d" % (received.at_ns % _NANOSECONDS)
+    return lambda received: _clock(received, f"%{code}").encode()
+
+
+def _of_message(match: re.Match[str], pretty: bool) -> Piece:
+    code = match["code"]
+    if code == "%":
+        return _constant(b"%")
+    if code == "j":
+        return lambda received: _mosquitto_json(received, _text_payload(received), pretty)
+    if code == "J":
+        return lambda received: _mosquitto_json(received, _json_payload(received), pretty)
+    value = _VALUES.get(code or "")
+    if value is None:
+        known = ", ".join(f"%{one}" for one in ("%", *_VALUES, "j", "J"))
+        raise ConfigError(f"-F: {match[0]} is none of {known}")
+    if code not in _WIDE or not (match["width"] or match["most"] or match["flags"]):
+        return value
+    width = int(match["width"] or 0)
+    most = int(match["most"]) if match["most"] and code in _BOUNDED else None
+    to_the_left = "-" in match["flags"]
+    fill = b"0" if "0" in match["flags"] and code in _ZERO_PADDED and not to_the_left else b" "
+
+    def padded(received: Received) -> bytes:
+        shown = value(received)[:most]
+        return shown.ljust(width, fill) if to_the_left else shown.rjust(width, fill)
+
+    return padded
+
+
+def _clock(received: Received, code: str) -> str:
+    return time.strftime(code, time.localtime(received.at_ns // _NANOSECONDS))
+
+
+def _text(value: object) -> bytes:
+    return b"" if value is None else str(value).encode()
+
+
+def _user_properties(received: Received) -> bytes:
+    pairs = received.properties.user_properties or []
+    return " ".join(f"{name}:{value}" for name, value in pairs).encode()
+
+
+def _identifiers(received: Received) -> bytes:
+    return " ".join(str(one) for one in received.properties.subscription_identifiers or []).encode()
+
+
+def _unix_time(received: Received) -> bytes:
+    return b"%d.%09d" % divmod(received.at_ns, _NANOSECONDS)
+
+
+_VALUES: Final[dict[str, Piece]] = {
+    "A": lambda received: _text(received.properties.topic_alias),
+    "C": lambda received: _text(received.properties.content_type),
+    "D": lambda received: received.properties.correlation_data or b"",
+    "d": lambda received: _text(int(received.message.duplicate)),  # ours
+    "E": lambda received: _text(received.properties.message_expiry_interval),
+    "F": lambda received: _text(received.properties.payload_format_indicator),
+    "I": lambda received: _clock(received, "%Y-%m-%dT%H:%M:%S%z").encode(),
+    "i": lambda received: _text(received.message.id),  # ours
+    "l": lambda received: _text(len(received.message.payload)),
+    "m": lambda received: _text(received.packet_id),
+    "P": _user_properties,
+    "p": lambda received: received.message.payload,
+    "q": lambda received: _text(received.message.qos),
+    "R": lambda received: _text(received.properties.response_topic),
+    "r": lambda received: _text(int(received.message.retain)),
+    "S": _identifiers,
+    "t": lambda received: received.message.topic.encode(),
+    "U": _unix_time,
+    "X": lambda received: received.message.payload.hex().upper().encode(),
+    "x": lambda received: received.message.payload.hex().encode(),
+}
+
+
+# -- JSON as mosquitto_sub has it ----------------------------------------------------------
+
+
+def _text_payload(received: Received) -> Any:
+    payload = received.message.payload
+    return payload.decode(errors="surrogateescape") if payload else None
+
+
+def _json_payload(received: Received) -> Any:
+    message = received.message
+    try:
+        return json.loads(message.payload) if message.payload else None
+    except ValueError:
+        raise NotJson(f"the payload on {message.topic!r} is no JSON") from None
+
+
+def _mosquitto_json(received: Received, payload: Any, pretty: bool) -> bytes:
+    message = received.message
+    microseconds = received.at_ns % _NANOSECONDS // 1000
+    zone = _clock(received, "%z")
+    shown: dict[str, Any] = {
+        "tst": f"{_clock(received, '%Y-%m-%dT%H:%M:%S')}.{microseconds:06d}{zone}",
+        "topic": message.topic,
+        "qos": message.qos,
+        "retain": int(message.retain),
+        "payloadlen": len(message.payload),
+    }
+    if message.qos > 0:
+        shown["mid"] = received.packet_id
+    properties = _mosquitto_properties(received.properties)
+    if properties:
+        shown["properties"] = properties
+    shown["payload"] = payload
+    indent = "\t" if pretty else None
+    separators = (",", ": ") if pretty else (",", ":")
+    text = json.dumps(shown, ensure_ascii=False, indent=indent, separators=separators)
+    return text.encode(errors="surrogateescape")
+
+
+def _mosquitto_properties(properties: Properties) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in properties.present():
+        if name == "user_properties":  # of a name that stands twice the last, as readers do
+            shown["user-properties"] = dict(properties.user_properties or [])
+        elif name == "subscription_identifiers":
+            identifiers = properties.subscription_identifiers or []
+            shown["subscription-identifier"] = identifiers[0] if len(identifiers) == 1 else value
+        elif isinstance(value, bytes):
+            shown["correlation-data"] = value.decode(errors="surrogateescape")
+        else:
+            shown[name.replace("_", "-")] = value
+    return shown

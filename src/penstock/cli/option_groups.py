@@ -1,0 +1,55 @@
+"""Options that several commands share, as one value: a dataclass whose fields are the options.
+
+::
+
+      @grouped
+      def sub(topic: …, connection: Connection) -> None: …
+
+is for Typer a function with ``topic`` and every field of ``Connection``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any, get_type_hints
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` for Typer: in place of each parameter that is a dataclass, its fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        hint = hints[parameter.name]
+        if is_dataclass(hint):
+            groups[parameter.name] = hint
+            parameters.extend(_fields_of(hint))
+        else:
+            parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
+
+    def expanded(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    told: Any = expanded  # a function's signature is no attribute that mypy knows
+    told.__name__ = command.__name__
+    told.__doc__ = command.__doc__
+    told.__signature__ = inspect.Signature(parameters)
+    told.__annotations__ = {one.name: one.annotation for one in parameters}
+    return expanded
+
+
+def _fields_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]

@@ -1,0 +1,140 @@
+"""Where received messages are written: standard output, a file, or a file for each topic.
+
+::
+
+      message ─▶ bytes ── all of them with the operating system ─▶ acknowledged
+                              ╰── the reader of the pipe is gone, the disk is full ─▶ not
+
+A reader that is slow must not keep the client from its pings: what might block is written in a
+thread, which ends with the program whatever it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import select
+import stat
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, final
+from urllib.parse import quote
+
+from penstock.errors import ConfigError, PenstockError
+
+STDOUT: Final = 1
+_NAME_BYTES_MAX: Final = 200  # file systems take 255
+_MODE: Final = 0o666  # less what the umask says
+
+
+class OutputFailed(PenstockError):
+    """A message could not be written."""
+
+
+@final
+class Output:
+    """Where messages are written.
+
+    Args:
+        path: a directory, which gets a file for each topic; a file that is made or appended to;
+            None for standard output.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._name = "standard output" if path is None else str(path)
+        self._directory: Path | None = None
+        self._fd = STDOUT
+        if path is None:
+            pass
+        elif path.is_dir():
+            self._directory = path
+        else:
+            try:
+                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+            except OSError as error:
+                raise ConfigError(f"--output {path}: {error.strerror}") from error
+
+    async def write(self, topic: str, data: bytes) -> None:
+        """Write a message; the operating system has all of it when this returns.
+
+        Raises:
+            BrokenPipeError: nobody reads any more.
+            OutputFailed: the disk is full, for example.
+        """
+        try:
+            if self._directory is None:
+                await write_all(self._fd, data)
+            else:
+                with (self._directory / file_name(topic)).open("ab", buffering=0) as file:
+                    await write_all(file.fileno(), data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputFailed(f"{self._name} cannot be written: {error.strerror}") from error
+
+
+def file_name(topic: str) -> str:
+    """A file name for ``topic``: no two topics have the same, and none leads elsewhere."""
+    name = quote(topic, safe=" $@:,;=()[]").replace("~", "%7E")
+    if name.startswith("."):
+        name = "%2E" + name[1:]
+    if len(name) > _NAME_BYTES_MAX:
+        digest = hashlib.sha256(topic.encode()).hexdigest()[:32]
+        name = f"{name[: _NAME_BYTES_MAX - len(digest) - 1]}~{digest}"
+    return name
+
+
+async def write_all(fd: int, data: bytes) -> None:
+    """Write all of ``data``; in a thread where it might block.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+    left = memoryview(data)
+    while left:
+        if is_file or (len(left) <= select.PIPE_BUF and _has_room(fd)):
+            written = os.write(fd, left)
+        else:
+            written = await _in_thread(partial(os.write, fd, left))
+        left = left[written:]
+
+
+def _has_room(fd: int) -> bool:
+    """Whether PIPE_BUF bytes can be written without waiting; also true of a broken pipe."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
+async def _in_thread(call: Callable[[], int]) -> int:
+    """``call``, in a thread that nobody waits for when this is cancelled."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[int] = loop.create_future()
+
+    def finish(result: int, error: OSError | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, failure = 0, None
+        try:
+            result = call()
+        except OSError as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(finish, result, failure)
+
+    threading.Thread(target=run, name="penstock output", daemon=True).start()
+    return await done

@@ -1,0 +1,78 @@
+"""The options that say how received messages are printed, and the printing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.message_format import NotJson, as_json, parse_format, received_now
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.client import Message
+
+Printer = Callable[["Message"], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Printing:
+    """How a message is printed."""
+
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Print the topic before the payload.")
+    ] = False
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "-F",
+            "--format",
+            metavar="FORMAT",
+            help="Print so: %t topic, %p payload, %q QoS, %r retained, ...; see mosquitto_sub(1).",
+        ),
+    ] = None
+    no_end_of_line: Annotated[
+        bool, typer.Option("-N", help="Put no end of line after a message.")
+    ] = False
+    pretty: Annotated[
+        bool, typer.Option("--pretty", help="Print %j and %J over several lines.")
+    ] = False
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, with everything in it.")
+    ] = False
+
+    def printer(self) -> Printer:
+        """The function that makes of a message what is printed; nothing of an empty one.
+
+        Raises:
+            ConfigError: there is no such format.
+        """
+        end = b"" if self.no_end_of_line else b"\n"
+        if self.json:
+            if self.form is not None or self.verbose:
+                raise ConfigError("give only one of --json, -F and -v")
+            return lambda message: as_json(received_now(message)) + b"\n"
+        if self.form is not None:
+            return _formatted(self.form, self.pretty, end)
+        if self.verbose:
+            return lambda message: (
+                message.topic.encode() + b" " + (message.payload or b"(null)") + end
+            )
+        return lambda message: message.payload + end if message.payload else b""
+
+
+def _formatted(form: str, pretty: bool, end: bytes) -> Printer:
+    pieces = parse_format(form, pretty=pretty)
+
+    def formatted(message: Message) -> bytes:
+        received = received_now(message)
+        try:
+            return b"".join([piece(received) for piece in pieces]) + end
+        except NotJson as error:
+            print(f"penstock: {error}; %j takes any", file=sys.stderr)
+            return b""
+
+    return formatted

@@ -1,0 +1,62 @@
+"""How far `penstock pub` is: a bar on a terminal, for work that takes longer than a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+_AFTER_S: Final = 1.0
+_PERIOD_S: Final = 0.2
+
+
+class Progress(NamedTuple):
+    """How far it is.
+
+    Attributes:
+        done: of ``total``, in the same unit.
+        total: None if nobody knows.
+        text: beside the bar.
+    """
+
+    done: int
+    total: int | None
+    text: str
+
+
+@asynccontextmanager
+async def progress_shown(look: Callable[[], Progress], *, wanted: bool) -> AsyncIterator[None]:
+    """Show on standard error what ``look`` says, while the block runs.
+
+    Args:
+        look: asked again and again.
+        wanted: if not, nothing is shown; nor where standard error is no terminal.
+    """
+    if not wanted or not sys.stderr.isatty():
+        yield
+        return
+    showing = asyncio.create_task(_show(look))
+    try:
+        yield
+    finally:
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+
+
+async def _show(look: Callable[[], Progress]) -> None:
+    await asyncio.sleep(_AFTER_S)
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Display
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+        task = display.add_task("", total=None)
+        while True:
+            now = look()
+            display.update(task, completed=now.done, total=now.total, description=now.text)
+            await asyncio.sleep(_PERIOD_S)

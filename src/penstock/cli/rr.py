@@ -1,0 +1,83 @@
+"""`penstock rr`: its options; what it does is in `requesting`."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli.connection import Connection
+from penstock.cli.option_groups import grouped
+from penstock.cli.packet_properties import parse_properties
+from penstock.cli.payloads import Payload
+from penstock.cli.printing import Printing
+from penstock.errors import ConfigError
+from penstock.protocol.properties import Properties
+
+FURTHER: Final = """\
+\b
+  penstock rr -t plant/line1/commands -m status -W 5
+
+Who answers publishes to the response topic in the properties of the request, with their correlation
+data. With MQTT 3.1.1 both sides must know the topic: -e.
+
+Exit codes: 0 there was a response; 1 it went wrong; 2 a mistake; 27 the time of -W is over.
+"""
+
+
+@grouped
+def rr(
+    *,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Where to ask.")
+    ] = None,
+    payload: Payload,
+    response_topic: Annotated[
+        str | None,
+        typer.Option("-e", metavar="TOPIC", help="Where to answer; a topic nobody else has."),
+    ] = None,
+    qos: Annotated[
+        int, typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="QoS of both.")
+    ] = 0,
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("-W", "--timeout", min=0.0, metavar="SECONDS", help="Wait no longer."),
+    ] = None,
+    no_retained: Annotated[
+        bool, typer.Option("-R", "--no-retained", help="A retained message is no response.")
+    ] = False,
+    printing: Printing,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE|DIR", help="Append to it.")
+    ] = None,
+    connection: Connection,
+) -> None:
+    """Ask, and print the response."""
+    topic = topic or connection.parsed_url().topic
+    if not topic:
+        raise ConfigError("give the topic to ask on with -t")
+    if payload.count != 1:
+        raise ConfigError("give one request: -m TEXT, -f FILE, -n or -s")
+    from penstock.cli.client_program import client_for, run_client
+    from penstock.cli.output import Output
+    from penstock.cli.requesting import Asking, ask
+
+    given = parse_properties(connection.properties, ("connect", "publish", "will"))
+    printer = printing.printer()
+    client = client_for(connection, given)
+    is_v5 = client.options.version == "5"
+    if response_topic is None and not is_v5:
+        raise ConfigError("before MQTT 5 a request cannot say where to answer: give -e")
+    answers_to = response_topic or f"penstock/responses/{secrets.token_hex(12)}"
+    properties = given.get("publish", Properties()) if is_v5 else None
+    if properties is not None:
+        properties.response_topic = answers_to
+        if properties.correlation_data is None:
+            properties.correlation_data = secrets.token_bytes(12)
+    request = payload.read()
+    written = Output(output)
+
+    asking = Asking(client, topic, answers_to, qos, no_retained, properties)
+    run_client(ask(asking, request, printer, written, timeout_s), connection)

@@ -1,0 +1,136 @@
+"""`penstock sub`: its options; what it does is in `subscribing`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli.connection import Connection
+from penstock.cli.option_groups import grouped
+from penstock.cli.packet_properties import parse_properties
+from penstock.cli.printing import Printing
+from penstock.engine.topics import is_topic_filter, topic_matches
+from penstock.errors import ConfigError
+from penstock.protocol.packets import Subscription
+
+FURTHER: Final = """\
+A message is acknowledged after it was written to the standard output or file. A consumer that dies
+loses nothing if the broker keeps the session and the QoS is not 0:
+
+\b
+  penstock sub -t 'plant/#' -q 1 -c -i meter-reader --json | consumer
+
+Exit codes: 0 done, or ended by SIGINT or SIGTERM; 1 it went wrong; 2 a mistake; 27 the time of -W
+is over.
+"""
+
+_LEVELS_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which messages are printed, and when it ends."""
+
+    filters_out: Annotated[
+        list[str] | None,
+        typer.Option("-T", "--filter-out", metavar="FILTER", help="Do not print these; repeat it."),
+    ] = None
+    count: Annotated[
+        int | None, typer.Option("-C", min=1, metavar="COUNT", help="End after so many messages.")
+    ] = None
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("-W", "--timeout", min=0.0, metavar="SECONDS", help="End after this time."),
+    ] = None
+    no_retained: Annotated[
+        bool, typer.Option("-R", "--no-retained", help="Do not print retained messages.")
+    ] = False
+    retained_only: Annotated[
+        bool,
+        typer.Option("--retained-only", help="End with the first message that is not retained."),
+    ] = False
+    remove_retained: Annotated[
+        bool,
+        typer.Option("--remove-retained", help="Let the broker forget retained messages received."),
+    ] = False
+
+    def check(self) -> None:
+        """Refuse what is none.
+
+        Raises:
+            ConfigError: no topic filter, or options that exclude each other.
+        """
+        for topic_filter in self.filters_out or []:
+            if not is_topic_filter(topic_filter, _LEVELS_MAX):
+                raise ConfigError(f"-T: not a topic filter: {topic_filter!r}")
+        if self.no_retained and self.retained_only:
+            raise ConfigError("give only one of -R and --retained-only")
+
+    def leaves_out(self, topic: str) -> bool:
+        """Whether ``-T`` says so."""
+        return any(topic_matches(one, topic) for one in self.filters_out or [])
+
+
+@grouped
+def sub(
+    *,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("-t", "--topic", metavar="FILTER", help="Topics to subscribe to; repeat it."),
+    ] = None,
+    qos: Annotated[
+        int, typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="Highest QoS.")
+    ] = 0,
+    selection: Selection,
+    printing: Printing,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE|DIR",
+            help="Append to this file; of a directory, to a file for each topic.",
+        ),
+    ] = None,
+    ended: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-U",
+            "--unsubscribe",
+            metavar="FILTER",
+            help="Unsubscribe from these; without -t, that is all.",
+        ),
+    ] = None,
+    only_subscribes: Annotated[
+        bool, typer.Option("-E", help="End when the broker has answered the subscriptions.")
+    ] = False,
+    retain_as_published: Annotated[
+        bool,
+        typer.Option("--retain-as-published", help="Leave the retain flag as published, MQTT 5."),
+    ] = False,
+    connection: Connection,
+) -> None:
+    """Print the messages of topics."""
+    selection.check()
+    wanted = connection.topics(topics)
+    if not wanted and not ended:
+        raise ConfigError("give the topics to subscribe to with -t, such as -t 'plant/#'")
+    from penstock.cli.client_program import client_for, run_client
+    from penstock.cli.output import Output
+    from penstock.cli.subscribing import Reading, Subscribing, only_subscribe, read
+
+    properties = parse_properties(
+        connection.properties, ("connect", "subscribe", "unsubscribe", "will")
+    )
+    subscriptions = [
+        Subscription(one, qos, retain_as_published=retain_as_published) for one in wanted
+    ]
+    printer = printing.printer()
+    client = client_for(connection, properties)
+    subscribing = Subscribing(subscriptions, ended or [], properties)
+    if only_subscribes or not wanted:
+        run_client(only_subscribe(client, subscribing), connection)
+    reading = Reading(client, selection, printer, Output(output))
+    run_client(read(client, subscribing, reading), connection)

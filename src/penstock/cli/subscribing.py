@@ -1,0 +1,116 @@
+"""What `penstock sub` does: messages to standard output, acknowledged when they are there.
+
+::
+
+      message ─▶ left out? ─▶ printed, flushed ─▶ acknowledged ─▶ counted
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from penstock.cli.exit_codes import EXIT_TIMED_OUT
+from penstock.cli.output import Output
+from penstock.cli.printing import Printer
+from penstock.cli.sub import Selection
+from penstock.client import Client, Message
+from penstock.protocol.packets import Subscription
+from penstock.protocol.properties import Properties
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribing:
+    """What is asked of the broker.
+
+    Attributes:
+        subscriptions: begin.
+        ended: filters, end.
+        properties: of ``-D``, by command.
+    """
+
+    subscriptions: list[Subscription]
+    ended: list[str]
+    properties: dict[str, Properties]
+
+    async def ask(self, client: Client) -> None:
+        """Ask, and wait for the answers.
+
+        Raises:
+            SubscribeFailed: the broker refused.
+        """
+        if self.subscriptions:
+            await client.subscribe(*self.subscriptions, properties=self.properties.get("subscribe"))
+        if self.ended:
+            await client.unsubscribe(*self.ended, properties=self.properties.get("unsubscribe"))
+
+
+async def only_subscribe(client: Client, subscribing: Subscribing) -> int:
+    """End when the broker has answered."""
+    async with client:
+        await subscribing.ask(client)
+    return 0
+
+
+async def read(client: Client, subscribing: Subscribing, reading: Reading) -> int:
+    """Subscribe and read; the exit code."""
+    try:
+        async with client:
+            try:
+                async with asyncio.timeout(reading.selection.timeout_s) as time:
+                    await subscribing.ask(client)
+                    await reading.run()
+            except TimeoutError:
+                if not time.expired():
+                    raise
+                return EXIT_TIMED_OUT
+    except asyncio.CancelledError:  # SIGINT and SIGTERM are how it is meant to end
+        pass
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What becomes of the messages that come.
+
+    Attributes:
+        client: subscribed.
+        selection: which are printed.
+        printer: how.
+        output: where.
+    """
+
+    client: Client
+    selection: Selection
+    printer: Printer
+    output: Output
+
+    async def run(self) -> None:
+        """Read until the selection says that it is over.
+
+        Raises:
+            OutputFailed: a message could not be written, and is not acknowledged.
+            BrokenPipeError: nobody reads any more; likewise.
+        """
+        selection = self.selection
+        count = 0
+        async for message in self.client.messages():
+            if selection.retained_only and not message.retain:
+                return
+            if await self._one(message):
+                count += 1
+                if count == selection.count:
+                    return
+
+    async def _one(self, message: Message) -> bool:
+        """Print and acknowledge; whether it was one to print."""
+        selection = self.selection
+        async with message.processing():
+            if selection.leaves_out(message.topic):
+                return False
+            if message.retain and selection.remove_retained:
+                await self.client.publish(message.topic, b"", qos=1, retain=True)
+            if message.retain and selection.no_retained:
+                return False
+            await self.output.write(message.topic, self.printer(message))
+            return True

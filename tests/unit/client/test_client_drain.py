@@ -1,0 +1,26 @@
+"""``Client.drain`` where nothing will ever be acknowledged."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.client import Client
+from penstock.errors import StoreFailed
+
+
+async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"mqtt://127.0.0.1:{nobody.getsockname()[1]}"
+        async with Client(url, outbox=tmp_path / "box") as client:
+            publication = await client.send("a", b"kept")
+            draining = asyncio.create_task(client.drain())
+            await asyncio.sleep(0)
+            assert client._core is not None
+            client._core._failed(StoreFailed("disk gone"))
+            with pytest.raises(StoreFailed, match="disk gone"):
+                async with asyncio.timeout(10):
+                    await draining
+            assert publication.is_done
