@@ -119,6 +119,8 @@ class Dialler:
         self._over: asyncio.Future[None] | None = None  # done when the connection is
         self._woken = asyncio.Event()  # to dial at once
         self.is_known = session.zone == established(limits.zone)
+        if self.is_known:
+            self.establish()  # in one commit with its opening, which wrote it without that
 
     @property
     def is_connected(self) -> bool:
