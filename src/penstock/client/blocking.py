@@ -205,6 +205,14 @@ class BlockingClient:
         """Publish, and return when the message is accepted; see ``Client.send``."""
         self._call(self._client.send(topic, payload, qos, retain, properties, sequence))
 
+    def drain(self, timeout_s: float | None = None) -> None:
+        """Wait until the server has everything; see ``Client.drain``.
+
+        Raises:
+            TimeoutError: not within ``timeout_s``.
+        """
+        self._call(self._client.drain(), timeout_s)
+
     def subscribe(
         self,
         *topic_filters: str | Subscription,

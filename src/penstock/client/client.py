@@ -365,6 +365,18 @@ class Client:
             raise OutOfSequence(f"message {sequence} is out of sequence: the last one is {last}")
         return sequence
 
+    async def drain(self) -> None:
+        """Wait until the server has all QoS 1 and 2 messages, those of the outbox too.
+
+        However long it takes: through broken connections, and for what is published meanwhile.
+
+        Raises:
+            NotConnected: the client is closed, now or while it waits.
+            StoreFailed: the outbox failed for good.
+        """
+        while self._opened().pending > 0:
+            await self._opened().drain()
+
     async def _wait_for_room(self, core: Core) -> None:
         if self.options.overflow == "raise":
             why = core.server.effects.store_failure

@@ -305,7 +305,11 @@ class Core(Application):
         """A message is delivered or given up, or the socket has room."""
         self.room.tell()
         self.socket_room.tell()
-        if self._drained is not None and self.pending == 0 and not self._drained.done():
+        if self.pending == 0:
+            self._end_draining()
+
+    def _end_draining(self) -> None:
+        if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     def writable(self, now: Now) -> None:
@@ -354,6 +358,7 @@ class Core(Application):
         self.failure = failure
         self.publications.lose_all(f"the outbox failed: {failure}")
         self.inbox.close()
+        self._end_draining()
 
     async def close(self) -> None:
         """Say farewell, and let go of everything."""
@@ -379,8 +384,7 @@ class Core(Application):
         kept = "; the outbox keeps it" if self._is_stored else ""
         self.publications.lose_all(f"the client was closed before it was delivered{kept}")
         self.made_room()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        self._end_draining()
         self._tell_status()
 
     def _farewell(self) -> Properties | None:
