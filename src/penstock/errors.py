@@ -18,7 +18,7 @@ program that uses the client library.
      │   │   └─ CommitUnknown             it may be there, or not
      │   ├─ EpochMismatch  └─ OffsetOutOfRange
      └─ ClientError                      what a client was asked to do did not come about
-         ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull
+         ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull  ├─ OutOfSequence
          ├─ PublishFailed  ├─ SubscribeFailed  └─ RequestFailed
 """
 
@@ -130,6 +130,10 @@ class NotConnected(ClientError):
 
 class QueueFull(ClientError):
     """There is no room for one more message to publish."""
+
+
+class OutOfSequence(ClientError):
+    """The number of a message is not greater than that of the message before."""
 
 
 class PublishFailed(ClientError):

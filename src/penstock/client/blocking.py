@@ -171,6 +171,11 @@ class BlockingClient:
         """See ``Client.pending``."""
         return self._client.pending
 
+    @property
+    def last_sequence(self) -> int:
+        """See ``Client.last_sequence``."""
+        return self._client.last_sequence
+
     def publish(
         self,
         topic: str,
@@ -195,9 +200,18 @@ class BlockingClient:
         qos: int = 1,
         retain: bool = False,
         properties: Properties | None = None,
+        sequence: int | None = None,
     ) -> None:
         """Publish, and return when the message is accepted; see ``Client.send``."""
-        self._call(self._client.send(topic, payload, qos, retain, properties))
+        self._call(self._client.send(topic, payload, qos, retain, properties, sequence))
+
+    def drain(self, timeout_s: float | None = None) -> None:
+        """Wait until the server has everything; see ``Client.drain``.
+
+        Raises:
+            TimeoutError: not within ``timeout_s``.
+        """
+        self._call(self._client.drain(), timeout_s)
 
     def subscribe(
         self,

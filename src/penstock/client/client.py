@@ -43,6 +43,7 @@ from penstock.errors import (
     ConfigError,
     LocalProtocolError,
     NotConnected,
+    OutOfSequence,
     PublishFailed,
     QueueFull,
     RemoteProtocolError,
@@ -64,6 +65,7 @@ Payload = bytes | bytearray | memoryview | str | None
 
 _LEVELS_MAX: Final = 65_535
 _TOPIC_BYTES_MAX: Final = 65_535
+_SEQUENCE_MAX: Final = 2**63 - 1
 
 
 @final
@@ -188,18 +190,6 @@ class Client:
                 f" = {self.options.drain_s:g} s, and are lost; an outbox would keep them"
             )
 
-    async def drain(self) -> None:
-        """Wait until the server has acknowledged everything, or the client is closed.
-
-        Raises:
-            NotConnected: the client is not open.
-            StoreFailed: the outbox failed for good.
-        """
-        core = self._opened()
-        await core.drain()
-        if core.failure is not None:
-            raise core.failure
-
     # -- how it stands -----------------------------------------------------------------------
 
     @property
@@ -223,6 +213,18 @@ class Client:
     def pending(self) -> int:
         """QoS 1 and 2 messages that the server has not acknowledged, those of the outbox too."""
         return 0 if self._core is None else self._core.pending
+
+    @property
+    def last_sequence(self) -> int:
+        """The ``sequence`` of the latest message that was sent with one; 0 if none was.
+
+        When the client is opened it says which message is the last one on disk: the program goes on
+        with the next.
+
+        Raises:
+            NotConnected: the client is not open.
+        """
+        return self._opened().last_sequence
 
     @property
     def connack(self) -> Connack | None:
@@ -286,11 +288,13 @@ class Client:
         qos: int = 1,
         retain: bool = False,
         properties: Properties | None = None,
+        sequence: int | None = None,
     ) -> Publication:
         """Publish, and return when the message is accepted, before it is delivered.
 
         With an outbox it is on disk then. ``await`` what is returned for the delivery, or
-        leave that to ``close``.
+        leave that to ``close``. With a ``sequence`` a program that is killed at any moment knows
+        from ``last_sequence`` which message was the last that was accepted.
 
         Args:
             topic: as for ``publish``.
@@ -298,11 +302,15 @@ class Client:
             qos: 1 or 2.
             retain: as for ``publish``.
             properties: as for ``publish``.
+            sequence: the program's own number of this message, 1 to 2^63 - 1 and greater than that
+                of the message before; the outbox stores both in one step. There may be gaps.
 
         Raises:
             QueueFull: there is no room, and ``overflow`` is "raise".
+            OutOfSequence: ``sequence`` is not greater than ``last_sequence``; nothing was sent.
             NotConnected: the client is closed.
             StoreFailed: the outbox failed for good.
+            ClientError: there is a ``sequence``, and no outbox.
             LocalProtocolError: no topic name, or something MQTT cannot carry.
         """
         if qos == 0:
@@ -310,7 +318,8 @@ class Client:
         core, encoded = self._check(topic, qos, properties)
         if not core.room.is_free:
             await self._wait_for_room(core)
-        publication = core.publish(topic, _bytes(payload), qos, retain, encoded)
+        number = self._check_sequence(core, sequence)
+        publication = core.publish(topic, _bytes(payload), qos, retain, encoded, number)
         assert publication is not None
         if self.options.outbox is not None:
             await core.driver.durable()
@@ -323,21 +332,50 @@ class Client:
         qos: int = 1,
         retain: bool = False,
         properties: Properties | None = None,
+        sequence: int | None = None,
     ) -> Publication | None:
         """Publish if there is room now; None for QoS 0. With an outbox it is not on disk yet.
 
         Raises:
             QueueFull: there is no room; for QoS 0, in the socket.
+            OutOfSequence: as for ``send``.
             NotConnected: the client is closed; or QoS 0, and there is no connection.
             LocalProtocolError: no topic name, or something MQTT cannot carry.
+            ClientError: there is a ``sequence``, and no outbox, or QoS 0.
         """
+        if qos == 0 and sequence is not None:
+            raise ClientError("QoS 0 does not go through the outbox, and has no sequence")
         core, encoded = self._check(topic, qos, properties)
         room = core.room if qos > 0 else core.socket_room
         if not room.is_free:
             if qos == 0 and core.link is None:
                 raise NotConnected("there is no connection")
             raise QueueFull("there is no room for one more message")
-        return core.publish(topic, _bytes(payload), qos, retain, encoded)
+        number = self._check_sequence(core, sequence)
+        return core.publish(topic, _bytes(payload), qos, retain, encoded, number)
+
+    def _check_sequence(self, core: Core, sequence: int | None) -> int:
+        """The number of a message that goes now; 0 if it has none."""
+        if sequence is None:
+            return 0
+        if self.options.outbox is None:
+            raise ClientError("a sequence needs an outbox, which remembers it")
+        last = core.last_sequence
+        if not last < sequence <= _SEQUENCE_MAX:
+            raise OutOfSequence(f"message {sequence} is out of sequence: the last one is {last}")
+        return sequence
+
+    async def drain(self) -> None:
+        """Wait until the server has all QoS 1 and 2 messages, those of the outbox too.
+
+        However long it takes: through broken connections, and for what is published meanwhile.
+
+        Raises:
+            NotConnected: the client is closed, now or while it waits.
+            StoreFailed: the outbox failed for good.
+        """
+        while self._opened().pending > 0:
+            await self._opened().drain()
 
     async def _wait_for_room(self, core: Core) -> None:
         if self.options.overflow == "raise":

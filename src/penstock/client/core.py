@@ -33,6 +33,7 @@ from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, NEVER_EXPIRES_S, SPILL, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message
+from penstock.engine.producers import Numbered
 from penstock.engine.server import Server
 from penstock.errors import ConnectFailed, StoreFailed
 from penstock.protocol.kinds import V5
@@ -46,6 +47,7 @@ from penstock.transport.backoff import Backoff
 logger = logging.getLogger(__name__)
 
 ZONE: Final = "client"
+_PROGRAM: Final = "program"  # the producer whose numbers are the program's own
 _TOPIC_ALIASES: Final = 16
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -261,10 +263,24 @@ class Core(Application):
         link.resume_when_room()
         return False
 
+    @property
+    def last_sequence(self) -> int:
+        """The program's number of the latest message that had one; 0 if none had."""
+        return self.server.producers.latest(None, _PROGRAM)
+
     def publish(
-        self, topic: str, payload: bytes, qos: int, retain: bool, properties: bytes
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        properties: bytes,
+        sequence: int = 0,
     ) -> Publication | None:
-        """Hand over a message there is room for; None for QoS 0."""
+        """Hand over a message there is room for; None for QoS 0.
+
+        Its ``sequence``, if it has one, is in the commit of the message.
+        """
         now = self.driver.now()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
         self.driver.end_turn_soon()
@@ -280,6 +296,8 @@ class Core(Application):
         else:
             message.offset = self._next_offset
             self._next_offset += 1
+        if sequence > 0:
+            self.server.producers.published(None, Numbered(_PROGRAM, sequence), now)
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
         return publication
@@ -288,7 +306,11 @@ class Core(Application):
         """A message is delivered or given up, or the socket has room."""
         self.room.tell()
         self.socket_room.tell()
-        if self._drained is not None and self.pending == 0 and not self._drained.done():
+        if self.pending == 0:
+            self._end_draining()
+
+    def _end_draining(self) -> None:
+        if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     def writable(self, now: Now) -> None:
@@ -337,8 +359,7 @@ class Core(Application):
         self.failure = failure
         self.publications.lose_all(f"the outbox failed: {failure}")
         self.inbox.close()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        self._end_draining()
 
     async def close(self) -> None:
         """Say farewell, and let go of everything."""
@@ -364,8 +385,7 @@ class Core(Application):
         kept = "; the outbox keeps it" if self._is_stored else ""
         self.publications.lose_all(f"the client was closed before it was delivered{kept}")
         self.made_room()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        self._end_draining()
         self._tell_status()
 
     def _farewell(self) -> Properties | None:
@@ -394,5 +414,6 @@ def limits_of(options: Options) -> EngineLimits:
         connect_timeout_s=options.connect_timeout_s,
         await_rel_timeout_s=0.0,
         slow_peer_timeout_s=0.0,
+        producer_expiry_s=0.0,  # a program may be silent for as long as it likes
         zone=ZONE,
     )

@@ -1,0 +1,41 @@
+"""Publishers that wait for room go on in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.client.room import Room
+
+
+async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
+    places = [0]
+    room = Room(lambda: places[0] > 0)
+    went: list[str] = []
+
+    async def publisher(name: str) -> None:
+        if not room.is_free:
+            await room.wait()
+        places[0] -= 1
+        went.append(name)
+
+    first = asyncio.create_task(publisher("first"))
+    second = asyncio.create_task(publisher("second"))
+    await asyncio.sleep(0)  # both stand in line
+    places[0] = 3
+    room.tell()
+    await asyncio.sleep(0)  # the first is about to go on: then the line is nobody's for a moment
+    third = asyncio.create_task(publisher("third"))
+    await asyncio.gather(first, second, third)
+    assert went == ["first", "second", "third"]
+
+
+async def test_who_gives_up_waiting_leaves_the_line() -> None:
+    places = [0]
+    room = Room(lambda: places[0] > 0)
+    waiting = asyncio.create_task(room.wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    assert not room.is_free
+    places[0] = 1
+    assert room.is_free
