@@ -160,6 +160,7 @@ class Bridge(Application):
         self._dialler.connected(connack)
         connection = self._dialler.connection
         assert connection is not None
+        self._say_whether_full()
         self._asking.clear()
         for subscription in self._asked:  # each by itself: a packet of all may be too large
             try:
@@ -189,10 +190,6 @@ class Bridge(Application):
 
     # -- messages from the remote broker ---------------------------------------------------
 
-    def has_room(self) -> bool:
-        """Whether more may be read."""
-        return not self._waiting
-
     def arrived(self, arrival: Arrival, now: Now) -> None:
         """A message from the remote broker."""
         self.received += 1
@@ -200,6 +197,7 @@ class Bridge(Application):
             if not self._waiting:
                 asyncio.get_running_loop().call_later(_AGAIN_S, self._try_again)
             self._waiting.append(arrival)
+            self._say_whether_full()
 
     def _try_again(self) -> None:
         now = self._driver.now()
@@ -208,6 +206,7 @@ class Bridge(Application):
                 asyncio.get_running_loop().call_later(_AGAIN_S, self._try_again)
                 break
             self._waiting.popleft()
+        self._say_whether_full()
         self._server.effects.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
@@ -242,6 +241,10 @@ class Bridge(Application):
         server.router.publish(message, self._session, now)
         connection.settle(arrival, reasons.SUCCESS, now)
         return True
+
+    def _say_whether_full(self) -> None:
+        if self._dialler.connection is not None:
+            self._dialler.connection.application_is_full = bool(self._waiting)
 
     def status(self) -> list[tuple[str, object]]:
         """What is told of it below ``$SYS/broker/``."""

@@ -270,15 +270,15 @@ class Client:
             LocalProtocolError: no topic name, or something MQTT cannot carry.
         """
         core, encoded = self._check(topic, qos, properties)
+        if payload.__class__ is not bytes:
+            payload = _bytes(payload)
         if qos > 0:
             if not core.room.is_free:
                 await self._wait_for_room(core)
-            publication = core.publish(topic, _bytes(payload), qos, retain, encoded)
-            assert publication is not None
-            return await publication
+            return await core.publish(topic, payload, qos, retain, encoded)
         if not core.socket_room.is_free and not await self._wait_for_socket(core):
             return reasons.SUCCESS
-        core.publish(topic, _bytes(payload), 0, retain, encoded)
+        core.publish_qos0(topic, payload, retain, encoded)
         return reasons.SUCCESS
 
     async def send(
@@ -318,10 +318,9 @@ class Client:
         core, encoded = self._check(topic, qos, properties)
         if not core.room.is_free:
             await self._wait_for_room(core)
-        number = self._check_sequence(core, sequence)
+        number = 0 if sequence is None else self._check_sequence(core, sequence)
         publication = core.publish(topic, _bytes(payload), qos, retain, encoded, number)
-        assert publication is not None
-        if self.options.outbox is not None:
+        if core.is_stored:
             await core.driver.durable()
         return publication
 
@@ -351,13 +350,14 @@ class Client:
             if qos == 0 and core.link is None:
                 raise NotConnected("there is no connection")
             raise QueueFull("there is no room for one more message")
-        number = self._check_sequence(core, sequence)
+        if qos == 0:
+            core.publish_qos0(topic, _bytes(payload), retain, encoded)
+            return None
+        number = 0 if sequence is None else self._check_sequence(core, sequence)
         return core.publish(topic, _bytes(payload), qos, retain, encoded, number)
 
-    def _check_sequence(self, core: Core, sequence: int | None) -> int:
-        """The number of a message that goes now; 0 if it has none."""
-        if sequence is None:
-            return 0
+    def _check_sequence(self, core: Core, sequence: int) -> int:
+        """The number of a message that goes now."""
         if self.options.outbox is None:
             raise ClientError("a sequence needs an outbox, which remembers it")
         last = core.last_sequence
@@ -385,7 +385,7 @@ class Client:
                 or f"{core.pending} messages wait for their acknowledgement: queue_messages_max or"
                 " queue_bytes_max is reached"
             )
-        await core.room.wait()
+        await core.wait_for(core.room)
         self._opened()
 
     async def _wait_for_socket(self, core: Core) -> bool:
@@ -397,12 +397,14 @@ class Client:
             raise QueueFull("the socket's buffer is full")
         if overflow != "wait":
             return False
-        await core.socket_room.wait()
+        await core.wait_for(core.socket_room)
         self._opened()
         return True
 
     def _check(self, topic: str, qos: int, properties: Properties | None) -> tuple[Core, bytes]:
-        core = self._opened()
+        core = self._core
+        if core is None or core.is_closed or core.failure is not None:
+            core = self._opened()
         if topic != self._topic:
             _check_topic(topic)
             self._topic = topic

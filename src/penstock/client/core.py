@@ -82,14 +82,17 @@ class Core(Application):
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._next_offset = 0  # where there is no log
-        self._is_stored = options.outbox is not None
+        self.is_stored = options.outbox is not None
         self._gates = options.overflow in ("wait", "raise")
+        self._effects = server.effects
+        self._messages_max = options.queue_messages_max
+        self._bytes_max = options.queue_bytes_max
         self._age_us = int(options.age_s_max * MICROSECONDS)
         self.server = server
         self.store = store
         self.driver = Driver(server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX)
         self.limits = server.limits
-        expiry_s = NEVER_EXPIRES_S if self._is_stored else 0
+        expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
         now = self.driver.now()
         known = server.registry.sessions.get(client_id)
         zone = None if known is None else known.zone
@@ -100,7 +103,7 @@ class Core(Application):
         self.session.sender = self.publications
         server.drops.heir = self.publications
         self.inbox = Inbox(
-            options.inbox_messages_max, options.redeliver_s, self._settle, self._inbox_has_room
+            options.inbox_messages_max, options.redeliver_s, self._settle, self._inbox_is_full
         )
         self.subscriptions = Subscriptions()
         self.room = Room(self._queue_has_room)
@@ -124,7 +127,7 @@ class Core(Application):
             options.headers,
             self._changed,
         )
-        if not options.begins_clean and not self._is_stored:
+        if not options.begins_clean and not self.is_stored:
             self.dialler.is_known = True
             self.dialler.inherits = True
         self._begins_clean = options.begins_clean
@@ -216,6 +219,7 @@ class Core(Application):
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
+        connection.application_is_full = self.inbox.is_full
         self.subscriptions.connected(connection, connack.session_present)
         self._loop.call_soon(self.made_room)  # once the session is attached
 
@@ -243,16 +247,15 @@ class Core(Application):
         return self.session.queue_length + self.session.window_length
 
     def _queue_has_room(self) -> bool:
-        effects = self.server.effects
+        effects = self._effects
         if effects.store_fails or effects.is_full():
             return False
         if not self._gates:
             return True
         session = self.session
-        if session.queue_length + session.window_length >= self._options.queue_messages_max:
+        if session.queue_length + session.window_length >= self._messages_max:
             return False
-        bytes_max = self._options.queue_bytes_max
-        return bytes_max == 0 or session.queue_bytes < bytes_max
+        return self._bytes_max == 0 or session.queue_bytes < self._bytes_max
 
     def _socket_has_room(self) -> bool:
         link = self.session.link
@@ -268,6 +271,12 @@ class Core(Application):
         """The program's number of the latest message that had one; 0 if none had."""
         return self.server.producers.latest(None, _PROGRAM)
 
+    def publish_qos0(self, topic: str, payload: bytes, retain: bool, properties: bytes) -> None:
+        """Hand a QoS 0 message to the socket, which has room for it."""
+        now = self.driver.now_of_turn()
+        message = Message(topic, payload, 0, retain, "", now.wall_us, properties)
+        self.session.deliver(message, 0, retain, (), True, now)
+
     def publish(
         self,
         topic: str,
@@ -276,23 +285,19 @@ class Core(Application):
         retain: bool,
         properties: bytes,
         sequence: int = 0,
-    ) -> Publication | None:
-        """Hand over a message there is room for; None for QoS 0.
+    ) -> Publication:
+        """Hand over a QoS 1 or 2 message that there is room for.
 
         Its ``sequence``, if it has one, is in the commit of the message.
         """
-        now = self.driver.now()
+        now = self.driver.now_of_turn()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
-        self.driver.end_turn_soon()
-        if qos == 0:
-            self.session.deliver(message, 0, retain, (), True, now)
-            return None
         if self._age_us > 0:
             too_old_us = now.wall_us + self._age_us
             if message.expires_at_us == 0 or too_old_us < message.expires_at_us:
                 message.expires_at_us = too_old_us
-        if self._is_stored:
-            self.server.effects.append(message)
+        if self.is_stored:
+            self._effects.append(message)
         else:
             message.offset = self._next_offset
             self._next_offset += 1
@@ -308,10 +313,20 @@ class Core(Application):
         self.socket_room.tell()
         if self.pending == 0:
             self._end_draining()
+        self.publications.is_watched = bool(
+            self.room.waiting or self.socket_room.waiting or self._drained is not None
+        )
 
     def _end_draining(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+
+    async def wait_for(self, room: Room) -> None:
+        """Wait for room of this kind."""
+        self.publications.is_watched = True
+        await room.wait()
 
     def writable(self, now: Now) -> None:
         """There may be room in the socket."""
@@ -321,15 +336,12 @@ class Core(Application):
     async def drain(self) -> None:
         """Wait until nothing is pending."""
         if self.pending > 0 and not self.is_closed:
-            if self._drained is None or self._drained.done():
+            if self._drained is None:
                 self._drained = self._loop.create_future()
+            self.publications.is_watched = True
             await asyncio.shield(self._drained)
 
     # -- receiving -------------------------------------------------------------------------
-
-    def has_room(self) -> bool:
-        """Whether more may be read."""
-        return self.inbox.has_room()
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
         """A message."""
@@ -345,12 +357,15 @@ class Core(Application):
     def _settle(self, arrival: Arrival, code: int) -> None:
         connection = self.dialler.connection
         if connection is not None:
-            connection.settle(arrival, code, self.driver.now())
-            self.driver.end_turn_soon()
+            connection.settle(arrival, code, self.driver.now_of_turn())
 
-    def _inbox_has_room(self) -> None:
-        self.server.effects.resume_later(self.dialler.connection)
-        self.driver.end_turn_soon()
+    def _inbox_is_full(self, is_full: bool) -> None:
+        connection = self.dialler.connection
+        if connection is not None:
+            connection.application_is_full = is_full
+            if not is_full:
+                self.server.effects.resume_later(connection)
+                self.driver.end_turn_soon()
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -382,7 +397,7 @@ class Core(Application):
         if not self._first.done():
             self._first.set_exception(ConnectFailed("the client was closed"))
             self._first.exception()
-        kept = "; the outbox keeps it" if self._is_stored else ""
+        kept = "; the outbox keeps it" if self.is_stored else ""
         self.publications.lose_all(f"the client was closed before it was delivered{kept}")
         self.made_room()
         self._end_draining()

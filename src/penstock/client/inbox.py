@@ -31,7 +31,7 @@ class Inbox:
         messages_max: how many may wait before nothing more is read.
         redeliver_s: the first pause before a message is handed over again, seconds.
         settle: acknowledges an arrival with a reason code.
-        has_room: called when there is room again.
+        is_full: told when no more may be read, and when it may again.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Inbox:
         messages_max: int,
         redeliver_s: float,
         settle: Callable[[Arrival, int], None],
-        has_room: Callable[[], None],
+        is_full: Callable[[bool], None],
     ) -> None:
         self.is_closed = False
         self._waiting: deque[Message] = deque()
@@ -47,22 +47,18 @@ class Inbox:
         self._messages_max = messages_max
         self._redeliver_s = redeliver_s
         self._settle_arrival = settle
-        self._has_room = has_room
-        self._was_full = False
+        self._tell_full = is_full
+        self.is_full = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def has_room(self) -> bool:
-        """Whether more may be read."""
-        if len(self._waiting) < self._messages_max:
-            return True
-        self._was_full = True
-        return False
-
     def put(self, arrival: Arrival) -> None:
         """A message arrived."""
         self._waiting.append(Message(arrival, self._settle))
+        if not self.is_full and len(self._waiting) >= self._messages_max:
+            self.is_full = True
+            self._tell_full(True)
         if self._takers:
             self._wake()
 
@@ -71,9 +67,9 @@ class Inbox:
         if not self._waiting:
             return None
         message = self._waiting.popleft()
-        if self._was_full and 2 * len(self._waiting) <= self._messages_max:
-            self._was_full = False
-            self._has_room()
+        if self.is_full and 2 * len(self._waiting) <= self._messages_max:
+            self.is_full = False
+            self._tell_full(False)
         return message
 
     async def wait(self) -> bool:

@@ -82,11 +82,12 @@ class Publications(Sender):
     """Those of one client.
 
     Args:
-        has_room: called when one is over.
+        has_room: called when one is over, while ``is_watched``.
     """
 
     def __init__(self, has_room: Callable[[], None]) -> None:
         self._pending: dict[int, Publication] = {}  # by offset, oldest first
+        self.is_watched = False  # somebody waits for room
         self._has_room = has_room
 
     def __len__(self) -> int:
@@ -103,7 +104,8 @@ class Publications(Sender):
         publication = self._pending.pop(delivery.offset, None)
         if publication is not None:
             publication.settle(reason_code, None)
-        self._has_room()
+        if self.is_watched:
+            self._has_room()
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
         """The server refused it."""
@@ -133,4 +135,5 @@ class Publications(Sender):
             publication.settle(
                 reason_code or reasons.UNSPECIFIED_ERROR, PublishFailed(shown, reason_code)
             )
-        self._has_room()
+        if self.is_watched:
+            self._has_room()

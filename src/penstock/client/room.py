@@ -29,17 +29,17 @@ class Room:
     def __init__(self, has_room: Callable[[], bool]) -> None:
         self.has_room = has_room
         self._line = asyncio.Lock()
-        self._waiting = 0  # also while the line is handed from one to the next
+        self.waiting = 0  # also while the line is handed from one to the next
         self._first: asyncio.Future[None] | None = None
 
     @property
     def is_free(self) -> bool:
         """Whether one may go on at once: there is room, and nobody waits."""
-        return self._waiting == 0 and self.has_room()
+        return self.waiting == 0 and self.has_room()
 
     async def wait(self) -> None:
         """Wait for room; it is there when this returns."""
-        self._waiting += 1
+        self.waiting += 1
         try:
             async with self._line:
                 while not self.has_room():
@@ -47,7 +47,7 @@ class Room:
                     await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
                 self._first = None
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def tell(self) -> None:
         """There may be room."""

@@ -103,10 +103,6 @@ class Application:
         del data
         return None
 
-    def has_room(self) -> bool:
-        """Whether it takes more messages; if not, it lets the connection go on later."""
-        return True
-
     def writable(self, now: Now) -> None:
         """There may be room again, in the window or in the socket, for what is sent."""
 
@@ -152,6 +148,7 @@ class ClientConnection(Connection):
         )
         self.state = AWAIT_CONNACK
         self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended it
+        self.application_is_full = False  # it takes no more; it lets the connection go on later
         self.is_unknown = False  # the server has a session that is not ours: start clean
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
@@ -443,7 +440,7 @@ class ClientConnection(Connection):
         if self._effects.is_full():
             self._effects.resume_when_sealed(self)
             return True
-        return not self._application.has_room()
+        return self.application_is_full
 
     def others_made_enough(self) -> bool:
         """Whether so much waits for commits and sockets that nobody's packets are decoded."""

@@ -131,6 +131,7 @@ class Driver:
         self._entries = count()
         self._turn_ends = False
         self._turn_begins = False
+        self._now_of_turn: Now | None = None
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
         self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
@@ -146,6 +147,13 @@ class Driver:
         """Both clocks; the wall clock never goes back within one run."""
         self._wall_us = max(self._wall_us, time.time_ns() // 1000)
         return Now(time.monotonic(), self._wall_us)
+
+    def now_of_turn(self) -> Now:
+        """Both clocks as they were when somebody first asked in this turn."""
+        if self._now_of_turn is None:
+            self._now_of_turn = self.now()
+            self.end_turn_soon()
+        return self._now_of_turn
 
     # -- connections -------------------------------------------------------------------
 
@@ -295,6 +303,7 @@ class Driver:
 
     def _end_turn(self) -> None:
         self._turn_ends = False
+        self._now_of_turn = None
         self._write_ready()
         if self._under_way is None and not self._failed:
             self._commit()

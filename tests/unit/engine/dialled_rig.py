@@ -42,7 +42,6 @@ class Rig(Application):
         self.came: list[Arrival] = []
         self.told: list[Packet] = []
         self.ends = 0
-        self.room = True
         self.answer: bytes | None = None
         self.subscribes_at_once = False
         self.now_s = 100.0
@@ -88,9 +87,6 @@ class Rig(Application):
     def authenticate(self, data: bytes | None) -> bytes | None:
         del data
         return self.answer
-
-    def has_room(self) -> bool:
-        return self.room
 
     def ended(self, now: Now) -> None:
         del now

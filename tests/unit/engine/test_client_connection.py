@@ -437,14 +437,14 @@ def test_a_topic_with_a_wildcard_is_no_topic_name() -> None:
 
 def test_it_is_not_read_while_the_application_has_no_room() -> None:
     rig = opened()
-    rig.room = False
+    rig.connection.application_is_full = True
     both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
     rig.connection.receive(both, rig.now)
     assert (len(rig.came), rig.connection.stalled) == (1, True)
     rig.now_s += 1000  # our own silence is not the server's
     rig.connection.tick(rig.now)
     assert rig.connection.state == CONNECTED
-    rig.room = True
+    rig.connection.application_is_full = False
     rig.connection.resume(rig.now)
     assert (len(rig.came), rig.connection.stalled) == (2, False)
 
