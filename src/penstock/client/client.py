@@ -55,7 +55,6 @@ from penstock.protocol.kinds import PUBLISH, V5
 from penstock.protocol.packets import Connack, Subscription
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
 from penstock.store.api import Store
-from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.transport.dialling import TlsFiles
 
@@ -63,6 +62,8 @@ logger = logging.getLogger(__name__)
 
 Payload = bytes | bytearray | memoryview | str | None
 
+_NO_LOG: Final = ""  # instead of an epoch: nobody reads it
+_QOS: Final = (0, 1, 2)
 _LEVELS_MAX: Final = 65_535
 _TOPIC_BYTES_MAX: Final = 65_535
 _SEQUENCE_MAX: Final = 2**63 - 1
@@ -124,7 +125,7 @@ class Client:
         loop = asyncio.get_running_loop()
         client_id = options.client_id
         if options.outbox is None:
-            self._store = MemoryStore(new_epoch())
+            self._store = MemoryStore(_NO_LOG)
             recovered = self._store.recover()
         else:
             path = Path(options.outbox)
@@ -408,13 +409,13 @@ class Client:
         if topic != self._topic:
             _check_topic(topic)
             self._topic = topic
-        if not 0 <= qos <= 2:
-            raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, f"QoS is 0, 1 or 2, not {qos}")
-        if properties is None:
+        if properties is None and qos in _QOS:
             return core, b""
+        if qos not in _QOS:
+            raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, f"QoS is 0, 1 or 2, not {qos}")
         if self.options.level != V5:
             raise LocalProtocolError(reasons.UNSUPPORTED_PROTOCOL_VERSION, "properties need MQTT 5")
-        return core, encode_publish_properties(properties)
+        return core, b"" if properties is None else encode_publish_properties(properties)
 
     # -- subscribing -------------------------------------------------------------------------
 
