@@ -4,6 +4,7 @@ No test sleeps for a condition. Where time itself is the condition (an expiry in
 have passed), ``let_pass`` says so.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -23,6 +24,19 @@ def wait_for(what: str, probe: Callable[[], Found | None], within_s: float = DEA
             return found
         assert time.monotonic() < ends_s, f"waited {within_s:g} s for {what}"
         time.sleep(_PAUSE_S)
+
+
+async def until(
+    what: str, probe: Callable[[], Found | None], within_s: float = DEADLINE_S
+) -> Found:
+    """As ``wait_for``, for a condition that this event loop brings about."""
+    ends_s = time.monotonic() + within_s
+    while True:
+        found = probe()
+        if found:
+            return found
+        assert time.monotonic() < ends_s, f"waited {within_s:g} s for {what}"
+        await asyncio.sleep(_PAUSE_S)
 
 
 def let_pass(duration_s: float) -> None:

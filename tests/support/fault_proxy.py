@@ -467,4 +467,5 @@ class _Stream:
         if not self._is_half_closed:
             self._is_half_closed = True
             if not self._writer.transport.is_closing():
-                self._writer.write_eof()
+                with contextlib.suppress(OSError):  # the receiver hung up
+                    self._writer.write_eof()

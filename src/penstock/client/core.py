@@ -427,6 +427,7 @@ def limits_of(options: Options) -> EngineLimits:
         topic_alias_maximum=_TOPIC_ALIASES,
         topic_alias_outbound_max=_TOPIC_ALIASES,
         connect_timeout_s=options.connect_timeout_s,
+        retry_interval_s=options.retry_interval_s,
         await_rel_timeout_s=0.0,
         slow_peer_timeout_s=0.0,
         producer_expiry_s=0.0,  # a program may be silent for as long as it likes

@@ -83,6 +83,7 @@ class Settings(TypedDict, total=False):
     reconnect_s_min: float
     reconnect_s_max: float
     redeliver_s: float
+    retry_interval_s: float
     drain_s: float
     waits_for_connection: bool | None
     status_changed: Callable[[Status], None] | None
@@ -129,6 +130,8 @@ class Options:
         reconnect_s_max: the longest such pause, and the one after a refused login.
         redeliver_s: a message whose processing failed is handed over again after this, twice as
             long each further time, seconds.
+        retry_interval_s: MQTT 3.1 only: what is not acknowledged is sent again after this, within a
+            connection, too; 0 = never. Later versions forbid it [MQTT-4.4.0-1].
         drain_s: how long ``close`` waits for what is not acknowledged yet.
         waits_for_connection: ``async with`` waits for the first connection, and fails with it.
             None: unless there is an outbox.
@@ -160,6 +163,7 @@ class Options:
     reconnect_s_min: float = 1.0
     reconnect_s_max: float = 120.0
     redeliver_s: float = 1.0
+    retry_interval_s: float = 20.0
     drain_s: float = 10.0
     waits_for_connection: bool | None = None
     status_changed: Callable[[Status], None] | None = None
@@ -224,5 +228,6 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("reconnect_s_min", 0.001, 86_400),
     ("reconnect_s_max", 0.001, 86_400),
     ("redeliver_s", 0, 86_400),
+    ("retry_interval_s", 0, 86_400),
     ("drain_s", 0, 2**31),
 )
