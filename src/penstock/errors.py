@@ -137,7 +137,16 @@ class OutOfSequence(ClientError):
 
 
 class PublishFailed(ClientError):
-    """A message will not be delivered: the server refused it, or it was given up here."""
+    """A message will not be delivered: the server refused it, or it was given up here.
+
+    is_kept says that it is in the outbox, and will be delivered by the next program: to publish it
+    again would make two of it.
+    """
+
+    def __init__(self, message: str, reason: int = 0, is_kept: bool = False) -> None:
+        super().__init__(message, reason)
+        self.is_kept = is_kept
+        self.args = (message, reason, is_kept)
 
 
 class SubscribeFailed(ClientError):

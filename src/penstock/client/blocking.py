@@ -9,17 +9,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, final
 
 from penstock.client.client import Client, Payload
 from penstock.client.inbox import Messages
-from penstock.client.message import Message, Processing
+from penstock.client.message import Message, Processing, is_refusal
 from penstock.client.options import Settings, Status
-from penstock.errors import NotConnected
-from penstock.protocol.packets import Subscription
+from penstock.errors import ClientError, LocalProtocolError, NotConnected
+from penstock.protocol.packets import Connack, Subscription
 from penstock.protocol.properties import Properties
 
 Result = TypeVar("Result")
@@ -55,11 +57,17 @@ class BlockingMessage:
 
     def acknowledge(self) -> None:
         """See ``Message.acknowledge``."""
-        self._loop.call_soon_threadsafe(self._message.acknowledge)
+        _soon(self._loop, self._message.acknowledge)
 
     def refuse(self, reason_code: int = 0x80) -> None:
         """See ``Message.refuse``."""
-        self._loop.call_soon_threadsafe(self._message.refuse, reason_code)
+        if not is_refusal(reason_code):
+            raise LocalProtocolError(reason_code, f"no code to refuse a message: {reason_code}")
+        _soon(self._loop, self._message.refuse, reason_code)
+
+    def defer(self) -> None:
+        """See ``Message.defer``."""
+        self._message.defer()
 
     def processing(self, *, refuse: int = 0) -> BlockingProcessing:
         """See ``Message.processing``: ``with message.processing():``."""
@@ -86,7 +94,7 @@ class BlockingProcessing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._processing.__exit__, kind, None, None)
+        _soon(self._loop, self._processing.__exit__, kind, None, None)
 
 
 @final
@@ -107,6 +115,7 @@ class BlockingClient:
         self._client = Client(url, **settings)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ending = threading.Lock()
 
     def __enter__(self) -> Self:
         self.open()
@@ -122,6 +131,8 @@ class BlockingClient:
 
     def open(self) -> None:
         """Connect; see ``Client.open``."""
+        if self._thread is not None:
+            raise ClientError("a client is opened once")
         loop = asyncio.new_event_loop()
         self._loop = loop
         thread = threading.Thread(target=loop.run_forever, name="penstock client", daemon=True)
@@ -134,22 +145,33 @@ class BlockingClient:
             raise
 
     def close(self, drain: bool = True) -> None:
-        """Disconnect; see ``Client.close``."""
-        if self._loop is None:
-            return
-        try:
-            self._call(self._client.close(drain))
-        finally:
-            self._end_loop()
+        """Disconnect; see ``Client.close``. Calls of other threads that wait end with an error."""
+        with self._ending:
+            if self._loop is None:
+                return
+            try:
+                self._call(self._client.close(drain))
+            finally:
+                self._end_loop()
 
     def _end_loop(self) -> None:
         loop, thread = self._loop, self._thread
         self._loop = None
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
+
+    @property
+    def connack(self) -> Connack | None:
+        """See ``Client.connack``."""
+        return self._client.connack
+
+    def connect_now(self) -> None:
+        """See ``Client.connect_now``."""
+        self._running().call_soon_threadsafe(self._client.connect_now)
 
     @property
     def client_id(self) -> str:
@@ -246,8 +268,9 @@ class BlockingClient:
                     return
                 yield BlockingMessage(message, loop)
         finally:  # what was not acknowledged comes again
-            if self._loop is not None:
-                self._call(messages.aclose())
+            if self._loop is not None and threading.current_thread() is not self._thread:
+                with contextlib.suppress(NotConnected, CancelledError):
+                    self._call(messages.aclose())
 
     def request(
         self,
@@ -272,12 +295,31 @@ class BlockingClient:
         if self._loop is None:
             coroutine.close()
             raise NotConnected("the client is not open: use it in 'with'")
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ClientError("status_changed must not wait for the client: it runs in its thread")
         asked = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return asked.result(timeout_s)
+        except CancelledError:
+            raise NotConnected("the client was closed") from None
         except BaseException:
             asked.cancel()
             raise
+
+
+def _soon(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *arguments: object) -> None:
+    """Let the client's loop do it, unless that is closed: the server then keeps the message."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(act, *arguments)
+
+
+async def _cancel_others() -> None:
+    """End everything that still runs in this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _next(messages: Messages) -> Message | None:

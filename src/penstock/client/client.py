@@ -19,19 +19,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import secrets
 import ssl
 import time
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
-from penstock.client.core import Core, limits_of
+from penstock.client.core import Core, connect_of, limits_of
 from penstock.client.inbox import Messages
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
-from penstock.client.outbox import client_id_in, open_outbox, trim_forever
+from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.client.publication import Publication
 from penstock.client.requests import Requests
 from penstock.config.remote_url import RemoteUrl
@@ -48,9 +50,11 @@ from penstock.errors import (
     QueueFull,
     RemoteProtocolError,
     RequestFailed,
+    StoreFailed,
     SubscribeFailed,
 )
 from penstock.protocol import reasons
+from penstock.protocol.encode import encode
 from penstock.protocol.kinds import PUBLISH, V5
 from penstock.protocol.packets import Connack, Subscription
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
@@ -60,7 +64,8 @@ from penstock.transport.dialling import TlsFiles
 
 logger = logging.getLogger(__name__)
 
-Payload = bytes | bytearray | memoryview | str | None
+Payload = bytes | bytearray | memoryview | str | int | float | None
+"""Text is sent as UTF-8, numbers as text, None as nothing."""
 
 _NO_LOG: Final = ""  # instead of an epoch: nobody reads it
 _QOS: Final = (0, 1, 2)
@@ -86,15 +91,24 @@ class Client:
     def __init__(
         self, url: str | Sequence[str] = "mqtt://localhost", **settings: Unpack[Settings]
     ) -> None:
+        unknown = sorted(set(settings) - Settings.__annotations__.keys())
+        if unknown:
+            near = get_close_matches(unknown[0], Settings.__annotations__, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"{unknown[0]} is no setting of a client{hint}")
         self.options = Options(**settings)
         self._urls = _urls([url] if isinstance(url, str) else url)
         self._context = _context(self._urls, self.options.tls)
+        _check_connect(self.options)
         self._core: Core | None = None
         self._store: Store | None = None
         self._trimming: asyncio.Task[None] | None = None
+        self._stops_trimming = asyncio.Event()
+        self._closing: asyncio.Future[None] | None = None
         self._requests: Requests | None = None
         self._asking_for_responses = asyncio.Lock()
         self._topic: str | None = None  # the latest that was checked
+        self._is_opened = False
         self._is_closed = False
 
     # -- from beginning to end -------------------------------------------------------------
@@ -119,8 +133,9 @@ class Client:
             ConfigError: the outbox is of another client.
             StoreError: the outbox cannot be used.
         """
-        if self._core is not None or self._is_closed:
+        if self._is_opened or self._is_closed:
             raise ClientError("a client is opened once")
+        self._is_opened = True
         options = self.options
         loop = asyncio.get_running_loop()
         client_id = options.client_id
@@ -145,7 +160,9 @@ class Client:
         try:
             if options.outbox is not None:
                 await core.driver.durable()
-                self._trimming = loop.create_task(trim_forever(core, options.age_s_max))
+                self._trimming = loop.create_task(
+                    trim_until(self._stops_trimming, core, options.age_s_max)
+                )
             core.start()
             waits = options.waits_for_connection
             if options.outbox is None if waits is None else waits:
@@ -165,11 +182,16 @@ class Client:
             PublishFailed: there is no outbox, and after ``drain_s`` messages were not acknowledged:
                 they are lost.
         """
-        core = self._core
-        if core is None or self._is_closed:
-            self._is_closed = True
+        if self._closing is not None:  # by another task
+            if not drain and self._core is not None:
+                self._core.stop_draining()
+            await asyncio.shield(self._closing)
             return
         self._is_closed = True
+        core = self._core
+        if core is None:
+            return
+        self._closing = asyncio.get_running_loop().create_future()
         left = 0
         try:
             if drain and (core.dialler.is_connected or self.options.outbox is None):
@@ -178,18 +200,27 @@ class Client:
                         await core.drain()
             left = core.pending
         finally:
-            if self._trimming is not None:
-                self._trimming.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._trimming
-            await core.close()
-            if self._store is not None:
-                await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+            try:
+                await self._let_go(core)
+            finally:
+                self._closing.set_result(None)
         if drain and left > 0 and self.options.outbox is None:
             raise PublishFailed(
                 f"{left} messages were not acknowledged within drain_s"
                 f" = {self.options.drain_s:g} s, and are lost; an outbox would keep them"
             )
+
+    async def _let_go(self, core: Core) -> None:
+        try:
+            self._stops_trimming.set()
+            if self._trimming is not None:
+                await self._trimming
+        finally:
+            try:
+                await core.close()
+            finally:
+                if self._store is not None:
+                    await asyncio.get_running_loop().run_in_executor(None, self._store.close)
 
     # -- how it stands -----------------------------------------------------------------------
 
@@ -273,12 +304,15 @@ class Client:
         core, encoded = self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
             payload = _bytes(payload)
+        if core.is_greedy:
+            await asyncio.sleep(0)
+            self._opened()
         if qos > 0:
             if not core.room.is_free:
                 await self._wait_for_room(core)
             return await core.publish(topic, payload, qos, retain, encoded)
-        if not core.socket_room.is_free and not await self._wait_for_socket(core):
-            return reasons.SUCCESS
+        if not core.socket_room.is_free:
+            await self._wait_for_socket(core)
         core.publish_qos0(topic, payload, retain, encoded)
         return reasons.SUCCESS
 
@@ -317,10 +351,14 @@ class Client:
         if qos == 0:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
         core, encoded = self._check(topic, qos, properties)
+        body = _bytes(payload)
+        if core.is_greedy:
+            await asyncio.sleep(0)
+            self._opened()
         if not core.room.is_free:
             await self._wait_for_room(core)
         number = 0 if sequence is None else self._check_sequence(core, sequence)
-        publication = core.publish(topic, _bytes(payload), qos, retain, encoded, number)
+        publication = core.publish(topic, body, qos, retain, encoded, number)
         if core.is_stored:
             await core.driver.durable()
         return publication
@@ -389,18 +427,17 @@ class Client:
         await core.wait_for(core.room)
         self._opened()
 
-    async def _wait_for_socket(self, core: Core) -> bool:
-        """Wait to send QoS 0; False where it is dropped instead."""
+    async def _wait_for_socket(self, core: Core) -> None:
+        """Wait to send QoS 0."""
         overflow = self.options.overflow
         if overflow == "raise":
             if core.link is None:
                 raise NotConnected("there is no connection")
             raise QueueFull("the socket's buffer is full")
         if overflow != "wait":
-            return False
+            raise PublishFailed("given up: QoS 0 needs a connection with room in its socket")
         await core.wait_for(core.socket_room)
         self._opened()
-        return True
 
     def _check(self, topic: str, qos: int, properties: Properties | None) -> tuple[Core, bytes]:
         core = self._core
@@ -409,13 +446,14 @@ class Client:
         if topic != self._topic:
             _check_topic(topic)
             self._topic = topic
-        if properties is None and qos in _QOS:
+        if properties is None and qos.__class__ is int and qos in _QOS:
             return core, b""
-        if qos not in _QOS:
+        if qos not in _QOS or qos.__class__ is not int:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, f"QoS is 0, 1 or 2, not {qos}")
         if self.options.level != V5:
             raise LocalProtocolError(reasons.UNSUPPORTED_PROTOCOL_VERSION, "properties need MQTT 5")
-        return core, b"" if properties is None else encode_publish_properties(properties)
+        assert properties is not None
+        return core, encode_publish_properties(properties)
 
     # -- subscribing -------------------------------------------------------------------------
 
@@ -441,6 +479,12 @@ class Client:
             LocalProtocolError: no topic filter.
         """
         core = self._opened()
+        for one in topic_filters:
+            if not isinstance(one, str | Subscription):
+                raise TypeError(
+                    "subscribe takes topic filters, as text or Subscription, one after the other:"
+                    f" not {one!r}"
+                )
         subscriptions = [
             one if isinstance(one, Subscription) else Subscription(one, qos)
             for one in topic_filters
@@ -472,9 +516,7 @@ class Client:
         ended: list[str],
         properties: Properties | None,
     ) -> list[int]:
-        answer = core.subscriptions.ask(subscriptions, ended, properties)
-        core.driver.end_turn_soon()
-        codes = await answer
+        codes = await core.ask(subscriptions, ended, properties)
         names = ended or [one.topic_filter for one in subscriptions]
         refused = [
             (name, code)
@@ -517,23 +559,30 @@ class Client:
         core = self._opened()
         if self.options.level != V5:
             raise RequestFailed("requests need MQTT 5")
+        response: asyncio.Future[Message] | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 async with self._asking_for_responses:
                     if self._requests is None:
-                        requests = Requests(core)
-                        await self.subscribe(requests.topic, qos=2)
-                        self._requests = requests
+                        self._requests = Requests(core)
+                    if not self._requests.is_subscribed:
+                        await self.subscribe(self._requests.topic, qos=2)
+                        self._requests.is_subscribed = True
                 correlation, response = self._requests.expect()
-                asked = properties or Properties()
+                asked = _copy(properties)
                 asked.response_topic = self._requests.topic
                 asked.correlation_data = correlation
+                if asked.message_expiry_interval is None:  # nobody waits for it any longer
+                    asked.message_expiry_interval = math.ceil(timeout_s)
                 code = await self.publish(topic, payload, qos, False, asked)
                 if code == reasons.NO_MATCHING_SUBSCRIBERS:
                     raise RequestFailed(f"nobody subscribes to {topic}", code)
                 return await response
         except TimeoutError:
             raise RequestFailed(f"{topic}: no response within {timeout_s:g} s") from None
+        finally:
+            if response is not None:
+                response.cancel()
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -542,7 +591,7 @@ class Client:
         if core is None or core.is_closed:
             raise NotConnected("the client is not open: use it in 'async with'")
         if core.failure is not None:
-            raise core.failure
+            raise StoreFailed(*core.failure.args)
         return core
 
 
@@ -564,12 +613,26 @@ def encode_publish_properties(properties: Properties) -> bytes:
     return encoded
 
 
+def _copy(properties: Properties | None) -> Properties:
+    if properties is None:
+        return Properties()
+    encoded = encode_publish_properties(properties)
+    return decode_properties(encoded, 0, len(encoded), PUBLISH)
+
+
 def _bytes(payload: Payload) -> bytes:
-    if isinstance(payload, bytes):
-        return payload
-    if payload is None:
+    given: object = payload
+    if isinstance(given, bytes):
+        return given
+    if given is None:
         return b""
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return str(given).encode()
+    raise TypeError(f"a payload is bytes, text or a number, not {type(given).__name__}")
 
 
 def _check_topic(topic: str) -> None:
@@ -595,6 +658,21 @@ def _check_filters(topic_filters: list[str]) -> None:
             )
 
 
+def _check_connect(options: Options) -> None:
+    """Encode what would be said, before anybody waits for it.
+
+    Raises:
+        ConfigError: MQTT has no way to say it.
+    """
+    if options.will is not None and not is_topic_name(options.will.topic, _LEVELS_MAX):
+        raise ConfigError(f"the will's topic is no topic name: {options.will.topic!r}")
+    try:
+        connect = connect_of(options, options.client_id or "penstock", False, None)
+        encode(connect, connect.version)
+    except (LocalProtocolError, UnicodeError) as error:
+        raise ConfigError(f"CONNECT cannot be made: {error}") from error
+
+
 def _urls(given: Sequence[str]) -> list[RemoteUrl]:
     if not given:
         raise ConfigError("a client needs a URL")
@@ -603,8 +681,16 @@ def _urls(given: Sequence[str]) -> list[RemoteUrl]:
         try:
             urls.append(RemoteUrl.parse(url))
         except ValueError as error:
-            raise ConfigError(f"{url!r} is no server's URL, such as {error}") from None
+            raise ConfigError(f"{url!r} is no server's URL, such as {error}.{_hint(url)}") from None
     return urls
+
+
+def _hint(url: str) -> str:
+    if "://" not in url:
+        return f" Put the scheme before it: mqtt://{url}"
+    if "@" in url:
+        return " User name and password are given as username= and password="
+    return ""
 
 
 def _context(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:

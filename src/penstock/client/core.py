@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from collections import deque
 from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, final
@@ -30,14 +31,15 @@ from penstock.config.remote_url import RemoteUrl
 from penstock.engine.arrivals import Arrival
 from penstock.engine.client_connection import Application
 from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.drop_counts import REASONS, SLOW_CONSUMER
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, NEVER_EXPIRES_S, SPILL, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.producers import Numbered
 from penstock.engine.server import Server
-from penstock.errors import ConnectFailed, StoreFailed
+from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Connack, Connect, Packet
+from penstock.protocol.packets import Connack, Connect, Packet, Subscription
 from penstock.protocol.properties import Properties
 from penstock.runtime.dialler import Dialler
 from penstock.runtime.driver import Driver
@@ -51,6 +53,9 @@ _PROGRAM: Final = "program"  # the producer whose numbers are the program's own
 _TOPIC_ALIASES: Final = 16
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+_ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
+_IN_A_TURN_MAX: Final = 500  # messages published before others have their turn
+_AGES_S: Final = 0.25
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
@@ -87,10 +92,20 @@ class Core(Application):
         self._effects = server.effects
         self._messages_max = options.queue_messages_max
         self._bytes_max = options.queue_bytes_max
+        self._ends: deque[tuple[int, int]] = deque()  # when which offset was the next one
+        self._ages: asyncio.TimerHandle | None = None
         self._age_us = int(options.age_s_max * MICROSECONDS)
         self.server = server
         self.store = store
-        self.driver = Driver(server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX)
+        self._published_in_turn = 0
+        self.driver = Driver(
+            server,
+            store,
+            _WAITING_BYTES_MAX,
+            self._failed,
+            _STORE_RETRY_S_MAX,
+            self._turn_ended,
+        )
         self.limits = server.limits
         expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
         now = self.driver.now()
@@ -103,7 +118,11 @@ class Core(Application):
         self.session.sender = self.publications
         server.drops.heir = self.publications
         self.inbox = Inbox(
-            options.inbox_messages_max, options.redeliver_s, self._settle, self._inbox_is_full
+            options.inbox_messages_max,
+            options.inbox_bytes_max,
+            options.redeliver_s,
+            self._settle,
+            self._inbox_is_full,
         )
         self.subscriptions = Subscriptions()
         self.room = Room(self._queue_has_room)
@@ -127,9 +146,9 @@ class Core(Application):
             options.headers,
             self._changed,
         )
-        if not options.begins_clean and not self.is_stored:
+        if not options.begins_clean and not self.dialler.is_known:
             self.dialler.is_known = True
-            self.dialler.inherits = True
+            self.dialler.inherits = _ASKED_FOR_MAX
         self._begins_clean = options.begins_clean
         self._dialling: asyncio.Task[None] | None = None
 
@@ -137,6 +156,8 @@ class Core(Application):
 
     def start(self) -> None:
         """Dial."""
+        if self._age_us > 0:
+            self._look_at_ages()
         self._dialling = self._loop.create_task(self.dialler.run())
 
     async def first_connection(self) -> None:
@@ -151,6 +172,8 @@ class Core(Application):
     def status(self) -> Status:
         """How the client stands with its server."""
         dialler = self.dialler
+        if self.failure is not None and not self.is_closed:
+            return Status("failed", dialler.url, 0, 0.0, str(self.failure), 0)
         if self.is_closed:
             return Status("closed", dialler.url, 0, 0.0, dialler.last_error, dialler.reason_code)
         return Status(
@@ -183,33 +206,8 @@ class Core(Application):
 
     def _connect(self, clean: bool) -> Connect:
         options = self._options
-        version = options.level
-        clean_start = clean or self._begins_clean
-        if version != V5:
-            clean_start = clean_start or not options.keeps_session
-        properties = None
-        if version == V5:
-            properties = Properties(
-                session_expiry_interval=options.while_connected_s or None,
-                receive_maximum=options.receive_maximum,
-                maximum_packet_size=options.packet_bytes_max,
-                topic_alias_maximum=_TOPIC_ALIASES,
-                user_properties=options.user_properties or None,
-            )
-            if options.authentication is not None:
-                properties.authentication_method = options.authentication.method
-                properties.authentication_data = options.authentication.first()
-        password = options.password
-        return Connect(
-            self.client_id,
-            version,
-            clean_start,
-            options.keep_alive_s,
-            options.will,
-            options.username,
-            password.encode() if isinstance(password, str) else password,
-            properties,
-        )
+        first = None if options.authentication is None else options.authentication.first()
+        return connect_of(options, self.client_id, clean or self._begins_clean, first)
 
     def connected(self, connack: Connack, now: Now) -> None:
         """The server let us in."""
@@ -219,7 +217,7 @@ class Core(Application):
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
-        connection.application_is_full = self.inbox.is_full
+        self._settle_reading()
         self.subscriptions.connected(connection, connack.session_present)
         self._loop.call_soon(self.made_room)  # once the session is attached
 
@@ -272,10 +270,18 @@ class Core(Application):
         return self.server.producers.latest(None, _PROGRAM)
 
     def publish_qos0(self, topic: str, payload: bytes, retain: bool, properties: bytes) -> None:
-        """Hand a QoS 0 message to the socket, which has room for it."""
+        """Hand a QoS 0 message to the socket, which has room for it.
+
+        Raises:
+            PublishFailed: it was dropped.
+        """
         now = self.driver.now_of_turn()
         message = Message(topic, payload, 0, retain, "", now.wall_us, properties)
+        self.publications.lost_qos0 = -1
+        self._published_in_turn += 1
         self.session.deliver(message, 0, retain, (), True, now)
+        if self.publications.lost_qos0 >= 0:
+            raise PublishFailed(f"{topic}: given up: {REASONS[self.publications.lost_qos0]}")
 
     def publish(
         self,
@@ -292,10 +298,7 @@ class Core(Application):
         """
         now = self.driver.now_of_turn()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
-        if self._age_us > 0:
-            too_old_us = now.wall_us + self._age_us
-            if message.expires_at_us == 0 or too_old_us < message.expires_at_us:
-                message.expires_at_us = too_old_us
+        self._published_in_turn += 1
         if self.is_stored:
             self._effects.append(message)
         else:
@@ -305,7 +308,39 @@ class Core(Application):
             self.server.producers.published(None, Numbered(_PROGRAM, sequence), now)
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
+        if self.inbox.is_full:
+            self._settle_reading()
         return publication
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether so much was published in this turn that others must have theirs."""
+        return self._published_in_turn >= _IN_A_TURN_MAX
+
+    def _turn_ended(self) -> None:
+        self._published_in_turn = 0
+        if self.publications.is_watched:
+            self.made_room()
+
+    # -- age -------------------------------------------------------------------------------
+
+    def _look_at_ages(self) -> None:
+        """Give up what waits for longer than ``age_s_max``."""
+        self._ages = self._loop.call_later(_AGES_S, self._look_at_ages)
+        now_us = self.driver.now().wall_us
+        end = self._effects.next_offset if self.is_stored else self._next_offset
+        self._ends.append((now_us, end))
+        before = -1
+        while self._ends and self._ends[0][0] <= now_us - self._age_us:
+            before = self._ends.popleft()[1]
+        if before >= 0:
+            self.give_up_before(before)
+
+    def give_up_before(self, offset: int) -> None:
+        """What waits to be sent and lies before ``offset`` is too old."""
+        self.session.give_up_before(offset)
+        self.driver.end_turn_soon()
+        self.made_room()
 
     def made_room(self) -> None:
         """A message is delivered or given up, or the socket has room."""
@@ -346,8 +381,14 @@ class Core(Application):
     def arrived(self, arrival: Arrival, now: Now) -> None:
         """A message."""
         del now
-        if self.take_reply is None or not self.take_reply(arrival):
-            self.inbox.put(arrival)
+        if self.take_reply is not None and self.take_reply(arrival):
+            return
+        if self.inbox.is_full:
+            if arrival.publish.qos == 0:
+                self.server.drops.count(SLOW_CONSUMER, self.client_id, arrival.topic)
+                return
+            self._settle_reading()
+        self.inbox.put(arrival)
 
     def answered(self, packet: Packet, now: Now) -> None:
         """SUBACK or UNSUBACK."""
@@ -360,12 +401,34 @@ class Core(Application):
             connection.settle(arrival, code, self.driver.now_of_turn())
 
     def _inbox_is_full(self, is_full: bool) -> None:
+        del is_full
+        self._settle_reading()
+
+    def _settle_reading(self) -> None:
+        """Read, or not: while the program waits for an answer, what lies before it is read."""
         connection = self.dialler.connection
-        if connection is not None:
-            connection.application_is_full = is_full
-            if not is_full:
-                self.server.effects.resume_later(connection)
-                self.driver.end_turn_soon()
+        if connection is None:
+            return
+        was_full = connection.application_is_full
+        connection.application_is_full = self.inbox.is_full and not self._awaits_answers()
+        if was_full and not connection.application_is_full:
+            self.server.effects.resume_later(connection)
+            self.driver.end_turn_soon()
+
+    def _awaits_answers(self) -> bool:
+        return self.pending > 0 or self.subscriptions.is_asking
+
+    def ask(
+        self,
+        subscriptions: list[Subscription],
+        ended: list[str],
+        properties: Properties | None,
+    ) -> asyncio.Future[list[int]]:
+        """Subscribe or unsubscribe; see ``Subscriptions.ask``."""
+        answer = self.subscriptions.ask(subscriptions, ended, properties)
+        self.driver.end_turn_soon()
+        self._settle_reading()
+        return answer
 
     # -- the end ---------------------------------------------------------------------------
 
@@ -373,7 +436,24 @@ class Core(Application):
         """The outbox failed for good."""
         self.failure = failure
         self.publications.lose_all(f"the outbox failed: {failure}")
+        self.inbox.failure = failure
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._end_waiting("the outbox failed")
+        self._tell_status()
+
+    def _end_waiting(self, why: str) -> None:
+        """Nobody waits for anything any more."""
         self.inbox.close()
+        self.subscriptions.close(why)
+        self.room.close()
+        self.socket_room.close()
+        self._end_draining()
+        if self._ages is not None:
+            self._ages.cancel()
+
+    def stop_draining(self) -> None:
+        """Whoever waits until nothing is pending waits no longer."""
         self._end_draining()
 
     async def close(self) -> None:
@@ -381,8 +461,7 @@ class Core(Application):
         if self.is_closed:
             return
         self.is_closed = True
-        self.inbox.close()
-        self.subscriptions.close()
+        self._end_waiting("the client was closed")
         if self._dialling is not None:
             self._dialling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -398,9 +477,8 @@ class Core(Application):
             self._first.set_exception(ConnectFailed("the client was closed"))
             self._first.exception()
         kept = "; the outbox keeps it" if self.is_stored else ""
-        self.publications.lose_all(f"the client was closed before it was delivered{kept}")
-        self.made_room()
-        self._end_draining()
+        why = f"the client was closed before it was delivered{kept}"
+        self.publications.lose_all(why, self.is_stored)
         self._tell_status()
 
     def _farewell(self) -> Properties | None:
@@ -432,4 +510,39 @@ def limits_of(options: Options) -> EngineLimits:
         slow_peer_timeout_s=0.0,
         producer_expiry_s=0.0,  # a program may be silent for as long as it likes
         zone=ZONE,
+    )
+
+
+def connect_of(options: Options, client_id: str, clean_start: bool, first: bytes | None) -> Connect:
+    """What a client says first.
+
+    Args:
+        options: of the client.
+        client_id: client identifier.
+        clean_start: begin a new session.
+        first: what the authentication method says first.
+    """
+    version = options.level
+    properties = None
+    if version == V5:
+        properties = Properties(
+            session_expiry_interval=options.while_connected_s or None,
+            receive_maximum=options.receive_maximum,
+            maximum_packet_size=options.packet_bytes_max,
+            topic_alias_maximum=_TOPIC_ALIASES,
+            user_properties=options.user_properties or None,
+        )
+        if options.authentication is not None:
+            properties.authentication_method = options.authentication.method
+            properties.authentication_data = first
+    password = options.password
+    return Connect(
+        client_id,
+        version,
+        clean_start or (version != V5 and not options.keeps_session),
+        options.keep_alive_s,
+        options.will,
+        options.username,
+        password.encode() if isinstance(password, str) else password,
+        properties,
     )

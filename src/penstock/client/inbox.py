@@ -6,8 +6,9 @@
                     ▲          ╰── its processing failed ──╮
                     ╰──────── after a pause ◀──────────────╯  (it keeps its place there)
 
-What waits is bounded twice: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max``,
-above which nothing more is read.
+What waits is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max`` and
+``bytes_max``, above which nothing more is read. Only while the program itself waits for an answer
+of the server, which lies behind what was not read, reading goes on; QoS 0 is dropped then.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, final
 
 from penstock.client.message import AGAIN, Message
 from penstock.engine.arrivals import Arrival
+from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0
 
@@ -29,6 +31,7 @@ class Inbox:
 
     Args:
         messages_max: how many may wait before nothing more is read.
+        bytes_max: of their topics and payloads, likewise.
         redeliver_s: the first pause before a message is handed over again, seconds.
         settle: acknowledges an arrival with a reason code.
         is_full: told when no more may be read, and when it may again.
@@ -37,6 +40,7 @@ class Inbox:
     def __init__(
         self,
         messages_max: int,
+        bytes_max: int,
         redeliver_s: float,
         settle: Callable[[Arrival, int], None],
         is_full: Callable[[bool], None],
@@ -45,6 +49,9 @@ class Inbox:
         self._waiting: deque[Message] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self.failure: PenstockError | None = None  # why it is closed, if it was not asked for
         self._redeliver_s = redeliver_s
         self._settle_arrival = settle
         self._tell_full = is_full
@@ -55,8 +62,12 @@ class Inbox:
 
     def put(self, arrival: Arrival) -> None:
         """A message arrived."""
-        self._waiting.append(Message(arrival, self._settle))
-        if not self.is_full and len(self._waiting) >= self._messages_max:
+        message = Message(arrival, self._settle)
+        self._waiting.append(message)
+        self._bytes += message.size_bytes
+        if not self.is_full and (
+            len(self._waiting) >= self._messages_max or self._bytes >= self._bytes_max
+        ):
             self.is_full = True
             self._tell_full(True)
         if self._takers:
@@ -67,15 +78,26 @@ class Inbox:
         if not self._waiting:
             return None
         message = self._waiting.popleft()
-        if self.is_full and 2 * len(self._waiting) <= self._messages_max:
+        self._bytes -= message.size_bytes
+        if (
+            self.is_full
+            and 2 * len(self._waiting) <= self._messages_max
+            and 2 * self._bytes <= self._bytes_max
+        ):
             self.is_full = False
             self._tell_full(False)
         return message
 
     async def wait(self) -> bool:
-        """Wait for a message; False when there will be none any more."""
+        """Wait for a message; False when there will be none any more.
+
+        Raises:
+            PenstockError: there will be none, because the client failed.
+        """
         while not self._waiting:
             if self.is_closed:
+                if self.failure is not None:
+                    raise type(self.failure)(*self.failure.args)
                 return False
             taker = asyncio.get_running_loop().create_future()
             self._takers.append(taker)
@@ -104,6 +126,7 @@ class Inbox:
         message.attempt += 1
         message.is_deferred = False
         self._waiting.appendleft(message)
+        self._bytes += message.size_bytes
         if self._takers:
             self._wake()
 
@@ -133,14 +156,19 @@ class Messages:
 
     To ask for the next one acknowledges the one before, unless it was deferred or is being
     processed (``Message.defer``, ``Message.processing``). Several may run at a time; each message
-    goes to one of them. It ends when the client is closed.
+    goes to one of them. It ends when the client is closed. When a loop is left, what it was handed
+    last and did not acknowledge is handed over again, to the next loop.
     """
 
-    __slots__ = ("_inbox", "_previous")
+    __slots__ = ("_attempt", "_inbox", "_previous")
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._previous: Message | None = None
+        self._attempt = 0  # which of the previous one's was handed over here
+
+    def __del__(self) -> None:
+        self._put_back_previous()
 
     def __aiter__(self) -> Messages:
         return self
@@ -154,16 +182,27 @@ class Messages:
                 raise StopAsyncIteration
             message = inbox.take()
         self._previous = message
+        self._attempt = message.attempt
         return message
 
-    def _acknowledge_previous(self) -> None:
+    def _open_previous(self) -> Message | None:
+        """What was handed over last, if it is still this one's to acknowledge."""
         previous = self._previous
-        if previous is not None and not previous.is_deferred and not previous.is_settled:
+        self._previous = None
+        if previous is None or previous.is_deferred or previous.is_settled:
+            return None
+        return previous if previous.attempt == self._attempt else None
+
+    def _acknowledge_previous(self) -> None:
+        previous = self._open_previous()
+        if previous is not None:
             previous.acknowledge()
+
+    def _put_back_previous(self) -> None:
+        previous = self._open_previous()
+        if previous is not None and previous.qos > 0:
+            self._inbox.put_back(previous)
 
     async def aclose(self) -> None:
         """Take no more; what was handed over last and is not acknowledged is handed over again."""
-        previous = self._previous
-        self._previous = None
-        if previous is not None and not previous.is_deferred:
-            self._inbox.put_back(previous)
+        self._put_back_previous()

@@ -20,7 +20,9 @@ from typing import Any, Final, final
 
 from penstock.engine.arrivals import Arrival
 from penstock.engine.producers import PRODUCER, SEQUENCE
+from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
+from penstock.protocol.kinds import PUBACK
 from penstock.protocol.properties import Properties
 
 _MESSAGE_IDS: Final = ("message-id", "id")  # user properties that publishers use for it
@@ -107,6 +109,11 @@ class Message:
     # -- acknowledging ---------------------------------------------------------------------
 
     @property
+    def size_bytes(self) -> int:
+        """Of topic and payload."""
+        return len(self.topic) + len(self.payload)
+
+    @property
     def is_settled(self) -> bool:
         """Whether it was acknowledged or refused."""
         return self._arrival is None
@@ -141,6 +148,10 @@ class Message:
         Raises:
             LocalProtocolError: another code.
         """
+        if not is_refusal(reason_code):
+            raise LocalProtocolError(
+                reason_code, f"no reason code to refuse a message with: {reason_code}"
+            )
         self._settle(self, reason_code)
 
     def processing(self, *, refuse: int = 0) -> Processing:
@@ -152,9 +163,19 @@ class Message:
         Args:
             refuse: a reason code of 0x80 or more: a block that fails refuses the message with it
                 instead.
+
+        Raises:
+            LocalProtocolError: ``refuse`` is no code to refuse a message with.
         """
+        if refuse and not is_refusal(refuse):
+            raise LocalProtocolError(refuse, f"no reason code to refuse a message with: {refuse}")
         self.is_deferred = True
         return Processing(self, refuse)
+
+
+def is_refusal(reason_code: int) -> bool:
+    """Whether a message can be refused with this code (MQTT 5 §3.4.2.1)."""
+    return reason_code >= reasons.UNSPECIFIED_ERROR and reasons.is_allowed(reason_code, PUBACK)
 
 
 AGAIN: Final = -1

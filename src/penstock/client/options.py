@@ -73,6 +73,7 @@ class Settings(TypedDict, total=False):
     max_inflight: int
     receive_maximum: int
     inbox_messages_max: int
+    inbox_bytes_max: int
     packet_bytes_max: int
     outbox: str | Path | None
     queue_messages_max: int
@@ -110,12 +111,13 @@ class Options:
         authentication: enhanced authentication, MQTT 5.
         tls: files for ``mqtts`` and ``wss``; None takes the authorities of the system.
         headers: more of them for the upgrade to WebSocket, such as ("Authorization", "…").
-        max_inflight: QoS 1 and 2 messages sent and not acknowledged, 1 to 65535; the server's
+        max_inflight: QoS 1 and 2 messages sent and not acknowledged, 1 to 65000; the server's
             Receive Maximum may bound it further.
         receive_maximum: QoS 1 and 2 messages that the server may send before we acknowledge, 1
             to 65535, MQTT 5.
         inbox_messages_max: received messages that wait for the program before nothing more is
             read, 1 or more.
+        inbox_bytes_max: bytes of those, likewise.
         packet_bytes_max: largest packet accepted, bytes.
         outbox: directory that keeps QoS 1 and 2 messages until the server has them, through crashes
             of program and machine.
@@ -153,6 +155,7 @@ class Options:
     max_inflight: int = 100
     receive_maximum: int = 1000
     inbox_messages_max: int = 10_000
+    inbox_bytes_max: int = 268_435_456
     packet_bytes_max: int = 268_435_460
     outbox: str | Path | None = None
     queue_messages_max: int = 100_000
@@ -186,6 +189,11 @@ class Options:
             raise ConfigError("authentication and user_properties need version 5")
         if self.clean_start is False and not self.client_id and self.outbox is None:
             raise ConfigError("clean_start = False needs the client_id whose session is taken up")
+        if self.session_expiry_s and not self.client_id and self.outbox is None:
+            raise ConfigError("session_expiry_s needs a client_id, by which the session is found")
+        for name, value in self.headers:
+            if not f"{name}{value}".isascii() or not f"{name}{value}".isprintable():
+                raise ConfigError(f"the header {name!r} must be printable ASCII")
         if self.outbox is not None and self.session_expiry_s == 0:
             raise ConfigError("an outbox needs a session that outlives a connection")
 
@@ -197,7 +205,9 @@ class Options:
     @property
     def keeps_session(self) -> bool:
         """Whether the session outlives the client."""
-        return self.outbox is not None or bool(self.session_expiry_s)
+        if self.outbox is not None or self.clean_start is False:
+            return True
+        return bool(self.session_expiry_s)
 
     @property
     def begins_clean(self) -> bool:
@@ -220,6 +230,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("max_inflight", 1, 65_000),  # leaves packet identifiers to SUBSCRIBE
     ("receive_maximum", 1, 65_535),
     ("inbox_messages_max", 1, 2**31),
+    ("inbox_bytes_max", 1, 2**40),
     ("packet_bytes_max", 2, 268_435_460),
     ("queue_messages_max", 1, 2**40),
     ("queue_bytes_max", 0, 2**60),

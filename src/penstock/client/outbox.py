@@ -58,30 +58,50 @@ def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
     return wanted or known[0]
 
 
-async def trim_forever(core: Core, age_s_max: float) -> None:
-    """Let what is delivered, or too old, leave the log of the outbox, until cancelled.
+async def trim_until(stopped: asyncio.Event, core: Core, age_s_max: float) -> None:
+    """Let what is delivered leave the log of the outbox, and what is too old, until told.
 
     Args:
+        stopped: set to end it; what is being done is done to its end.
         core: the client's.
         age_s_max: what waits longer goes, seconds; 0 = nothing does.
     """
-    loop = asyncio.get_running_loop()
     trimmed_to = -1
-    while True:
-        await asyncio.sleep(INTERVAL_S)
+    while not await _is_set_within(stopped, INTERVAL_S):
         try:
             end = core.server.effects.next_offset
             needed = core.session.lowest_offset()
             keep_from = end if needed < 0 else needed
             if keep_from > trimmed_to:
                 await core.driver.durable()  # that it is not needed any more
-                await loop.run_in_executor(None, core.store.retain, _ALL_US, _ALL_US, keep_from)
+                await _retain(core.store, _ALL_US, keep_from)
                 trimmed_to = keep_from
             if age_s_max > 0:
                 older_than_us = time.time_ns() // 1000 - int(age_s_max * MICROSECONDS)
-                begins_at = await loop.run_in_executor(
-                    None, core.store.retain, older_than_us, _ALL_US, end
-                )
-                core.publications.lose_before(begins_at)
+                core.give_up_before(await _retain(core.store, older_than_us, end))
         except StoreError as error:
             logger.error("the outbox could not be trimmed: %s", error)
+        except Exception:  # a defect must not end it for good: the disk would fill
+            logger.exception("the outbox could not be trimmed")
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+async def _retain(store: Store, older_than_us: int, keep_from: int) -> int:
+    """Trim the log, a bounded part in each call, until there is no more to remove; its begin."""
+    loop = asyncio.get_running_loop()
+    begins_at = -1
+    while True:
+        before = begins_at
+        begins_at = await loop.run_in_executor(
+            None, store.retain, older_than_us, _ALL_US, keep_from
+        )
+        if begins_at == before:
+            return begins_at

@@ -62,7 +62,7 @@ class Publication:
             self._waiters.append(waiter)
             yield from waiter
         if self._error is not None:
-            raise PublishFailed(self._error.message, self._error.reason)
+            raise PublishFailed(self._error.message, self._error.reason, self._error.is_kept)
         assert self.reason_code is not None
         return self.reason_code
 
@@ -88,6 +88,7 @@ class Publications(Sender):
     def __init__(self, has_room: Callable[[], None]) -> None:
         self._pending: dict[int, Publication] = {}  # by offset, oldest first
         self.is_watched = False  # somebody waits for room
+        self.lost_qos0 = -1  # why the latest QoS 0 message was dropped here
         self._has_room = has_room
 
     def __len__(self) -> int:
@@ -115,25 +116,20 @@ class Publications(Sender):
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """It was dropped on its way."""
         del client_id
+        if delivery.qos == 0:
+            self.lost_qos0 = reason
+            return
         self._fail(delivery.offset, f"given up: {drop_counts.REASONS[reason]}", 0)
 
-    def lose_before(self, offset: int) -> None:
-        """What lies before ``offset`` is in the outbox no more."""
-        lost = [known for known in self._pending if known < offset]
-        for known in lost:
-            self._fail(known, "given up: it waited longer than age_s_max", 0)
-
-    def lose_all(self, why: str) -> None:
+    def lose_all(self, why: str, is_kept: bool = False) -> None:
         """Nothing more will be heard of any."""
         for known in list(self._pending):
-            self._fail(known, why, 0)
+            self._fail(known, why, 0, is_kept)
 
-    def _fail(self, offset: int, why: str, reason_code: int) -> None:
+    def _fail(self, offset: int, why: str, reason_code: int, is_kept: bool = False) -> None:
         publication = self._pending.pop(offset, None)
         if publication is not None:
-            shown = f"{publication.topic}: {why}"
-            publication.settle(
-                reason_code or reasons.UNSPECIFIED_ERROR, PublishFailed(shown, reason_code)
-            )
+            error = PublishFailed(f"{publication.topic}: {why}", reason_code, is_kept)
+            publication.settle(reason_code or reasons.UNSPECIFIED_ERROR, error)
         if self.is_watched:
             self._has_room()

@@ -31,6 +31,7 @@ class Requests:
 
     def __init__(self, core: Core) -> None:
         self.topic = f"penstock/responses/{core.client_id}/{secrets.token_hex(6)}"
+        self.is_subscribed = False
         self._core = core
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         core.take_reply = self._take

@@ -28,6 +28,7 @@ class Room:
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         self.has_room = has_room
+        self.is_over = False
         self._line = asyncio.Lock()
         self.waiting = 0  # also while the line is handed from one to the next
         self._first: asyncio.Future[None] | None = None
@@ -38,16 +39,21 @@ class Room:
         return self.waiting == 0 and self.has_room()
 
     async def wait(self) -> None:
-        """Wait for room; it is there when this returns."""
+        """Wait for room; it is there when this returns, unless the client is over."""
         self.waiting += 1
         try:
             async with self._line:
-                while not self.has_room():
+                while not self.is_over and not self.has_room():
                     self._first = asyncio.get_running_loop().create_future()
                     await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
                 self._first = None
         finally:
             self.waiting -= 1
+
+    def close(self) -> None:
+        """There will be none any more."""
+        self.is_over = True
+        self.tell()
 
     def tell(self) -> None:
         """There may be room."""

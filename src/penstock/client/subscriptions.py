@@ -26,6 +26,7 @@ from penstock.protocol.properties import Properties
 logger = logging.getLogger(__name__)
 
 _AT_ONCE_MAX: Final = 50  # filters in one SUBSCRIBE that asks again
+_UNANSWERED_MAX: Final = 5
 
 
 @final
@@ -43,6 +44,7 @@ class _Ask:
         self.ended = ended  # filters to unsubscribe from
         self.properties = properties
         self.answer = answer
+        self.unanswered = 0  # connections that ended before its answer
 
     @property
     def is_given_up(self) -> bool:
@@ -83,7 +85,8 @@ class Subscriptions:
     def connected(self, connection: ClientConnection, session_present: bool) -> None:
         """A connection: ask for what nobody answered, and what the server has forgotten."""
         self._connection = connection
-        if not session_present and self.granted:
+        if not session_present:
+            self._waiting = deque(ask for ask in self._waiting if ask.answer is not None)
             self._ask_again()
         self._send_waiting()
 
@@ -91,8 +94,16 @@ class Subscriptions:
         """The connection is gone: what was sent waits again, in its order."""
         self._connection = None
         for ask in reversed(self._sent.values()):
-            if ask.answer is not None:
+            ask.unanswered += 1
+            if ask.answer is None or ask.unanswered < _UNANSWERED_MAX:
                 self._waiting.appendleft(ask)
+            elif not ask.answer.done():
+                ask.answer.set_exception(
+                    SubscribeFailed(
+                        f"{_UNANSWERED_MAX} connections ended before the server answered: does it"
+                        " accept this?"
+                    )
+                )
         self._sent.clear()
 
     def answered(self, packet: Packet) -> None:
@@ -121,13 +132,19 @@ class Subscriptions:
                     self.granted.pop(topic_filter, None)
         if ask.answer is not None and not ask.answer.done():
             ask.answer.set_result(codes)
+        self._send_waiting()
 
-    def close(self) -> None:
+    @property
+    def is_asking(self) -> bool:
+        """Whether an answer is awaited."""
+        return bool(self._sent or self._waiting)
+
+    def close(self, why: str) -> None:
         """Nothing is asked any more."""
         self._closed = True
         for ask in (*self._sent.values(), *self._waiting):
             if ask.answer is not None and not ask.answer.done():
-                ask.answer.set_exception(NotConnected("the client was closed"))
+                ask.answer.set_exception(NotConnected(why))
         self._sent.clear()
         self._waiting.clear()
 
@@ -157,7 +174,10 @@ class Subscriptions:
                 else:
                     packet_id = connection.subscribe(ask.subscriptions, ask.properties)
             except LocalProtocolError as error:
-                if ask.answer is None:
+                if ask.answer is None and len(ask.subscriptions) > 1:  # too large together
+                    for subscription in reversed(ask.subscriptions):
+                        self._waiting.appendleft(_Ask([subscription], [], ask.properties, None))
+                elif ask.answer is None:
                     logger.error("not subscribed again: %s", error.message)
                 else:
                     ask.answer.set_exception(SubscribeFailed(error.message, error.reason))

@@ -26,7 +26,8 @@ intervals, its PINGRESPs included, is given up.
 A session *inherited* from a former program, of which nothing is known here, may have QoS 2 messages
 on the server that were never released; a new message under their packet identifier would be taken
 for one of them, and be lost. So all identifiers that will be in use are released first, a thousand
-and some, and nothing is sent until the server has answered that::
+and some (all of them in a session that is stored), and nothing is sent until the server has
+answered, or has had the connect timeout for it::
 
       CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
 
@@ -161,7 +162,8 @@ class ClientConnection(Connection):
         self._application = application
         self._is_known = is_known
         self.inherits = inherits
-        self._unreleased = 0  # packet identifiers of a former program, not released yet
+        self._unreleased: set[int] = set()  # packet identifiers of a former program
+        self._release_until_s = NO_DEADLINE
         self._number = 0  # among the connections of the session, once the server let us in
         self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
@@ -190,8 +192,8 @@ class ClientConnection(Connection):
             self._session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrec):
             self._session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
-        elif isinstance(packet, Pubcomp) and self._unreleased > 0:
-            self._released_one(now)
+        elif isinstance(packet, Pubcomp) and self._unreleased:
+            self._released_one(packet.packet_id, now)
         elif isinstance(packet, Pubcomp):
             self._session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrel):
@@ -234,26 +236,34 @@ class ClientConnection(Connection):
         self._application.connected(connack, now)
         if self.state != CONNECTED:
             return
-        if self.inherits and present:
-            self._release_all()
+        if self.inherits and present and self.link.qos_max == 2:
+            self._release_all(now)
         else:
             self.inherits = False
             self._session.attach(self.link, self.limits, self._window, now)
 
-    def _release_all(self) -> None:
-        own = self.limits.window(PACKET_IDENTIFIERS)
-        last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
+    def _release_all(self, now: Now) -> None:
+        last_id = PACKET_IDENTIFIERS
+        if not self._session.stored:
+            own = self.limits.window(PACKET_IDENTIFIERS)
+            last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
         self._session.inherit(last_id)
-        self._unreleased = last_id
+        self._unreleased = set(range(1, last_id + 1))
+        self._release_until_s = now.monotonic_s + self.limits.connect_timeout_s
         for packet_id in range(1, last_id + 1):
             self.link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, self.link.version))
 
-    def _released_one(self, now: Now) -> None:
-        self._unreleased -= 1
-        if self._unreleased == 0:
-            self.inherits = False
-            self._session.attach(self.link, self.limits, self._window, now)
-            self._application.writable(now)
+    def _released_one(self, packet_id: int, now: Now) -> None:
+        self._unreleased.discard(packet_id)
+        if not self._unreleased:
+            self._all_released(now)
+
+    def _all_released(self, now: Now) -> None:
+        self._unreleased = set()
+        self._release_until_s = NO_DEADLINE
+        self.inherits = False
+        self._session.attach(self.link, self.limits, self._window, now)
+        self._application.writable(now)
 
     def _negotiate(self, accepted: Properties, now: Now) -> None:
         link = self.link
@@ -470,12 +480,18 @@ class ClientConnection(Connection):
     def deadline_s(self) -> float:
         """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
         silent_s = super().deadline_s()
-        if self.state != CONNECTED or self._ping_due_s == NO_DEADLINE:
+        if self.state != CONNECTED:
             return silent_s
-        return min(self._ping_due_s, silent_s)
+        earliest_s = silent_s
+        for due_s in (self._ping_due_s, self._release_until_s):
+            if due_s != NO_DEADLINE and (earliest_s == NO_DEADLINE or due_s < earliest_s):
+                earliest_s = due_s
+        return earliest_s
 
     def tick(self, now: Now) -> None:
         """A deadline may have passed: ping, or give the server up."""
+        if self._unreleased and self._release_until_s <= now.monotonic_s:
+            self._all_released(now)  # it does not answer that: it has none of them
         silent_s = super().deadline_s()
         if silent_s == NO_DEADLINE:
             return

@@ -222,6 +222,15 @@ class Outbound(Transmission):
         if self._retained:
             self._go_on_with_retained(link, now)
 
+    def give_up_before(self, offset: int) -> None:
+        """What waits and lies before ``offset`` is too old; what is on its way is left alone."""
+        head = self._queue.head()
+        while head is not None and 0 <= head.offset < offset:
+            self._queue.pop()
+            self._passed(head)
+            self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+            head = self._queue.head()
+
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; whether none is left.
 

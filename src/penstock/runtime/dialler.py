@@ -29,7 +29,9 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.records import SessionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
+from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect
 from penstock.runtime.driver import Driver, Peer
 from penstock.transport.api import Endpoint, Wire
@@ -116,9 +118,10 @@ class Dialler:
         self._headers = headers
         self._changed = changed
         self._connected_s = 0.0  # since when, on the loop's clock
+        self._said = Connect("")  # by the present connection
         self._over: asyncio.Future[None] | None = None  # done when the connection is
         self._woken = asyncio.Event()  # to dial at once
-        self.inherits = False  # the session is a former program's, of which nothing is known
+        self.inherits = 0  # the session is a former program's: so often its half is asked for
         self.is_known = session.zone == established(limits.zone)
         if self.is_known:
             self.establish()  # in one commit with its opening, which wrote it without that
@@ -203,6 +206,8 @@ class Dialler:
             self.attempt += 1
             self._begin(loop)
             try:
+                self._said = self._connect(self.starts_clean)
+                encode(self._said, self._said.version)
                 await dial(
                     url,
                     self._who,
@@ -214,17 +219,21 @@ class Dialler:
                 )
                 if self._over is not None:
                     await self._over
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, LocalProtocolError) as error:
                 if self.peer is not None and self.connection is not None:  # both in one turn
                     self.connection.disconnect(self._driver.now())
                 self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
                 place = (place + 1) % len(self.urls)
                 self.pause_s = self._backoff.failed()
+            except Exception as error:  # of what authenticates us
+                logger.exception("%s: CONNECT could not be made", self._who)
+                self.last_error = f"CONNECT could not be made: {error!r}"
+                self.pause_s = self._backoff.failed()
             else:
                 told = told if self.attempt > 0 else ""
-                self.pause_s = self._after(loop.time() - self._connected_s)
                 refused = self.attempt > 0
                 place = (place + 1) % len(self.urls) if refused else 0
+                self.pause_s = self._after(loop.time() - self._connected_s, place)
             is_news = told != self.last_error
             told = self.last_error
             logger.log(
@@ -243,11 +252,12 @@ class Dialler:
             except TimeoutError:
                 pass
 
-    def _after(self, stood_s: float) -> float:
+    def _after(self, stood_s: float, place: int) -> float:
         """A connection is over; how long to wait, seconds."""
         connection = self.connection
         assert connection is not None
-        self.inherits = self.inherits and connection.inherits
+        if self.inherits > 0:
+            self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.closed_because
         self.reason_code = connection.reason_code
         if connection.is_unknown and not self.starts_clean:
@@ -259,8 +269,8 @@ class Dialler:
                 self.url,
                 connection.client_id,
             )
-        if connection.reason_code in _REFUSED and self.attempt > 0:
-            return self._backoff.refused()
+        if connection.reason_code in _REFUSED and self.attempt > 0 and place == 0:
+            return self._backoff.refused()  # by the last of them
         if self.attempt == 0:
             self._backoff.stood(stood_s)
         return self._backoff.failed()
@@ -270,12 +280,12 @@ class Dialler:
             self._server.effects,
             self._session,
             self.arrivals,
-            self._connect(self.starts_clean),
+            self._said,
             self._limits,
             self._application,
             self.is_known,
             self._driver.now(),
-            self.inherits,
+            self.inherits > 0,
         )
         self.peer = self._driver.adopt(wire, self.connection)
         return self.peer

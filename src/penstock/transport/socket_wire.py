@@ -72,14 +72,14 @@ class SocketWire(StreamWire):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         endpoint = self._endpoint
-        assert endpoint is not None
         if self._abort is not None:
             self._abort.cancel()
         self._gone()
         self._endpoint = None
         if self._place is not None:
             self._place.release()
-        endpoint.lost("connection closed by the peer" if exc is None else str(exc))
+        if endpoint is not None:
+            endpoint.lost("connection closed by the peer" if exc is None else str(exc))
 
     # -- the wire ----------------------------------------------------------------------
 

@@ -32,12 +32,14 @@ class Rig(Application):
         clean: bool = False,
         known: bool = True,
         limits: EngineLimits | None = None,
+        stored: bool = True,
     ) -> None:
         self.effects = Effects(0)
         self.store = MemoryStore("e")
         self.limits = limits or EngineLimits(max_inflight=10)
         self.drops = Drops()
-        self.session = Session("c", 1, NEVER_EXPIRES_S, self.effects, self.limits, self.drops)
+        expiry_s = NEVER_EXPIRES_S if stored else 0
+        self.session = Session("c", 1, expiry_s, self.effects, self.limits, self.drops)
         self.arrivals = Arrivals()
         self.came: list[Arrival] = []
         self.told: list[Packet] = []

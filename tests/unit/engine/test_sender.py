@@ -115,8 +115,8 @@ def test_what_is_dropped_for_another_is_told() -> None:
 # -- a session that was somebody else's ------------------------------------------------------
 
 
-def inherited() -> Rig:
-    rig = Rig()
+def inherited(stored: bool = False) -> Rig:
+    rig = Rig(stored=stored)
     rig.inherits = True
     rig.dial()
     return rig
@@ -143,6 +143,38 @@ def test_none_is_used_that_was_not_released() -> None:
         used.add(sent.packet_id)
         rig.says(Puback(sent.packet_id))
     assert max(used) == 1010
+
+
+def test_a_session_that_is_stored_may_use_all_of_them() -> None:
+    """The next program, which inherits nothing, does."""
+    rig = inherited(stored=True)
+    released = rig.says(Connack(0, True))
+    assert released == [Pubrel(number) for number in range(1, 65_536)]
+
+
+def test_a_server_without_qos_2_has_nothing_to_release() -> None:
+    rig = inherited()
+    rig.publish(b"0", 1)
+    answers = rig.says(Connack(0, True, Properties(maximum_qos=1)))
+    assert answers == [Publish("t", b"0", 1, False, False, 1)]
+
+
+def test_a_server_that_answers_none_of_it_is_not_waited_for() -> None:
+    rig = inherited()
+    rig.publish(b"0", 2)
+    rig.says(Connack(0, True))
+    rig.says(Pubcomp(1))
+    assert rig.connection.deadline_s() == 110.0
+    rig.now_s = 110.0
+    rig.connection.tick(rig.now)
+    assert rig.turn() == [Publish("t", b"0", 2, False, False, 1)]
+
+
+def test_only_what_was_asked_for_counts() -> None:
+    rig = inherited()
+    rig.publish(b"0", 2)
+    rig.says(Connack(0, True))
+    assert rig.says(*(Pubcomp(1, 0x92) for _ in range(1010))) == []
 
 
 def test_a_connection_that_breaks_meanwhile_begins_anew() -> None:
