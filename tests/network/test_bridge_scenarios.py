@@ -40,6 +40,7 @@ def test_qos_0_is_lost_where_its_sending_fails(line: Line) -> None:
         line.connected(2)
         line.publish(1, b"M2")
         assert far.take().payload == b"M2"
+    line.told("acknowledged/messages", "1")
     assert drawn(line) == ["PUBLISH M1 lost", "PUBLISH M2", "PUBACK M2"]
 
 
