@@ -310,24 +310,22 @@ class _Connection:
         """Pass on until both directions ended or somebody cut it."""
         connecting = asyncio.ensure_future(self._join())
         over = asyncio.ensure_future(self._over.wait())
-        await asyncio.wait((connecting, over), return_when=asyncio.FIRST_COMPLETED)
-        if connecting.done() and connecting.result():
-            work = asyncio.gather(*(stream.run() for stream in self.streams.values()))
-            await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-        else:
-            self.reset()
-        for task in (connecting, over):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        for writer in self._writers:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-        self._client.close()  # if it never came to a writer
+        try:
+            await asyncio.wait((connecting, over), return_when=asyncio.FIRST_COMPLETED)
+            if connecting.done() and connecting.result():
+                work = asyncio.gather(*(stream.run() for stream in self.streams.values()))
+                await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
+                await _end(work)
+            else:
+                self.reset()
+        finally:
+            await _end(connecting)
+            await _end(over)
+            for writer in self._writers:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            self._client.close()  # if it never came to a writer
 
     @property
     def is_over(self) -> bool:
@@ -368,6 +366,12 @@ class _Connection:
         self._over.set()
 
 
+async def _end(work: asyncio.Future[Any]) -> None:
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
+
+
 def _reset(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):  # it is closed
         end = writer.get_extra_info("socket")
@@ -402,9 +406,7 @@ class _Stream:
         except ConnectionError:
             self._connection.reset()
         finally:
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+            await _end(reading)
 
     async def _read(self) -> None:
         """Cut what comes into packets; an empty one is the end."""
