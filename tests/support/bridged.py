@@ -162,10 +162,16 @@ class Line:
         """Wait until ``$SYS`` tells this value of the bridge; ``connected`` is 1 or 0."""
         where = f"bridge/{self.name}/{topic}"
         if topic == "connected":
+            self.updated()
             where = f"connection/{self.name}/state"
         with client(self.local, f"{self.name}-asks", f"$SYS/broker/{where}") as asking:
             while asking.take().payload.decode() != value:
                 pass
+
+    def updated(self) -> None:
+        """Wait until ``$SYS`` is of a later moment than this: it may hold what was true before."""
+        with client(self.local, f"{self.name}-waits", "$SYS/broker/messages/sent") as waiting:
+            waiting.take_payloads(2)  # to be told that it changed changes it
 
     def tells(self, topic: str) -> str:
         """What ``$SYS`` tells of the bridge now."""
@@ -173,6 +179,7 @@ class Line:
 
     def tiers(self, queue: int, in_flight: int) -> None:
         """Wait until so much is in tier 1, the queue, and in tier 2, in flight."""
+        self.updated()
         self.told("queue/messages", str(queue))
         self.told("inflight/messages", str(in_flight))
 

@@ -34,7 +34,7 @@ FOREVER: Final = 0  # as ``times`` of a rule
 _READ_BYTES: Final = 65_536
 _PACKETS_WAITING_MAX: Final = 10_000  # of one direction; then its sender is not read
 _PIECES_A_SECOND: Final = 50  # of a throttled stream
-_TURNS_TO_ACCEPT: Final = 10  # until a connection that was just accepted is known
+_BACKLOG: Final = 100
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER, 0 s: close() sends RST
 
 Answer = TypeVar("Answer")
@@ -106,13 +106,12 @@ class FaultProxy:
         self.is_open = asyncio.Event()  # not while partitioned
         self.is_open.set()
         self._open: dict[int, _Connection] = {}
-        self._all_gone = asyncio.Event()
-        self._all_gone.set()
+        self._tasks: set[asyncio.Task[None]] = set()  # of those
         self._holder = socket.socket()  # keeps the port while nobody listens
         self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._holder.bind(("127.0.0.1", 0))
         self.address: Address = self._holder.getsockname()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="faults", daemon=True)
 
@@ -157,7 +156,7 @@ class FaultProxy:
 
     def accept(self) -> None:
         """The port is open, as at the beginning and after ``refuse``."""
-        self._do(self._listen())
+        self._call(self._listen)
 
     def reset(self) -> None:
         """End all connections with RST, at both ends; what was on its way is lost."""
@@ -239,29 +238,40 @@ class FaultProxy:
 
         self._do(work())
 
-    async def _listen(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(
-                self._came, *self.address, reuse_port=True, limit=_READ_BYTES
-            )
+    def _listen(self) -> None:
+        if self._listener is None:
+            self._listener = socket.socket()
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            self._listener.setblocking(False)
+            self._listener.bind(self.address)
+            self._listener.listen(_BACKLOG)
+            self._loop.add_reader(self._listener, self._accept_one, self._listener)
 
     def stop_listening(self) -> None:
         """Close the port; in the proxy's own thread."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
-    async def _came(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept_one(self, listener: socket.socket) -> None:
+        """In one step, so that ``reset`` and ``refuse`` find nobody half accepted."""
+        try:
+            client, _ = listener.accept()
+        except OSError:  # it has gone already
+            return
         self.connections += 1
-        self._all_gone.clear()
-        connection = _Connection(self, self.connections, reader, writer)
+        connection = _Connection(self, self.connections, client)
         self._open[connection.number] = connection
+        task = self._loop.create_task(self._pass_on(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, connection: _Connection) -> None:
         try:
             await connection.run()
         finally:
             del self._open[connection.number]
-            if not self._open:
-                self._all_gone.set()
 
     async def _reset_all(self) -> None:
         for connection in list(self._open.values()):
@@ -274,11 +284,8 @@ class FaultProxy:
 
     async def _close(self) -> None:
         self.stop_listening()
-        for _ in range(_TURNS_TO_ACCEPT):
-            await asyncio.sleep(0)
         await self._reset_all()
-        await self._all_gone.wait()
-        await asyncio.sleep(0)  # the task of the last connection ends
+        await asyncio.gather(*self._tasks)
 
 
 @final
@@ -289,39 +296,36 @@ class _Connection:
         self,
         proxy: FaultProxy,
         number: int,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        client: socket.socket,
     ) -> None:
         self.proxy = proxy
         self.number = number
         self.version = 0  # of the protocol, as CONNECT says
         self.streams: dict[str, _Stream] = {}
-        self._reader = reader
-        self._writers = [writer]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._client = client
+        self._writers: list[asyncio.StreamWriter] = []
         self._over = asyncio.Event()
 
     async def run(self) -> None:
         """Pass on until both directions ended or somebody cut it."""
         connecting = asyncio.ensure_future(self._join())
         over = asyncio.ensure_future(self._over.wait())
-        await asyncio.wait((connecting, over), return_when=asyncio.FIRST_COMPLETED)
-        if connecting.done() and connecting.result():
-            work = asyncio.gather(*(stream.run() for stream in self.streams.values()))
-            await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await work
-        else:
-            self.reset()
-        for task in (connecting, over):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        for writer in self._writers:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
+        try:
+            await asyncio.wait((connecting, over), return_when=asyncio.FIRST_COMPLETED)
+            if connecting.done() and connecting.result():
+                work = asyncio.gather(*(stream.run() for stream in self.streams.values()))
+                await asyncio.wait((work, over), return_when=asyncio.FIRST_COMPLETED)
+                await _end(work)
+            else:
+                self.reset()
+        finally:
+            await _end(connecting)
+            await _end(over)
+            for writer in self._writers:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+            self._client.close()  # if it never came to a writer
 
     @property
     def is_over(self) -> bool:
@@ -330,21 +334,24 @@ class _Connection:
 
     async def _join(self) -> bool:
         """Whether the broker is there."""
+        from_client, to_client = await asyncio.open_connection(sock=self._client, limit=_READ_BYTES)
+        self._writers.append(to_client)
         await self.proxy.is_open.wait()
         try:
             reader, writer = await asyncio.open_connection(*self.proxy.target, limit=_READ_BYTES)
         except OSError:
             return False
-        client = self._writers[0]
         self._writers.append(writer)
         self.streams = {
-            UP: _Stream(self, UP, self._reader, writer),
-            DOWN: _Stream(self, DOWN, reader, client),
+            UP: _Stream(self, UP, from_client, writer),
+            DOWN: _Stream(self, DOWN, reader, to_client),
         }
         return True
 
     def reset(self) -> None:
         """RST to both ends."""
+        with contextlib.suppress(OSError):  # it is closed
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         for writer in self._writers:
             _reset(writer)
         self._over.set()
@@ -357,6 +364,12 @@ class _Connection:
             else:
                 _reset(writer)
         self._over.set()
+
+
+async def _end(work: asyncio.Future[Any]) -> None:
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -393,9 +406,7 @@ class _Stream:
         except ConnectionError:
             self._connection.reset()
         finally:
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reading
+            await _end(reading)
 
     async def _read(self) -> None:
         """Cut what comes into packets; an empty one is the end."""

@@ -7,7 +7,9 @@ connects to.
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final, final
@@ -130,6 +132,10 @@ def is_reset(end: socket.socket) -> bool:
     except ConnectionResetError:
         return True
     return False
+
+
+def some_came(proxy: FaultProxy, count: int) -> None:
+    wait_for("connections", lambda: proxy.connections >= count)
 
 
 # -- framing and the record ----------------------------------------------------------------
@@ -371,3 +377,30 @@ def test_connect_is_a_packet_like_others(ends: Ends) -> None:
     send(client, Connect("c", V5), Pingreq())
     took(broker, Pingreq())
     assert rule.hits == 1
+
+
+def test_nobody_slips_through_while_the_port_closes(ends: Ends) -> None:
+    """Who was just let in is reset with the others; a bridge would otherwise be connected."""
+    stopped = threading.Event()
+
+    def dial_on() -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(OSError):
+                socket.create_connection(ends.proxy.address, DEADLINE_S).close()
+
+    dialling = threading.Thread(target=dial_on)
+    dialling.start()
+    try:
+        for times in range(1, 30):
+            some_came(ends.proxy, times)
+            ends.proxy.refuse()
+            ends.proxy.reset()
+            came = ends.proxy.connections
+            wait_for("the end of all", lambda: ends.proxy.open_connections == 0)
+            assert ends.proxy.connections == came
+            ends.proxy.accept()
+    finally:
+        stopped.set()
+        dialling.join()
+    ends.proxy.refuse()
+    gc.collect()  # a socket that was forgotten is an error
