@@ -30,9 +30,10 @@ class Mosquitto:
 
     Args:
         directory: an empty directory for its data and its settings.
+        settings: more lines for its file of settings; without any everybody is let in.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: str = "allow_anonymous true\n") -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address: Address = probe.getsockname()
@@ -40,7 +41,7 @@ class Mosquitto:
         data.mkdir(mode=0o777)
         self._configuration = directory / "mosquitto.conf"
         self._configuration.write_text(
-            f"listener {self.address[1]} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"listener {self.address[1]} 127.0.0.1\n{settings}persistence true\n"
             f"persistence_location {data}/\nautosave_interval 1\nautosave_on_changes true\n"
             f"max_queued_messages 0\nuser root\n"
         )

@@ -18,7 +18,12 @@ from collections import deque
 from typing import Final, final
 
 from penstock.engine.client_connection import ClientConnection
-from penstock.errors import LocalProtocolError, NotConnected, SubscribeFailed
+from penstock.errors import (
+    LocalProtocolError,
+    NotConnected,
+    RemoteProtocolError,
+    SubscribeFailed,
+)
 from penstock.protocol import reasons
 from penstock.protocol.packets import Packet, Suback, Subscription, Unsuback
 from penstock.protocol.properties import Properties
@@ -86,7 +91,6 @@ class Subscriptions:
         """A connection: ask for what nobody answered, and what the server has forgotten."""
         self._connection = connection
         if not session_present:
-            self._waiting = deque(ask for ask in self._waiting if ask.answer is not None)
             self._ask_again()
         self._send_waiting()
 
@@ -107,13 +111,26 @@ class Subscriptions:
         self._sent.clear()
 
     def answered(self, packet: Packet) -> None:
-        """SUBACK or UNSUBACK."""
+        """SUBACK or UNSUBACK.
+
+        Raises:
+            RemoteProtocolError: it does not say one thing for each filter [MQTT-3.8.4-6]
+                [MQTT-3.11.3-1].
+        """
         if not isinstance(packet, Suback | Unsuback):
             return
-        ask = self._sent.pop(packet.packet_id, None)
+        ask = self._sent.get(packet.packet_id)
         if ask is None:
             return
         codes = list(packet.reason_codes)
+        if ask.ended and not codes:  # before MQTT 5 it has none
+            codes = [reasons.SUCCESS] * len(ask.ended)
+        asked = len(ask.ended or ask.subscriptions)
+        if isinstance(packet, Suback) == bool(ask.ended) or len(codes) != asked:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"{packet!r} is no answer for {asked} topic filters"
+            )
+        del self._sent[packet.packet_id]
         for subscription, code in zip(ask.subscriptions, codes, strict=False):
             if code < reasons.UNSPECIFIED_ERROR:
                 self.granted[subscription.topic_filter] = (subscription, ask.properties)
@@ -126,7 +143,6 @@ class Subscriptions:
                         reasons.name_of(code),
                     )
         if ask.ended:
-            codes = codes or [reasons.SUCCESS] * len(ask.ended)  # before MQTT 5 it has none
             for topic_filter, code in zip(ask.ended, codes, strict=False):
                 if code < reasons.UNSPECIFIED_ERROR:
                     self.granted.pop(topic_filter, None)
@@ -151,6 +167,8 @@ class Subscriptions:
     # -- inside ----------------------------------------------------------------------------
 
     def _ask_again(self) -> None:
+        """For all that was granted, and nothing of that twice."""
+        self._waiting = deque(ask for ask in self._waiting if ask.answer is not None)
         by_properties: dict[int, _Ask] = {}
         asks: list[_Ask] = []
         for subscription, properties in self.granted.values():
