@@ -75,18 +75,19 @@ class Inbox:
 
     def take(self) -> Message | None:
         """The next message, if one waits."""
-        if not self._waiting:
-            return None
-        message = self._waiting.popleft()
-        self._bytes -= message.size_bytes
-        if (
-            self.is_full
-            and 2 * len(self._waiting) <= self._messages_max
-            and 2 * self._bytes <= self._bytes_max
-        ):
-            self.is_full = False
-            self._tell_full(False)
-        return message
+        while self._waiting:
+            message = self._waiting.popleft()
+            self._bytes -= message.size_bytes
+            if (
+                self.is_full
+                and 2 * len(self._waiting) <= self._messages_max
+                and 2 * self._bytes <= self._bytes_max
+            ):
+                self.is_full = False
+                self._tell_full(False)
+            if message.hand_over():
+                return message
+        return None
 
     async def wait(self) -> bool:
         """Wait for a message; False when there will be none any more.
@@ -119,11 +120,9 @@ class Inbox:
             self._wake()
 
     def put_back(self, message: Message) -> None:
-        """Hand ``message`` over again, before all others."""
+        """Hand ``message`` over again, before all others, unless it is settled by then."""
         if self.is_closed or message.is_settled:
             return
-        message.duplicate = True
-        message.attempt += 1
         message.is_deferred = False
         self._waiting.appendleft(message)
         self._bytes += message.size_bytes

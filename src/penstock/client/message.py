@@ -64,7 +64,7 @@ class Message:
         self.retain = publish.retain
         self.duplicate = publish.dup
         self.properties: Properties | None = publish.properties
-        self.attempt = 1
+        self.attempt = 0
         self.is_deferred = False  # to ask for the next message does not acknowledge it
         self._arrival: Arrival | None = arrival
         self._settle = settle
@@ -122,6 +122,14 @@ class Message:
     def arrival(self) -> Arrival | None:
         """What the engine knows it by, until it is settled."""
         return self._arrival
+
+    def hand_over(self) -> bool:
+        """It is its turn; False if who has it from an earlier time is done with it, or will be."""
+        if self._arrival is None or self.is_deferred:
+            return False
+        self.attempt += 1
+        self.duplicate = self.duplicate or self.attempt > 1
+        return True
 
     def settled(self) -> Arrival | None:
         """It is acknowledged or refused now."""

@@ -49,6 +49,7 @@ class Requests:
         if arrival.topic != self.topic:
             return False
         message = Message(arrival, _nothing)
+        message.hand_over()
         properties = arrival.publish.properties
         correlation = None if properties is None else properties.correlation_data
         response = None if correlation is None else self._waiting.get(correlation)
