@@ -49,6 +49,7 @@ ZONE: Final = "client"
 _TOPIC_ALIASES: Final = 16
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+_LOOK_FOR_AGED_S_MAX: Final = 1.0
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
@@ -83,6 +84,7 @@ class Core(Application):
         self._is_stored = options.outbox is not None
         self._gates = options.overflow in ("wait", "raise")
         self._age_us = int(options.age_s_max * MICROSECONDS)
+        self._aging: asyncio.TimerHandle | None = None  # looks for what waits too long
         self.server = server
         self.store = store
         self.driver = Driver(server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX)
@@ -275,6 +277,7 @@ class Core(Application):
             too_old_us = now.wall_us + self._age_us
             if message.expires_at_us == 0 or too_old_us < message.expires_at_us:
                 message.expires_at_us = too_old_us
+            self._watch_age()
         if self._is_stored:
             self.server.effects.append(message)
         else:
@@ -283,6 +286,18 @@ class Core(Application):
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
         return publication
+
+    def _watch_age(self) -> None:
+        if self._aging is None:
+            pause_s = min(_LOOK_FOR_AGED_S_MAX, self._options.age_s_max / 2)
+            self._aging = self._loop.call_later(pause_s, self._give_up_aged)
+
+    def _give_up_aged(self) -> None:
+        self._aging = None
+        self.session.give_up_expired(self.driver.now())
+        self.driver.end_turn_soon()
+        if self.session.queue_length > 0:
+            self._watch_age()
 
     def made_room(self) -> None:
         """A message is delivered or given up, or the socket has room."""
@@ -345,6 +360,8 @@ class Core(Application):
         if self.is_closed:
             return
         self.is_closed = True
+        if self._aging is not None:
+            self._aging.cancel()
         self.inbox.close()
         self.subscriptions.close()
         if self._dialling is not None:

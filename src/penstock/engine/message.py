@@ -97,7 +97,9 @@ class Message:
         encoded = self.properties
         at = self._expiry_at
         if at >= 0:
-            left_s = max(0, (self.expires_at_us - wall_us + MICROSECONDS - 1) // MICROSECONDS)
+            interval_s = int.from_bytes(encoded[at : at + 4], "big")  # who gives up earlier may
+            waited_us = max(0, wall_us - self.received_at_us)
+            left_s = max(0, interval_s - waited_us // MICROSECONDS)
             encoded = encoded[:at] + left_s.to_bytes(4, "big") + encoded[at + 4 :]
         for identifier in subscription_ids:
             encoded += _subscription_identifier(identifier)

@@ -222,6 +222,19 @@ class Outbound(Transmission):
         if self._retained:
             self._go_on_with_retained(link, now)
 
+    def give_up_expired(self, now: Now) -> None:
+        """Let the first that wait go if they have expired, as ``refill`` would.
+
+        It is for who cannot wait for the next connection to hear of it. Bodies that only the log
+        has are not looked at.
+        """
+        while (head := self._queue.head()) is not None:
+            if head.message is None or not head.message.expired(now.wall_us):
+                return
+            self._queue.pop()
+            self._passed(head)
+            self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; whether none is left.
 
