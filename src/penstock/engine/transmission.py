@@ -39,7 +39,7 @@ from penstock.engine.sender import Sender
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack
-from penstock.protocol.kinds import PUBREC, PUBREL, V31
+from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
 from penstock.protocol.packets import Pubrel
 
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
@@ -243,6 +243,8 @@ class Transmission(Backlog):
                 sender.refused(entry.delivery, reason_code)
             self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry.delivery)
         elif sender is not None and entry is not None:
+            if packet_type == PUBCOMP:  # 0x92 where PUBREL came before: it is there all the same
+                reason_code = reasons.SUCCESS
             sender.acknowledged(entry.delivery, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
