@@ -55,7 +55,8 @@ _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
 _IN_A_TURN_MAX: Final = 500  # messages published before others have their turn
-_AGES_S: Final = 0.25
+_AGES: Final = 16  # looks within ``age_s_max``
+_AGES_S_MAX: Final = 10.0
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
@@ -214,6 +215,8 @@ class Core(Application):
         del now
         self.connack = connack
         self._begins_clean = False
+        if self._age_us > 0:
+            self.give_up_before(0)
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
@@ -326,19 +329,19 @@ class Core(Application):
 
     def _look_at_ages(self) -> None:
         """Give up what waits for longer than ``age_s_max``."""
-        self._ages = self._loop.call_later(_AGES_S, self._look_at_ages)
+        pause_s = min(_AGES_S_MAX, self._options.age_s_max / _AGES)
+        self._ages = self._loop.call_later(pause_s, self._look_at_ages)
         now_us = self.driver.now().wall_us
         end = self._effects.next_offset if self.is_stored else self._next_offset
         self._ends.append((now_us, end))
-        before = -1
+        before = 0
         while self._ends and self._ends[0][0] <= now_us - self._age_us:
             before = self._ends.popleft()[1]
-        if before >= 0:
-            self.give_up_before(before)
+        self.give_up_before(before)
 
     def give_up_before(self, offset: int) -> None:
-        """What waits to be sent and lies before ``offset`` is too old."""
-        self.session.give_up_before(offset)
+        """What waits to be sent and lies before ``offset`` is too old, or is by its own time."""
+        self.session.give_up_before(offset, self.driver.now().wall_us - self._age_us)
         self.driver.end_turn_soon()
         self.made_room()
 

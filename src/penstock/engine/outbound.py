@@ -222,10 +222,15 @@ class Outbound(Transmission):
         if self._retained:
             self._go_on_with_retained(link, now)
 
-    def give_up_before(self, offset: int) -> None:
-        """What waits and lies before ``offset`` is too old; what is on its way is left alone."""
+    def give_up_before(self, offset: int, received_us: int) -> None:
+        """What waits and lies before ``offset`` is too old, or was received up to ``received_us``
+        and is in memory; what is on its way is left alone."""
         head = self._queue.head()
-        while head is not None and 0 <= head.offset < offset:
+        while head is not None:
+            message = head.message
+            is_old = message is not None and message.received_at_us <= received_us
+            if not is_old and not 0 <= head.offset < offset:
+                return
             self._queue.pop()
             self._passed(head)
             self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)

@@ -105,6 +105,10 @@ class Experiment:
         await dropped(self.client, self.proxy.reset)
         await connected(self.client, self.proxy, before)
         await until("m2 and m4 again", lambda: {"m2", "m4"} <= self.again(self.last))
+        await until(  # a reset takes what the broker has not read with it
+            "duplicates",
+            lambda: min(self.monitor.texts.count(text) for text in ("m2", "m4")) >= 2,
+        )
 
     async def let_puback_through(self) -> None:
         """Step 5."""
