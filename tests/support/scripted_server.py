@@ -79,6 +79,12 @@ class Visit(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def end_soon(self) -> None:
+        """Close the connection once what was sent has left."""
+        self.is_over = True
+        if self._transport is not None:
+            self._transport.close()
+
     # -- asyncio calls -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
