@@ -262,7 +262,7 @@ class BlockingClient:
             while True:
                 try:
                     message = self._call(_next(messages), timeout_s)
-                except TimeoutError:
+                except (TimeoutError, NotConnected):  # closed meanwhile, by another thread
                     return
                 if message is None:
                     return

@@ -555,6 +555,7 @@ class Client:
         Raises:
             RequestFailed: no response in time, nobody subscribes, or not MQTT 5.
             PublishFailed: the server refused the request.
+            NotConnected: the client is closed, now or while it waits.
         """
         core = self._opened()
         if self.options.level != V5:

@@ -85,6 +85,7 @@ class Core(Application):
         self.client_id = client_id
         self.connack: Connack | None = None  # of the latest connection
         self.take_reply: Callable[[Arrival], bool] | None = None  # see ``requests``
+        self.end_replies: Callable[[str], None] | None = None
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._next_offset = 0  # where there is no log
@@ -449,6 +450,8 @@ class Core(Application):
         """Nobody waits for anything any more."""
         self.inbox.close()
         self.subscriptions.close(why)
+        if self.end_replies is not None:
+            self.end_replies(why)
         self.room.close()
         self.socket_room.close()
         self._end_draining()

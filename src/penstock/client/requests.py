@@ -18,6 +18,7 @@ from typing import final
 from penstock.client.core import Core
 from penstock.client.message import Message
 from penstock.engine.arrivals import Arrival
+from penstock.errors import NotConnected
 from penstock.protocol import reasons
 
 
@@ -35,6 +36,7 @@ class Requests:
         self._core = core
         self._waiting: dict[bytes, asyncio.Future[Message]] = {}
         core.take_reply = self._take
+        core.end_replies = self._end
 
     def expect(self) -> tuple[bytes, asyncio.Future[Message]]:
         """One more; its correlation data, and where its response will be."""
@@ -60,6 +62,13 @@ class Requests:
             connection.settle(arrival, reasons.SUCCESS, self._core.driver.now())
             self._core.driver.end_turn_soon()
         return True
+
+    def _end(self, why: str) -> None:
+        """There will be no response any more."""
+        for response in self._waiting.values():
+            if not response.done():
+                response.set_exception(NotConnected(why))
+                response.exception()  # who still publishes the request hears of that instead
 
 
 def _nothing(message: Message, code: int) -> None:

@@ -1,0 +1,98 @@
+"""A program that does not take what comes: it is bounded, and nobody waits for ever."""
+
+from __future__ import annotations
+
+from penstock.engine.drop_counts import SLOW_CONSUMER
+from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
+from tests.support.deadline import until
+from tests.support.scripted_server import Script, Visit, core_of, opened
+
+
+def sends(count: int, qos: int, size_bytes: int) -> Script:
+    """Whoever subscribes gets so many messages, numbered."""
+
+    def script(visit: Visit, packet: Packet) -> bool:
+        if not isinstance(packet, Subscribe):
+            return False
+        numbers = range(1, count + 1)
+        visit.send(Suback(packet.packet_id, [qos]))
+        visit.send(
+            *(Publish("a", b"%d" % n * size_bytes, qos, packet_id=n if qos else 0) for n in numbers)
+        )
+        return True
+
+    return script
+
+
+async def test_a_program_that_publishes_what_it_gets_goes_on_with_a_full_inbox() -> None:
+    """The PUBACK that it waits for lies behind what it has no room for."""
+    async with opened(sends(200, 1, 1), inbox_messages_max=10) as (client, server):
+        await client.subscribe("a")
+        done: list[bytes] = []
+        async for message in client.messages():
+            async with message.processing():
+                await client.publish("out", message.payload, 1)
+            done.append(message.payload)
+            if len(done) == 200:
+                break
+        assert done == [b"%d" % n for n in range(1, 201)]
+        assert [one.payload for one in server.of(Publish)] == done
+        await until("all acknowledgements", lambda: len(server.of(Puback)) == 200)
+
+
+async def test_a_program_that_subscribes_goes_on_with_a_full_inbox() -> None:
+    async with opened(sends(50, 1, 1), inbox_messages_max=10) as (client, _):
+        await client.subscribe("a")
+        core = core_of(client)
+        await until("a full inbox", lambda: core.inbox.is_full)
+        assert await client.unsubscribe("a") == [0]
+        seen = [(await anext(client.messages())).payload for _ in range(1)]
+        assert seen == [b"1"]
+
+
+async def test_while_it_waits_for_an_answer_qos_0_beyond_is_dropped_and_counted() -> None:
+    def script(visit: Visit, packet: Packet) -> bool:
+        if not isinstance(packet, Publish):
+            return False
+        visit.send(*(Publish("a", b"%d" % n) for n in range(50)), Puback(packet.packet_id))
+        return True
+
+    async with opened(script, inbox_messages_max=10) as (client, _):
+        await client.publish("b", b"", 1)
+        core = core_of(client)
+        assert len(core.inbox) == 10
+        assert core.server.drops.counts[SLOW_CONSUMER] == 40
+        messages = client.messages()
+        assert [(await anext(messages)).payload for _ in range(10)] == [
+            b"%d" % n for n in range(10)
+        ]
+
+
+async def test_nothing_is_dropped_while_it_waits_for_nothing() -> None:
+    """Nothing more is read then, and all of it comes later."""
+    async with opened(sends(100, 0, 1), inbox_messages_max=10) as (client, _):
+        await client.subscribe("a")
+        core = core_of(client)
+        await until("a full inbox", lambda: core.inbox.is_full)
+        assert core.dialler.connection is not None
+        assert core.dialler.connection.application_is_full
+        assert len(core.inbox) == 10
+        messages = client.messages()
+        seen = [(await anext(messages)).payload for _ in range(100)]
+        assert seen == [b"%d" % n for n in range(1, 101)]
+        assert core.server.drops.counts[SLOW_CONSUMER] == 0
+
+
+async def test_what_waits_is_bounded_in_bytes_too() -> None:
+    async with opened(sends(9, 0, 1000), inbox_bytes_max=5000) as (client, _):
+        await client.subscribe("a")
+        core = core_of(client)
+        await until("a full inbox", lambda: core.inbox.is_full)
+        assert core.dialler.connection is not None
+        assert core.dialler.connection.application_is_full
+        assert len(core.inbox) == 5
+        messages = client.messages()
+        seen = [(await anext(messages)).payload[:1] for _ in range(9)]
+        assert seen == [b"%d" % n for n in range(1, 10)]
+        assert not core.inbox.is_full
+        assert not core.dialler.connection.application_is_full
