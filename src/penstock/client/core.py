@@ -370,6 +370,7 @@ class Core(Application):
     def writable(self, now: Now) -> None:
         """There may be room in the socket."""
         del now
+        self.dialler.released()
         self.made_room()
 
     async def drain(self) -> None:

@@ -124,6 +124,7 @@ class Inbox:
         if self.is_closed or message.is_settled:
             return
         message.is_deferred = False
+        message.waits = True
         self._waiting.appendleft(message)
         self._bytes += message.size_bytes
         if self._takers:
@@ -188,7 +189,7 @@ class Messages:
         """What was handed over last, if it is still this one's to acknowledge."""
         previous = self._previous
         self._previous = None
-        if previous is None or previous.is_deferred or previous.is_settled:
+        if previous is None or previous.is_deferred or previous.is_settled or previous.waits:
             return None
         return previous if previous.attempt == self._attempt else None
 

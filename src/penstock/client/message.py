@@ -54,6 +54,7 @@ class Message:
         "qos",
         "retain",
         "topic",
+        "waits",
     )
 
     def __init__(self, arrival: Arrival, settle: Callable[[Message, int], None]) -> None:
@@ -65,6 +66,7 @@ class Message:
         self.duplicate = publish.dup
         self.properties: Properties | None = publish.properties
         self.attempt = 0
+        self.waits = True  # to be handed over, for the first time or again
         self.is_deferred = False  # to ask for the next message does not acknowledge it
         self._arrival: Arrival | None = arrival
         self._settle = settle
@@ -125,6 +127,7 @@ class Message:
 
     def hand_over(self) -> bool:
         """It is its turn; False if who has it from an earlier time is done with it, or will be."""
+        self.waits = False
         if self._arrival is None or self.is_deferred:
             return False
         self.attempt += 1

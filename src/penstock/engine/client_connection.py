@@ -233,13 +233,13 @@ class ClientConnection(Connection):
             self._session.session_lost()
         self.state = CONNECTED
         self.link.opened = True
+        self.inherits = self.inherits and present and self.link.qos_max == 2
         self._application.connected(connack, now)
         if self.state != CONNECTED:
             return
-        if self.inherits and present and self.link.qos_max == 2:
+        if self.inherits:
             self._release_all(now)
         else:
-            self.inherits = False
             self._session.attach(self.link, self.limits, self._window, now)
 
     def _release_all(self, now: Now) -> None:

@@ -152,9 +152,8 @@ class Dialler:
         self.attempt = 0
         self.last_error = ""
         self.reason_code = reasons.SUCCESS
-        if not self.is_known:
-            self.is_known = True
-            self.establish()
+        self.is_known = True
+        self.released()
         self.starts_clean = False
         logger.info(
             "%s: connected to %s, which %s",
@@ -163,6 +162,13 @@ class Dialler:
             "has our session" if connack.session_present else "begins a new session",
         )
         self._become("connected")
+
+    def released(self) -> None:
+        """What a former program left is released, if there was any: the session is ours."""
+        assert self.connection is not None
+        is_noted = self._session.zone == established(self._limits.zone)
+        if not is_noted and not self.connection.inherits:
+            self.establish()
 
     def ended(self) -> None:
         """The connection is over."""
