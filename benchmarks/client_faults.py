@@ -323,9 +323,10 @@ def compare() -> None:
     table.add_column("QoS")
     for library in LIBRARIES:
         table.add_column(library, justify="right")
+    settings = {"limits.max_mqueue_len": 0, "log.level": "error"}
     with (
         tempfile.TemporaryDirectory(prefix="penstock-faults-") as name,
-        running_broker(Path(name), {"limits.max_mqueue_len": 0}) as broker,
+        running_broker(Path(name), settings) as broker,
     ):
         for number, scenario in enumerate(SCENARIOS):
             for qos in (1, 2):
