@@ -1,6 +1,7 @@
 """The client library: ``Client`` for asyncio, ``BlockingClient`` for scripts.
 
-`client.py` is what a program sees, `core.py` the engine beneath it; `publication.py` what became
+`client.py` is what a program sees, `checks.py` what it may be given, `core.py` the engine beneath
+it, `composing.py` what the options are to that; `publication.py` what became
 of what was published, `room.py` who waits for room, `outbox.py` what keeps it on disk;
 `message.py` and `inbox.py` what came and how it is acknowledged; `subscriptions.py`, `requests.py`
 what is asked of the server; `options.py` everything that can be told.

@@ -16,7 +16,8 @@ from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, final
 
-from penstock.client.client import Client, Payload
+from penstock.client.checks import Payload
+from penstock.client.client import Client
 from penstock.client.inbox import Messages
 from penstock.client.message import Message, Processing, is_refusal
 from penstock.client.options import Settings, Status

@@ -21,7 +21,6 @@ import contextlib
 import logging
 import math
 import secrets
-import ssl
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -29,17 +28,27 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
-from penstock.client.core import Core, connect_of, limits_of
+from penstock.client.checks import (
+    Payload,
+    bytes_of,
+    check_connect,
+    check_filters,
+    check_topic,
+    context_of,
+    copy_of,
+    encode_publish_properties,
+    urls_of,
+)
+from penstock.client.composing import limits_of
+from penstock.client.core import Core
 from penstock.client.inbox import Messages
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.client.publication import Publication
 from penstock.client.requests import Requests
-from penstock.config.remote_url import RemoteUrl
 from penstock.engine.clock import Now
 from penstock.engine.server import Server
-from penstock.engine.topics import is_topic_filter, is_topic_name
 from penstock.errors import (
     ClientError,
     ConfigError,
@@ -48,29 +57,21 @@ from penstock.errors import (
     OutOfSequence,
     PublishFailed,
     QueueFull,
-    RemoteProtocolError,
     RequestFailed,
     StoreFailed,
     SubscribeFailed,
 )
 from penstock.protocol import reasons
-from penstock.protocol.encode import encode
-from penstock.protocol.kinds import PUBLISH, V5
+from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Subscription
-from penstock.protocol.properties import Properties, decode_properties, encode_properties
+from penstock.protocol.properties import Properties
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
-from penstock.transport.dialling import TlsFiles
 
 logger = logging.getLogger(__name__)
 
-Payload = bytes | bytearray | memoryview | str | int | float | None
-"""Text is sent as UTF-8, numbers as text, None as nothing."""
-
 _NO_LOG: Final = ""  # instead of an epoch: nobody reads it
 _QOS: Final = (0, 1, 2)
-_LEVELS_MAX: Final = 65_535
-_TOPIC_BYTES_MAX: Final = 65_535
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 
@@ -97,9 +98,9 @@ class Client:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{unknown[0]} is no setting of a client{hint}")
         self.options = Options(**settings)
-        self._urls = _urls([url] if isinstance(url, str) else url)
-        self._context = _context(self._urls, self.options.tls)
-        _check_connect(self.options)
+        self._urls = urls_of([url] if isinstance(url, str) else url)
+        self._context = context_of(self._urls, self.options.tls)
+        check_connect(self.options)
         self._core: Core | None = None
         self._store: Store | None = None
         self._trimming: asyncio.Task[None] | None = None
@@ -303,7 +304,7 @@ class Client:
         """
         core, encoded = self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
-            payload = _bytes(payload)
+            payload = bytes_of(payload)
         if core.is_greedy:
             await asyncio.sleep(0)
             self._opened()
@@ -351,7 +352,7 @@ class Client:
         if qos == 0:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
         core, encoded = self._check(topic, qos, properties)
-        body = _bytes(payload)
+        body = bytes_of(payload)
         if core.is_greedy:
             await asyncio.sleep(0)
             self._opened()
@@ -390,10 +391,10 @@ class Client:
                 raise NotConnected("there is no connection")
             raise QueueFull("there is no room for one more message")
         if qos == 0:
-            core.publish_qos0(topic, _bytes(payload), retain, encoded)
+            core.publish_qos0(topic, bytes_of(payload), retain, encoded)
             return None
         number = 0 if sequence is None else self._check_sequence(core, sequence)
-        return core.publish(topic, _bytes(payload), qos, retain, encoded, number)
+        return core.publish(topic, bytes_of(payload), qos, retain, encoded, number)
 
     def _check_sequence(self, core: Core, sequence: int) -> int:
         """The number of a message that goes now."""
@@ -444,7 +445,7 @@ class Client:
         if core is None or core.is_closed or core.failure is not None:
             core = self._opened()
         if topic != self._topic:
-            _check_topic(topic)
+            check_topic(topic)
             self._topic = topic
         if properties is None and qos.__class__ is int and qos in _QOS:
             return core, b""
@@ -489,7 +490,7 @@ class Client:
             one if isinstance(one, Subscription) else Subscription(one, qos)
             for one in topic_filters
         ]
-        _check_filters([one.topic_filter for one in subscriptions])
+        check_filters([one.topic_filter for one in subscriptions])
         return await self._ask(core, subscriptions, [], properties)
 
     async def unsubscribe(
@@ -506,7 +507,7 @@ class Client:
             LocalProtocolError: no topic filter.
         """
         core = self._opened()
-        _check_filters(list(topic_filters))
+        check_filters(list(topic_filters))
         return await self._ask(core, [], list(topic_filters), properties)
 
     async def _ask(
@@ -570,7 +571,7 @@ class Client:
                         await self.subscribe(self._requests.topic, qos=2)
                         self._requests.is_subscribed = True
                 correlation, response = self._requests.expect()
-                asked = _copy(properties)
+                asked = copy_of(properties)
                 asked.response_topic = self._requests.topic
                 asked.correlation_data = correlation
                 if asked.message_expiry_interval is None:  # nobody waits for it any longer
@@ -594,109 +595,3 @@ class Client:
         if core.failure is not None:
             raise StoreFailed(*core.failure.args)
         return core
-
-
-def encode_publish_properties(properties: Properties) -> bytes:
-    """The properties of a PUBLISH, as bytes.
-
-    Raises:
-        LocalProtocolError: PUBLISH has none of these, or the client sets them itself.
-    """
-    if properties.topic_alias is not None or properties.subscription_identifiers:
-        raise LocalProtocolError(
-            reasons.PROTOCOL_ERROR, "topic aliases are the client's own; a server gives identifiers"
-        )
-    encoded = encode_properties(properties)
-    try:
-        decode_properties(encoded, 0, len(encoded), PUBLISH)
-    except RemoteProtocolError as error:
-        raise LocalProtocolError(error.reason, error.message) from None
-    return encoded
-
-
-def _copy(properties: Properties | None) -> Properties:
-    if properties is None:
-        return Properties()
-    encoded = encode_publish_properties(properties)
-    return decode_properties(encoded, 0, len(encoded), PUBLISH)
-
-
-def _bytes(payload: Payload) -> bytes:
-    given: object = payload
-    if isinstance(given, bytes):
-        return given
-    if given is None:
-        return b""
-    if isinstance(given, str):
-        return given.encode()
-    if isinstance(given, bytearray | memoryview):
-        return bytes(given)
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        return str(given).encode()
-    raise TypeError(f"a payload is bytes, text or a number, not {type(given).__name__}")
-
-
-def _check_topic(topic: str) -> None:
-    if not is_topic_name(topic, _LEVELS_MAX) or "\0" in topic:
-        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
-    try:
-        is_too_long = len(topic.encode()) > _TOPIC_BYTES_MAX
-    except UnicodeEncodeError:
-        raise LocalProtocolError(
-            reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
-        ) from None
-    if is_too_long:
-        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, "a topic has at most 65535 bytes")
-
-
-def _check_filters(topic_filters: list[str]) -> None:
-    if not topic_filters:
-        raise LocalProtocolError(reasons.PROTOCOL_ERROR, "no topic filter")
-    for topic_filter in topic_filters:
-        if not is_topic_filter(topic_filter, _LEVELS_MAX):
-            raise LocalProtocolError(
-                reasons.TOPIC_FILTER_INVALID, f"not a topic filter: {topic_filter!r}"
-            )
-
-
-def _check_connect(options: Options) -> None:
-    """Encode what would be said, before anybody waits for it.
-
-    Raises:
-        ConfigError: MQTT has no way to say it.
-    """
-    if options.will is not None and not is_topic_name(options.will.topic, _LEVELS_MAX):
-        raise ConfigError(f"the will's topic is no topic name: {options.will.topic!r}")
-    try:
-        connect = connect_of(options, options.client_id or "penstock", False, None)
-        encode(connect, connect.version)
-    except (LocalProtocolError, UnicodeError) as error:
-        raise ConfigError(f"CONNECT cannot be made: {error}") from error
-
-
-def _urls(given: Sequence[str]) -> list[RemoteUrl]:
-    if not given:
-        raise ConfigError("a client needs a URL")
-    urls: list[RemoteUrl] = []
-    for url in given:
-        try:
-            urls.append(RemoteUrl.parse(url))
-        except ValueError as error:
-            raise ConfigError(f"{url!r} is no server's URL, such as {error}.{_hint(url)}") from None
-    return urls
-
-
-def _hint(url: str) -> str:
-    if "://" not in url:
-        return f" Put the scheme before it: mqtt://{url}"
-    if "@" in url:
-        return " User name and password are given as username= and password="
-    return ""
-
-
-def _context(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
-    if not any(url.is_encrypted for url in urls):
-        if tls is not None:
-            raise ConfigError("tls has files, which only mqtts:// and wss:// use")
-        return None
-    return (tls or TlsFiles()).context("tls")

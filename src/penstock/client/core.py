@@ -22,6 +22,7 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, final
 
+from penstock.client.composing import connect_of
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
 from penstock.client.publication import Publication, Publications
@@ -32,7 +33,7 @@ from penstock.engine.arrivals import Arrival
 from penstock.engine.client_connection import Application
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import REASONS, SLOW_CONSUMER
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, NEVER_EXPIRES_S, SPILL, EngineLimits
+from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.producers import Numbered
@@ -48,9 +49,7 @@ from penstock.transport.backoff import Backoff
 
 logger = logging.getLogger(__name__)
 
-ZONE: Final = "client"
 _PROGRAM: Final = "program"  # the producer whose numbers are the program's own
-_TOPIC_ALIASES: Final = 16
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
@@ -494,62 +493,3 @@ class Core(Application):
         if options.level == V5 and not options.keeps_session and options.while_connected_s > 0:
             return Properties(session_expiry_interval=0)
         return None
-
-
-def limits_of(options: Options) -> EngineLimits:
-    """The bounds of a client's session."""
-    is_stored = options.outbox is not None
-    overflow = {"drop_oldest": DROP_OLDEST, "drop_newest": DROP_NEWEST}.get(options.overflow)
-    gates = overflow is None
-    return EngineLimits(
-        max_inflight=options.max_inflight,
-        max_mqueue_len=0 if gates else options.queue_messages_max,
-        max_mqueue_bytes=0 if gates else options.queue_bytes_max,
-        mqueue_overflow=overflow or (SPILL if is_stored else DROP_OLDEST),
-        mqueue_store_qos0=False,
-        receive_maximum=options.receive_maximum,
-        max_packet_size_bytes=options.packet_bytes_max,
-        topic_alias_maximum=_TOPIC_ALIASES,
-        topic_alias_outbound_max=_TOPIC_ALIASES,
-        connect_timeout_s=options.connect_timeout_s,
-        retry_interval_s=options.retry_interval_s,
-        await_rel_timeout_s=0.0,
-        slow_peer_timeout_s=0.0,
-        producer_expiry_s=0.0,  # a program may be silent for as long as it likes
-        zone=ZONE,
-    )
-
-
-def connect_of(options: Options, client_id: str, clean_start: bool, first: bytes | None) -> Connect:
-    """What a client says first.
-
-    Args:
-        options: of the client.
-        client_id: client identifier.
-        clean_start: begin a new session.
-        first: what the authentication method says first.
-    """
-    version = options.level
-    properties = None
-    if version == V5:
-        properties = Properties(
-            session_expiry_interval=options.while_connected_s or None,
-            receive_maximum=options.receive_maximum,
-            maximum_packet_size=options.packet_bytes_max,
-            topic_alias_maximum=_TOPIC_ALIASES,
-            user_properties=options.user_properties or None,
-        )
-        if options.authentication is not None:
-            properties.authentication_method = options.authentication.method
-            properties.authentication_data = first
-    password = options.password
-    return Connect(
-        client_id,
-        version,
-        clean_start or (version != V5 and not options.keeps_session),
-        options.keep_alive_s,
-        options.will,
-        options.username,
-        password.encode() if isinstance(password, str) else password,
-        properties,
-    )

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import Client
-from penstock.client.client import Payload
+from penstock.client.checks import Payload
 from penstock.client.options import Overflow, Settings
 from penstock.errors import LocalProtocolError, PublishFailed
 from penstock.protocol.packets import Connack, Connect, Packet, Publish

@@ -1,0 +1,156 @@
+"""What a program gives the client, checked and made into what the engine takes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.client.composing import connect_of
+from penstock.client.options import Options
+from penstock.config.remote_url import RemoteUrl
+from penstock.engine.topics import is_topic_filter, is_topic_name
+from penstock.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBLISH
+from penstock.protocol.properties import Properties, decode_properties, encode_properties
+from penstock.transport.dialling import TlsFiles
+
+Payload = bytes | bytearray | memoryview | str | int | float | None
+"""Text is sent as UTF-8, numbers as text, None as nothing."""
+
+_LEVELS_MAX: Final = 65_535
+_TOPIC_BYTES_MAX: Final = 65_535
+
+
+def encode_publish_properties(properties: Properties) -> bytes:
+    """The properties of a PUBLISH, as bytes.
+
+    Raises:
+        LocalProtocolError: PUBLISH has none of these, or the client sets them itself.
+    """
+    if properties.topic_alias is not None or properties.subscription_identifiers:
+        raise LocalProtocolError(
+            reasons.PROTOCOL_ERROR, "topic aliases are the client's own; a server gives identifiers"
+        )
+    encoded = encode_properties(properties)
+    try:
+        decode_properties(encoded, 0, len(encoded), PUBLISH)
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(error.reason, error.message) from None
+    return encoded
+
+
+def copy_of(properties: Properties | None) -> Properties:
+    """Properties of a PUBLISH that may be changed; as for ``encode_publish_properties``."""
+    if properties is None:
+        return Properties()
+    encoded = encode_publish_properties(properties)
+    return decode_properties(encoded, 0, len(encoded), PUBLISH)
+
+
+def bytes_of(payload: Payload) -> bytes:
+    """A payload as bytes.
+
+    Raises:
+        TypeError: it is none.
+    """
+    given: object = payload
+    if isinstance(given, bytes):
+        return given
+    if given is None:
+        return b""
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return str(given).encode()
+    raise TypeError(f"a payload is bytes, text or a number, not {type(given).__name__}")
+
+
+def check_topic(topic: str) -> None:
+    """Whether anything can be published there.
+
+    Raises:
+        LocalProtocolError: no topic name.
+    """
+    if not is_topic_name(topic, _LEVELS_MAX) or "\0" in topic:
+        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+    try:
+        is_too_long = len(topic.encode()) > _TOPIC_BYTES_MAX
+    except UnicodeEncodeError:
+        raise LocalProtocolError(
+            reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
+        ) from None
+    if is_too_long:
+        raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, "a topic has at most 65535 bytes")
+
+
+def check_filters(topic_filters: list[str]) -> None:
+    """Whether all of these are topic filters.
+
+    Raises:
+        LocalProtocolError: one is not, or there is none.
+    """
+    if not topic_filters:
+        raise LocalProtocolError(reasons.PROTOCOL_ERROR, "no topic filter")
+    for topic_filter in topic_filters:
+        if not is_topic_filter(topic_filter, _LEVELS_MAX):
+            raise LocalProtocolError(
+                reasons.TOPIC_FILTER_INVALID, f"not a topic filter: {topic_filter!r}"
+            )
+
+
+def check_connect(options: Options) -> None:
+    """Encode what would be said, before anybody waits for it.
+
+    Raises:
+        ConfigError: MQTT has no way to say it.
+    """
+    if options.will is not None and not is_topic_name(options.will.topic, _LEVELS_MAX):
+        raise ConfigError(f"the will's topic is no topic name: {options.will.topic!r}")
+    try:
+        connect = connect_of(options, options.client_id or "penstock", False, None)
+        encode(connect, connect.version)
+    except (LocalProtocolError, UnicodeError) as error:
+        raise ConfigError(f"CONNECT cannot be made: {error}") from error
+
+
+def urls_of(given: Sequence[str]) -> list[RemoteUrl]:
+    """Where the server is.
+
+    Raises:
+        ConfigError: it is no URL of a server.
+    """
+    if not given:
+        raise ConfigError("a client needs a URL")
+    urls: list[RemoteUrl] = []
+    for url in given:
+        try:
+            urls.append(RemoteUrl.parse(url))
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is no server's URL, such as {error}.{_hint(url)}") from None
+    return urls
+
+
+def _hint(url: str) -> str:
+    if "://" not in url:
+        return f" Put the scheme before it: mqtt://{url}"
+    if "@" in url:
+        return " User name and password are given as username= and password="
+    return ""
+
+
+def context_of(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
+    """The TLS context; None where no URL needs one.
+
+    Raises:
+        ConfigError: a file cannot be used, or is for nothing.
+    """
+    if not any(url.is_encrypted for url in urls):
+        if tls is not None:
+            raise ConfigError("tls has files, which only mqtts:// and wss:// use")
+        return None
+    return (tls or TlsFiles()).context("tls")
