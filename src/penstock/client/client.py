@@ -62,8 +62,9 @@ from penstock.errors import (
     SubscribeFailed,
 )
 from penstock.protocol import reasons
+from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Connack, Subscription
+from penstock.protocol.packets import Connack, Subscribe, Subscription, Unsubscribe
 from penstock.protocol.properties import Properties
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
@@ -477,7 +478,7 @@ class Client:
         Raises:
             SubscribeFailed: the server refused one or more; the others hold.
             NotConnected: the client is closed.
-            LocalProtocolError: no topic filter.
+            LocalProtocolError: no topic filter, or something MQTT cannot carry.
         """
         core = self._opened()
         for one in topic_filters:
@@ -504,7 +505,7 @@ class Client:
         Raises:
             SubscribeFailed: the server refused.
             NotConnected: the client is closed.
-            LocalProtocolError: no topic filter.
+            LocalProtocolError: no topic filter, or something MQTT cannot carry.
         """
         core = self._opened()
         check_filters(list(topic_filters))
@@ -517,6 +518,10 @@ class Client:
         ended: list[str],
         properties: Properties | None,
     ) -> list[int]:
+        asked = (
+            Unsubscribe(1, ended, properties) if ended else Subscribe(1, subscriptions, properties)
+        )
+        encode(asked, self.options.level)  # here, where somebody is told what is wrong
         codes = await core.ask(subscriptions, ended, properties)
         names = ended or [one.topic_filter for one in subscriptions]
         refused = [

@@ -42,7 +42,6 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from penstock.engine.aliases import InboundAliases, OutboundAliases
-from penstock.engine.answers import fits
 from penstock.engine.arrivals import LEFT, Arrival, Arrivals
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED, Connection
@@ -415,7 +414,7 @@ class ClientConnection(Connection):
         It leaves with the commit: before that, the loss of a session is not on disk.
 
         Raises:
-            LocalProtocolError: 0x95, it is larger than the server accepts.
+            LocalProtocolError: 0x95, it is larger than the server accepts; or MQTT cannot carry it.
         """
         packet_id = self._session.reserve_packet_id()
         if packet_id > 0:
@@ -430,13 +429,17 @@ class ClientConnection(Connection):
         return packet_id
 
     def _ask(self, packet: Packet, packet_id: int) -> None:
-        if not fits(packet, self.link.version, self.link.max_packet_size_bytes):
+        try:
+            encoded = encode(packet, self.link.version)
+            if 0 < self.link.max_packet_size_bytes < len(encoded):
+                raise LocalProtocolError(
+                    reasons.PACKET_TOO_LARGE,
+                    f"the server does not accept packets as large as {packet!r}",
+                )
+        except Exception:
             self._session.answered(packet_id)
-            raise LocalProtocolError(
-                reasons.PACKET_TOO_LARGE,
-                f"the server does not accept packets as large as {packet!r}",
-            )
-        self.link.hold(encode(packet, self.link.version))
+            raise
+        self.link.hold(encoded)
 
     # -- when packets must wait ------------------------------------------------------------
 

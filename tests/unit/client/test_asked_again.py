@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import cast
 
 import pytest
 
-from penstock.errors import SubscribeFailed
+from penstock.errors import LocalProtocolError, SubscribeFailed
 from penstock.protocol.packets import (
     Connack,
     Connect,
@@ -19,7 +20,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.support.deadline import until
-from tests.support.scripted_server import Visit, opened
+from tests.support.scripted_server import Visit, core_of, opened
 
 
 def filters_of(visit: Visit) -> list[list[str]]:
@@ -160,3 +161,54 @@ async def test_an_answer_in_time_begins_the_count_anew() -> None:
     async with opened(script) as (client, server):
         assert await client.subscribe(Subscription("a", 2)) == [2]
         assert len(server.visits) == 5
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+@pytest.mark.parametrize(
+    ("asked", "properties"),
+    [
+        ("x" * 70_000, None),
+        ("a\ud800", None),
+        ("a\0b", None),
+        (Subscription("a", 3), None),
+        (Subscription("$share/g/a", 1, no_local=True), None),
+        ("a", Properties(subscription_identifiers=[0])),
+        ("a", Properties(topic_alias=1)),
+    ],
+)
+async def test_what_mqtt_cannot_carry_is_told_at_once(
+    asked: str | Subscription, properties: Properties | None, is_connected: bool
+) -> None:
+    """Without connection as with one, where it would disturb what is asked for together with it."""
+
+    def script(visit: Visit, packet: Packet) -> bool:
+        if isinstance(packet, Connect) and not is_connected:
+            visit.end()
+            return True
+        return False
+
+    async with opened(script, waits_for_connection=is_connected) as (client, server):
+        with pytest.raises(LocalProtocolError):
+            await client.subscribe(asked, properties=properties)
+        assert not core_of(client).subscriptions.is_asking
+        is_connected = True
+        await client.subscribe("b")
+        assert [one.packet_id for one in server.of(Subscribe)] == [1]
+
+
+@pytest.mark.parametrize("qos", ["1", 1.5, None])
+async def test_a_qos_that_is_no_number_is_told_without_connection_too(qos: object) -> None:
+    async with opened(lambda *_: True, waits_for_connection=False) as (client, _):
+        with pytest.raises(TypeError):
+            await client.subscribe("a", qos=cast("int", qos))
+
+
+async def test_what_could_not_be_asked_uses_no_packet_identifier() -> None:
+    async with opened() as (client, _):
+        core = core_of(client)
+        for _ in range(3):
+            with pytest.raises(SubscribeFailed):
+                await core.ask([Subscription("x" * 70_000)], [], None)
+            with pytest.raises(SubscribeFailed):
+                await core.ask([], ["x" * 70_000], None)
+        assert not any(core.session.answered(number) for number in range(1, 10))
