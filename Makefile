@@ -9,8 +9,8 @@ PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of the two compiled layers run on both builds.
 BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model tests/fuzz)
-# Files of tests share the cores.
-IN_PARALLEL := --numprocesses=auto --dist=loadfile
+# Files of tests share the cores, those that take longest first (tests/conftest.py).
+IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long `make torture` runs, and each target of `make fuzz`.
 SECONDS ?= 60
 CHECKED := $(wildcard src tests examples benchmarks scripts)

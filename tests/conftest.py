@@ -28,6 +28,21 @@ LEFT_BEHIND = Path(__file__).parents[1] / Settings().durability.data_dir
 WAS_THERE = LEFT_BEHIND.exists()
 
 
+# Files that take minutes begin first, or one core would end with them while the others wait.
+LONGEST_FIRST = ("demo", "crash", "spark", "interop", "network", "model", "fuzz", "contract")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the files by how long they take; within a directory they stay as they are."""
+    tests = Path(__file__).parent
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+
+    def rank_of(item: pytest.Item) -> int:
+        return ranks.get(item.path.relative_to(tests).parts[0], len(ranks))
+
+    items.sort(key=rank_of)
+
+
 # No test is timed: machines are slow at times. The rest is as it was, in CI as without it.
 settings.register_profile("untimed", settings(), deadline=None)
 settings.load_profile("untimed")
