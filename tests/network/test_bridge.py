@@ -103,8 +103,9 @@ def test_retained_messages_stay_retained_or_not(line: Line) -> None:
         near.publish(f"{line.name}/kept/a", b"1", 1, retain=True)
         near.publish(f"{line.name}/passing/a", b"2", 1, retain=True)
         near.publish(f"{line.name}/passing/a", b"3", 1)  # the first rule that matches counts
-        came = [far.take() for _ in range(3)]
-        assert [(one.payload, one.qos) for one in came] == [(b"1", 1), (b"2", 0), (b"3", 0)]
+        came = {one.payload: one.qos for one in (far.take() for _ in range(3))}
+        # Not in order: no QoS 0 message waits at the remote for the disk of a QoS 1 message.
+        assert came == {b"1": 1, b"2": 0, b"3": 0}
         with client(line.remote, f"{line.name}-later", f"{line.name}/#") as later:
             message = later.take()
             assert (message.topic, message.retain) == (f"{line.name}/kept/a", True)

@@ -25,7 +25,7 @@ def lines() -> Iterator[io.StringIO]:
 def test_a_line_has_time_level_part_and_text(lines: io.StringIO) -> None:
     logging.getLogger("penstock.runtime.driver").warning("dropped %d messages", 3)
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING broker\.driver: dropped 3 messages\n",
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z WARNING runtime\.driver: dropped 3 messages\n",
         lines.getvalue(),
     )
 
