@@ -141,9 +141,9 @@ def test_only_its_own_user_may_ask_a_broker(own_broker: Broker) -> None:
     [
         (b"hello\n", "does not understand"),
         (b"{}\n", "does not understand"),
-        (b'{"backup": "relative"}\n', "is not absolute"),
-        (b'{"backup": "/proc/none/b"}\n', "failed"),
-        (b'{"backup": "/x", "more": 1}\n', "does not understand"),
+        (b'{"do": "backup", "destination": "relative"}\n', "is not absolute"),
+        (b'{"do": "backup", "destination": "/proc/none/b"}\n', "failed"),
+        (b'{"do": "backup", "destination": "/x", "more": 1}\n', "does not understand"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_answered_with_a_sentence(

@@ -28,7 +28,7 @@ from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
 from penstock.broker.authentication import Authentication
-from penstock.broker.control import Control
+from penstock.broker.control import BackupWriter, Control
 from penstock.broker.flow_topics import FlowTopics
 from penstock.broker.garbage import all_stays, collect_in_portions, settle
 from penstock.broker.limit_warnings import LimitWarnings
@@ -42,6 +42,7 @@ from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
+from penstock.store.control import Backup
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
@@ -202,7 +203,8 @@ class _Broker:
         if self._stream is not None:
             self._stream.start()
         if isinstance(self._store, RocksStore):
-            self._control = Control(self._store, settings.durability.data_dir)
+            self._control = Control(settings.durability.data_dir)
+            self._control.on(Backup, BackupWriter(self._store))
             await self._control.open()
         logger.info("worst case of memory for clients: %s", commitment(settings))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)

@@ -1,6 +1,6 @@
 """The broker's end of the control socket (``store.control``): it does what a command asks.
 
-One request at a time, in a thread of its own; the event loop goes on.
+Each kind of request has a handler, which the composition of the broker gives it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,50 @@ import contextlib
 import logging
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, TypeVar, final
 
 import msgspec
 
-from penstock.errors import StoreError
-from penstock.store.control import REQUEST_BYTES_MAX, SOCKET_NAME, Answer, Request, short_path
+from penstock.errors import PenstockError, StoreError
+from penstock.store.control import (
+    REQUEST_BYTES_MAX,
+    SOCKET_NAME,
+    Answer,
+    Backup,
+    Request,
+    short_path,
+)
+from penstock.store.manifest import Manifest
 from penstock.store.rocks import RocksStore
 
 logger = logging.getLogger(__name__)
 
 _REQUEST_S_MAX: Final = 5.0  # from connecting to the end of the request
 
+Asked = TypeVar("Asked", bound=Request)
+Handler = Callable[[Asked], Awaitable[object]]
+"""Does what a request asks; what it returns is told, and so is the text of a PenstockError."""
+
 
 @final
 class Control:
-    """Answers requests for the store in ``data_dir``, which this process has open."""
+    """Answers requests on the control socket in ``data_dir``.
 
-    def __init__(self, store: RocksStore, data_dir: Path) -> None:
-        self._store = store
+    A handler may take its time; a request for something else does not wait for it.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._one_at_a_time = asyncio.Lock()
+        self._handlers: dict[type[Request], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[None]] = set()  # their requests are still to come
+        self._at_work: set[asyncio.Task[None]] = set()
+
+    def on(self, kind: type[Asked], handler: Handler[Asked]) -> None:
+        """Have requests of one kind done by ``handler``."""
+        self._handlers[kind] = handler
 
     async def open(self) -> None:
         """Listen. Where that is impossible the broker runs all the same, and says so."""
@@ -47,31 +67,33 @@ class Control:
         )
 
     async def close(self) -> None:
-        """Stop listening, and wait for the request that is being done."""
+        """Stop listening, and wait for what is being done."""
         if self._server is None:
             return
         self._server.close()
         with contextlib.suppress(OSError):
             (self._data_dir / SOCKET_NAME).unlink()
-        async with self._one_at_a_time:
-            for task in self._tasks:
-                task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in self._asking:
+            task.cancel()
+        await asyncio.gather(*self._asking, *self._at_work, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self._asking.add(task)
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 line = await reader.readline()
+            self._asking.discard(task)
+            self._at_work.add(task)
             answer = await self._answer(line)
             writer.write(msgspec.json.encode(answer) + b"\n")
             await writer.drain()
         except (TimeoutError, ValueError, OSError) as error:  # slow, too long, gone
             logger.info("a request on the control socket was given up: %s", error)
         finally:
-            self._tasks.discard(task)
+            self._asking.discard(task)
+            self._at_work.discard(task)
             writer.close()
 
     async def _answer(self, line: bytes) -> Answer:
@@ -79,18 +101,34 @@ class Control:
             request = msgspec.json.decode(line, type=Request)
         except msgspec.MsgspecError as error:
             return Answer(error=f"the broker does not understand the request: {error}")
-        destination = Path(request.backup)
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            return Answer(error="the broker cannot do this as it was started")
+        try:
+            done = await handler(request)
+        except PenstockError as error:
+            logger.warning("asked for a %s: %s", type(request).__name__.lower(), error)
+            return Answer(error=str(error))
+        return Answer(done=msgspec.Raw(msgspec.json.encode(done)))
+
+
+class BackupWriter:
+    """Writes backups of an open store, one at a time, in a thread; the event loop goes on."""
+
+    def __init__(self, store: RocksStore) -> None:
+        self._store = store
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __call__(self, request: Backup) -> Manifest:
+        """Write one; StoreError says why it could not be."""
+        destination = Path(request.destination)
         if not destination.is_absolute():
-            return Answer(error=f"the path {request.backup} is not absolute")
+            raise StoreError(f"the path {request.destination} is not absolute")
+        loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
-            loop = asyncio.get_running_loop()
-            try:
-                manifest = await loop.run_in_executor(None, self._store.backup, destination)
-            except StoreError as error:
-                logger.warning("a backup was asked for: %s", error)
-                return Answer(error=str(error))
+            manifest = await loop.run_in_executor(None, self._store.backup, destination)
         logger.info("wrote a backup to %s, up to offset %d", destination, manifest.end)
-        return Answer(done=manifest)
+        return manifest
 
 
 def _listen(data_dir: Path) -> socket.socket:

@@ -4,8 +4,10 @@ A store in use is locked, so what must be done to it while the broker runs, the 
 listens on a Unix socket in its data directory, which only its own user may open. One line of JSON
 goes each way::
 
-    {"backup": "/absolute/path"}  ─▶
-                                  ◀─  {"done": {manifest}}   or   {"error": "a sentence"}
+    {"do": "backup", "destination": "/absolute/path"}  ─▶
+                                     ◀─  {"done": …}   or   {"error": "a sentence"}
+
+What may be asked is a type each, told apart by ``do``; what is done, ``done`` has.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -26,16 +28,20 @@ SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 16_384
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True):
-    """What is asked: a backup to an absolute path."""
+class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backup", tag_field="do"):
+    """Write a backup to an absolute path; ``done`` is its manifest."""
 
-    backup: str
+    destination: str
+
+
+Request = Backup
+"""Everything that may be asked."""
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
     """What became of it: exactly one of the two."""
 
-    done: Manifest | None = None
+    done: msgspec.Raw = msgspec.Raw()
     error: str | None = None
 
 
@@ -43,12 +49,21 @@ class NoBroker(StoreError):
     """No broker listens on the control socket."""
 
 
-def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:
-    """Have the broker that uses ``data_dir`` write a backup.
+Done = TypeVar("Done")
+
+
+def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
+    """Have the broker that uses ``data_dir`` do something, and wait until it is done.
+
+    Args:
+        data_dir: the broker's data directory.
+        request: what to do.
+        done: the type of what it answers.
 
     Raises:
         NoBroker: none runs, or one that is too old to listen.
         StoreError: the broker says why it could not.
+        StoreFailed: it went away, and may have done it or not.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
@@ -56,18 +71,22 @@ def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:
                 connection.connect(path)
         except OSError as error:
             raise NoBroker(f"no broker that uses {data_dir} answers") from error
-        request = Request(str(destination.absolute()))
         try:
             connection.sendall(msgspec.json.encode(request) + b"\n")
             line = connection.makefile("rb").readline()
         except OSError as error:
-            raise StoreFailed(f"the broker went away during the backup: {error}") from error
+            raise StoreFailed(f"the broker went away meanwhile: {error}") from error
     if not line:
-        raise StoreFailed("the broker went away during the backup")
+        raise StoreFailed("the broker went away meanwhile")
     answer = msgspec.json.decode(line, type=Answer)
-    if answer.done is None:
+    if not bytes(answer.done):
         raise StoreError(answer.error or "the broker did not say what went wrong")
-    return answer.done
+    return msgspec.json.decode(answer.done, type=done)
+
+
+def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:
+    """Have the broker that uses ``data_dir`` write a backup; errors as in ``ask``."""
+    return ask(data_dir, Backup(str(destination.absolute())), Manifest)
 
 
 @contextlib.contextmanager
