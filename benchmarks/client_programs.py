@@ -21,7 +21,6 @@ from typing import Any, Final
 
 TOPIC: Final = "bench/clients"
 PAYLOAD: Final = b"x" * 64
-WINDOW: Final = 100
 
 _TIMEOUT_S: Final = 300.0
 
@@ -57,12 +56,12 @@ def _ready() -> None:
 # -- Penstock ------------------------------------------------------------------------------
 
 
-def penstock_publish(port: int, qos: int, count: int) -> None:
+def penstock_publish(port: int, qos: int, count: int, window: int) -> None:
     """``publish`` awaits the socket, ``send`` the queue; ``await`` of the last the server."""
     import penstock
 
     async def main() -> None:
-        async with penstock.Client(f"mqtt://127.0.0.1:{port}", max_inflight=WINDOW) as client:
+        async with penstock.Client(f"mqtt://127.0.0.1:{port}", max_inflight=window) as client:
             clock = Clock()
             clock.start()
             if qos == 0:
@@ -79,12 +78,12 @@ def penstock_publish(port: int, qos: int, count: int) -> None:
     asyncio.run(main())
 
 
-def penstock_receive(port: int, qos: int, count: int) -> None:
+def penstock_receive(port: int, qos: int, count: int, window: int) -> None:
     """The loop acknowledges each message when it asks for the next."""
     import penstock
 
     async def main() -> None:
-        async with penstock.Client(f"mqtt://127.0.0.1:{port}", receive_maximum=WINDOW) as client:
+        async with penstock.Client(f"mqtt://127.0.0.1:{port}", receive_maximum=window) as client:
             await client.subscribe(TOPIC, qos=qos)
             _ready()
             clock = Clock()
@@ -103,17 +102,26 @@ def penstock_receive(port: int, qos: int, count: int) -> None:
 # -- paho-mqtt -----------------------------------------------------------------------------
 
 
-def _paho(port: int) -> Any:
+def _paho(port: int, window: int) -> Any:
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
     client = Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.MQTTv5)
-    client.max_inflight_messages_set(WINDOW)
+    client.max_inflight_messages_set(window)
     client.max_queued_messages_set(0)
-    client.connect("127.0.0.1", port)
+    client.connect("127.0.0.1", port, properties=_receive_maximum(window))
     client.loop_start()
     _wait(client.is_connected)
     return client
+
+
+def _receive_maximum(window: int) -> Any:
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    properties = Properties(PacketTypes.CONNECT)
+    properties.ReceiveMaximum = window
+    return properties
 
 
 def _wait(condition: Callable[[], bool]) -> None:
@@ -124,9 +132,9 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def paho_publish(port: int, qos: int, count: int) -> None:
+def paho_publish(port: int, qos: int, count: int, window: int) -> None:
     """Its network loop is a thread, as its documentation has it."""
-    client = _paho(port)
+    client = _paho(port, window)
     acknowledged = 0
 
     def on_publish(*_: object) -> None:
@@ -146,9 +154,9 @@ def paho_publish(port: int, qos: int, count: int) -> None:
     client.loop_stop()
 
 
-def paho_receive(port: int, qos: int, count: int) -> None:
+def paho_receive(port: int, qos: int, count: int, window: int) -> None:
     """A callback for each message."""
-    client = _paho(port)
+    client = _paho(port, window)
     subscribed = threading.Event()
     done = threading.Event()
     clock = Clock()
@@ -176,8 +184,8 @@ def paho_receive(port: int, qos: int, count: int) -> None:
 # -- aiomqtt -------------------------------------------------------------------------------
 
 
-def aiomqtt_publish(port: int, qos: int, count: int) -> None:
-    """``publish`` awaits the acknowledgement: a hundred tasks keep the window full."""
+def aiomqtt_publish(port: int, qos: int, count: int, window: int) -> None:
+    """``publish`` awaits the acknowledgement: as many tasks keep the window full."""
     import aiomqtt
 
     async def main() -> None:
@@ -185,7 +193,7 @@ def aiomqtt_publish(port: int, qos: int, count: int) -> None:
             "127.0.0.1",
             port,
             protocol=aiomqtt.ProtocolVersion.V5,
-            max_inflight_messages=WINDOW,
+            max_inflight_messages=window,
             max_queued_outgoing_messages=0,
             max_concurrent_outgoing_calls=None,
         ) as client:
@@ -197,19 +205,24 @@ def aiomqtt_publish(port: int, qos: int, count: int) -> None:
                 for _ in numbers:
                     await client.publish(TOPIC, PAYLOAD, qos, timeout=_TIMEOUT_S)
 
-            await asyncio.gather(*(work() for _ in range(WINDOW if qos else 1)))
+            await asyncio.gather(*(work() for _ in range(window if qos else 1)))
             await client.publish(TOPIC, PAYLOAD, 1, timeout=_TIMEOUT_S)
             clock.print(count)
 
     asyncio.run(main())
 
 
-def aiomqtt_receive(port: int, qos: int, count: int) -> None:
+def aiomqtt_receive(port: int, qos: int, count: int, window: int) -> None:
     """``async for``, as ours."""
     import aiomqtt
 
     async def main() -> None:
-        async with aiomqtt.Client("127.0.0.1", port, protocol=aiomqtt.ProtocolVersion.V5) as client:
+        async with aiomqtt.Client(
+            "127.0.0.1",
+            port,
+            protocol=aiomqtt.ProtocolVersion.V5,
+            properties=_receive_maximum(window),
+        ) as client:
             await client.subscribe(TOPIC, qos)
             _ready()
             clock = Clock()
@@ -228,10 +241,10 @@ def aiomqtt_receive(port: int, qos: int, count: int) -> None:
 # -- gmqtt -----------------------------------------------------------------------------------
 
 
-async def _gmqtt(port: int) -> Any:
+async def _gmqtt(port: int, window: int) -> Any:
     import gmqtt
 
-    client = gmqtt.Client("bench-gmqtt", receive_maximum=WINDOW)
+    client = gmqtt.Client("bench-gmqtt", receive_maximum=window)
     connected = asyncio.Event()
     client.on_connect = lambda *_: connected.set()
     await client.connect("127.0.0.1", port, version=5)
@@ -239,19 +252,19 @@ async def _gmqtt(port: int) -> Any:
     return client
 
 
-def gmqtt_publish(port: int, qos: int, count: int) -> None:
+def gmqtt_publish(port: int, qos: int, count: int, window: int) -> None:
     """``publish`` awaits nothing; what it keeps to send again says what is unacknowledged."""
 
     async def main() -> None:
-        client = await _gmqtt(port)
+        client = await _gmqtt(port, window)
         unacknowledged = client._persistent_storage._messages  # it has no other way to count
         clock = Clock()
         clock.start()
         for number in range(count):
             client.publish(TOPIC, PAYLOAD, qos)
-            if qos == 0 and number % WINDOW == 0:
+            if qos == 0 and number % window == 0:
                 await asyncio.sleep(0)
-            while len(unacknowledged) >= WINDOW:  # noqa: ASYNC110 - it tells nobody
+            while len(unacknowledged) >= window:  # noqa: ASYNC110 - it tells nobody
                 await asyncio.sleep(0)
         client.publish(TOPIC, PAYLOAD, 1)
         await client._persistent_storage.wait_empty()
@@ -261,11 +274,11 @@ def gmqtt_publish(port: int, qos: int, count: int) -> None:
     asyncio.run(main())
 
 
-def gmqtt_receive(port: int, qos: int, count: int) -> None:
+def gmqtt_receive(port: int, qos: int, count: int, window: int) -> None:
     """A callback for each message."""
 
     async def main() -> None:
-        client = await _gmqtt(port)
+        client = await _gmqtt(port, window)
         subscribed = asyncio.Event()
         done = asyncio.Event()
         clock = Clock()
@@ -292,7 +305,7 @@ def gmqtt_receive(port: int, qos: int, count: int) -> None:
     asyncio.run(main())
 
 
-PROGRAMS: Final[dict[tuple[str, str], Callable[[int, int, int], None]]] = {
+PROGRAMS: Final[dict[tuple[str, str], Callable[[int, int, int, int], None]]] = {
     ("penstock", "publish"): penstock_publish,
     ("penstock", "receive"): penstock_receive,
     ("paho-mqtt", "publish"): paho_publish,

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
-from benchmarks.client_programs import LIBRARIES, PAYLOAD, TOPIC, WINDOW
+from benchmarks.client_programs import LIBRARIES, PAYLOAD, TOPIC
 from penstock.cli.version import build_kind
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
@@ -32,10 +32,12 @@ _OURS: Final = "penstock"
 _VERSION: Final = 4
 _TIMEOUT_S: Final = 120.0
 
-# Whatever the receiver's speed is, all of it arrives.
-_NOTHING_IS_DROPPED: Final = {
+# Whatever the receiver's speed is, all of it arrives; the window is the client's.
+_NO_LIMITS: Final = {
     "limits.max_mqueue_len": 0,
     "listener.write_buffer_bytes_max": 2**30,
+    "limits.receive_maximum": 65_535,
+    "limits.max_inflight": 0,  # the clients say how many
 }
 
 Measured = dict[str, float]
@@ -46,22 +48,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=20_000, help="of each run")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each library")
+    parser.add_argument("--window", type=int, default=100, help="most messages unacknowledged")
     parser.add_argument("--qos", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", nargs="+", default=["publish", "receive"])
     parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
     chosen = parser.parse_args()
     console = Console()
-    console.print(f"{chosen.messages} messages of 64 bytes, window 100; penstock {build_kind()}")
+    console.print(
+        f"{chosen.messages} messages of 64 bytes, window {chosen.window}; penstock {build_kind()}"
+    )
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
-        penstock_in(Path(directory), "memory", _NOTHING_IS_DROPPED) as broker,
+        penstock_in(Path(directory), "memory", _NO_LIMITS) as broker,
     ):
         for work in chosen.work:
             runs: dict[tuple[str, int], list[Measured]] = {}
             for _ in range(chosen.repeats):
                 for qos in chosen.qos:
                     for library in chosen.libraries:
-                        run = _run(broker, library, work, qos, chosen.messages)
+                        run = _run(broker, library, work, qos, chosen.messages, chosen.window)
                         runs.setdefault((library, qos), []).append(run)
             console.print(_table(work, chosen.qos, chosen.libraries, runs))
 
@@ -99,16 +104,16 @@ def _ratios(medians: dict[tuple[str, int], dict[str, float]], others: list[str],
     return f"{rate:.1f} x  {cpu:.1f} x"
 
 
-def _run(broker: Broker, library: str, work: str, qos: int, count: int) -> Measured:
+def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: int) -> Measured:
     command = [sys.executable, "-m", "benchmarks.client_programs", library, work]
-    command += [str(number) for number in (broker.port, qos, count)]
+    command += [str(number) for number in (broker.port, qos, count, window)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         if work == "receive":
             if process.stdout.readline().strip() != "ready":
                 raise RuntimeError(f"{library} did not subscribe")
-            feed(broker.port, qos, count)
+            feed(broker.port, qos, count, window)
         said = process.stdout.readline()
         if not said:
             raise RuntimeError(f"{library} failed: {' '.join(command)}")
@@ -122,7 +127,7 @@ def _run(broker: Broker, library: str, work: str, qos: int, count: int) -> Measu
             process.stdout.close()
 
 
-def feed(port: int, qos: int, count: int) -> None:
+def feed(port: int, qos: int, count: int, window: int) -> None:
     """Publish ``count`` messages, at most a window of them unacknowledged."""
     with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection:
         connection.sendall(encode(Connect("bench-feeder", _VERSION), _VERSION))
@@ -131,15 +136,15 @@ def feed(port: int, qos: int, count: int) -> None:
         sent = 0
         acknowledged = 0
         if qos == 0:
-            block = encode(Publish(TOPIC, PAYLOAD), _VERSION) * WINDOW
-            for _ in range(count // WINDOW):
+            block = encode(Publish(TOPIC, PAYLOAD), _VERSION) * window
+            for _ in range(count // window):
                 connection.sendall(block)
             connection.sendall(encode(Disconnect(0), _VERSION))
             connection.recv(1)  # the broker has read all of it when it hangs up
             return
         while acknowledged < count:
             packets: list[bytes] = []
-            while sent < count and sent - acknowledged < WINDOW:
+            while sent < count and sent - acknowledged < window:
                 packet_id = sent % 65_535 + 1
                 sent += 1
                 packets.append(encode(Publish(TOPIC, PAYLOAD, qos, packet_id=packet_id), _VERSION))
