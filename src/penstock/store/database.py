@@ -49,6 +49,7 @@ from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.diagnosis import broken, damaged_part
 from penstock.store.faults import with_remedy
 from penstock.store.places import is_there
+from penstock.store.recyclable import find_recyclable, mend
 from penstock.store.watermark import sync_directory
 
 logger = logging.getLogger(__name__)
@@ -151,6 +152,7 @@ def open_database(data_dir: Path) -> Database:
     path = data_dir / STORE_DIRECTORY
     try:
         _make_directory(path.absolute())
+        _mend(data_dir)
         database = _open(path, AccessType.read_write(), COLUMN_FAMILIES)
     except OSError as error:
         raise StoreError(
@@ -179,12 +181,14 @@ def _make_directory(path: Path) -> None:
 def open_for_reading(data_dir: Path) -> Database:
     """Look into the database below ``data_dir`` without a lock and without changing its files.
 
-    What a write-ahead log holds is read into memory and not written to tables.
+    What a write-ahead log holds is read into memory and not written to tables. Only what RocksDB
+    would not get past is mended (``store.recyclable``).
 
     Raises:
         StoreError: it cannot be opened, or is being changed by another process.
     """
     path = data_dir / STORE_DIRECTORY
+    _mend(data_dir)
     try:
         there = set(Rdict.list_cf(str(path)))
     except Exception as error:  # rocksdict raises plain Exception for every error
@@ -230,12 +234,38 @@ def check(entries: RdictIter) -> None:
         raise StoreFailed(f"the store could not be read: {error}") from error
 
 
+def _mend(data_dir: Path) -> None:
+    """Overwrite what RocksDB would not get past.
+
+    The lock is left alone where there is nothing of the kind: a process that has it, and lets go of
+    it here, has lost it.
+
+    Raises:
+        StoreLocked: another process has the database open.
+        StoreFailed: it cannot be written.
+    """
+    store = data_dir / STORE_DIRECTORY
+    if not find_recyclable(store):
+        return
+    with unused(data_dir):
+        found = find_recyclable(store)
+        try:
+            mend(found)
+        except OSError as error:
+            raise StoreFailed(
+                f"the store in {data_dir} cannot be mended: {with_remedy(error, data_dir)}"
+            ) from error
+    for each in found:
+        logger.warning("the store in %s is mended: %s; it is %d now", data_dir, each, each.twin)
+
+
 def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_max_total_wal_size(_WAL_BYTES_MAX)
+    options.set_recycle_log_file_num(0)  # ``store.recyclable`` takes it for granted
     options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
     options.set_compression_type(DBCompressionType.lz4())
     families = {}

@@ -90,6 +90,7 @@ class _Examiner:
         found = self._found
         for problem in self._view.problems:
             found.tell(problem)
+        found.notes += self._view.notes
         if self._view.removed_may_be_back:
             found.tell("what was removed shortly before the damage may be there again")
         self._examine_meta()

@@ -195,7 +195,8 @@ def refuse_losses(data_dir: Path) -> None:
     """Refuse a store that holds less than was acknowledged, and leave it as it is.
 
     To be called before the database is opened for writing: that turns the readable part of a
-    damaged write-ahead log into tables and removes the rest, which somebody may want to save.
+    damaged write-ahead log into tables and removes the rest, which somebody may want to save. Only
+    what nobody could read is mended (``open_for_reading``).
 
     Raises:
         StoreDamaged: something is missing.

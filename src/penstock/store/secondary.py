@@ -24,6 +24,10 @@ the files are opened anew and looked at once more.
 Holes. What a repair has given up (`store.repair`) is written down beside the log. Such offsets are
 told as lost, and never passed over.
 
+After a power cut. What a secondary would read for ever (`store.recyclable`) the broker mends when
+it starts; until then the log is not opened. Later there is nothing of the kind: what is read of a
+write that is under way is its beginning.
+
 States::
 
     closed ──open works──▶ open ──catching up fails, or a gap──▶ closed (the next call opens)
@@ -55,6 +59,7 @@ from penstock.store.database import ARCHIVE_FAMILY, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up
 from penstock.store.ranges import join_ranges
+from penstock.store.recyclable import find_recyclable
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
 
 FORMAT: Final = "1"
@@ -310,6 +315,9 @@ class LogFollower:
             return self._opened
         if not (self._store / "CURRENT").exists():
             raise StoreNotReady(f"there is no log in {self._store.parent} yet")
+        found = find_recyclable(self._store)
+        if found:
+            raise StoreNotReady(f"the log in {self._store} is mended by its broker: {found[0]}")
         options = Options(raw_mode=True)
         options.set_max_open_files(-1)  # a file the broker deletes stays readable while open
         try:

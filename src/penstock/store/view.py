@@ -2,6 +2,7 @@
 
 ::
 
+    RocksDB would not get past it (``store.recyclable``) ─▶ links, mended copies, and on as follows
     opens as it is ────────────────────────────────────────────────▶ that
     CURRENT is missing or wrong ─▶ links to the files, CURRENT anew ─▶ that, or as follows
     a table is missing or cannot be opened ─▶ without RocksDB's check of it at the start
@@ -40,6 +41,7 @@ from penstock.store.rebuild import (
     rebuild,
     table_and_log_files,
 )
+from penstock.store.recyclable import find_recyclable, mended_copy
 from penstock.store.walk import Gap, walk
 from penstock.store.watermark import Committed
 
@@ -50,6 +52,7 @@ class View:
 
     Attributes:
         problems: sentences about files; none where the database opens as it is.
+        notes: sentences about what a start mends, and is no damage by itself.
         removed_may_be_back: whether what was removed shortly before the damage may be there again.
         older: by column family: how many values may be older than what was written last.
         size_bytes: of the files, about.
@@ -57,6 +60,7 @@ class View:
 
     def __init__(self, store: Path, scratch: Path) -> None:
         self.problems: list[str] = []
+        self.notes: list[str] = []
         self.removed_may_be_back = False
         self.older: dict[str, int] = {}
         self.size_bytes = sum(path.stat().st_size for path in table_and_log_files(store))
@@ -146,7 +150,12 @@ def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Itera
         StoreError: nothing can be read, or not for damage.
     """
     store = data_dir / STORE_DIRECTORY
+    found = find_recyclable(store)
+    if found:
+        mended_copy(store, found, scratch / STORE_DIRECTORY)
+        store = scratch / STORE_DIRECTORY
     view = View(store, scratch)
+    view.notes += [f"{each}; a start mends it" for each in found]
     try:
         _Opening(view, store, scratch, claimed).find()
         yield view
