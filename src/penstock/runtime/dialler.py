@@ -262,7 +262,7 @@ class Dialler:
         """A connection is over; how long to wait, seconds."""
         connection = self.connection
         assert connection is not None
-        if self.inherits > 0:
+        if self.attempt == 0 and self.inherits > 0:
             self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.closed_because
         self.reason_code = connection.reason_code
