@@ -359,7 +359,7 @@ class Transmission(Backlog):
             return
         self._fetching = False
         missing = {offset for offset in asked if offset not in bodies}
-        self._gone(self._window.supply(bodies, missing))
+        gone = self._window.supply(bodies, missing)
         self._queue.supply(bodies)
         while True:
             head = self._queue.head()
@@ -367,12 +367,13 @@ class Transmission(Backlog):
                 break
             self._queue.pop()
             self._passed(head)
-            self._gone(1)
+            gone.append(head)
         waiting = self._queue.first_qos0()
         while waiting is not None and waiting.message is None and waiting.offset in missing:
             self._queue.take_qos0()
-            self._gone(1)
+            gone.append(waiting)
             waiting = self._queue.first_qos0()
+        self._gone(gone)
         self.refill(now)
 
     def _want(self, offsets: list[int]) -> None:
@@ -385,8 +386,11 @@ class Transmission(Backlog):
         """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
         return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
 
-    def _gone(self, messages: int) -> None:
-        """So many messages were past retention before they could be sent."""
-        if messages > 0:
+    def _gone(self, deliveries: list[Delivery]) -> None:
+        """The log has lost these before they could be sent: they leave nothing to an heir."""
+        if deliveries:
             self._touch()
-            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", messages)
+            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", len(deliveries))
+            if self.sender is not None:
+                for delivery in deliveries:
+                    self.sender.inherit(reasons_to_drop.RETENTION, self.client_id, delivery)
