@@ -162,9 +162,7 @@ class Client:
         try:
             if options.outbox is not None:
                 await core.driver.durable()
-                self._trimming = loop.create_task(
-                    trim_until(self._stops_trimming, core, options.age_s_max)
-                )
+                self._trimming = loop.create_task(trim_until(self._stops_trimming, core))
             core.start()
             waits = options.waits_for_connection
             if options.outbox is None if waits is None else waits:

@@ -95,7 +95,6 @@ class Core(Application):
         self._bytes_max = options.queue_bytes_max
         self._ends: deque[tuple[int, int]] = deque()  # when which offset was the next one
         self._ages: asyncio.TimerHandle | None = None
-        self._age_us = int(options.age_s_max * MICROSECONDS)
         self.server = server
         self.store = store
         self._published_in_turn = 0
@@ -115,6 +114,7 @@ class Core(Application):
         self.session = server.registry.open(client_id, False, expiry_s, now, self.limits)
         if zone is not None:
             self.session.zone = zone
+        self.session.age_us = int(options.age_s_max * MICROSECONDS)
         self.publications = Publications(self.made_room)
         self.session.sender = self.publications
         server.drops.heir = self.publications
@@ -157,7 +157,7 @@ class Core(Application):
 
     def start(self) -> None:
         """Dial."""
-        if self._age_us > 0:
+        if self.session.age_us > 0:
             self._look_at_ages()
         self._dialling = self._loop.create_task(self.dialler.run())
 
@@ -215,8 +215,6 @@ class Core(Application):
         del now
         self.connack = connack
         self._begins_clean = False
-        if self._age_us > 0:
-            self.give_up_before(0)
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
@@ -331,17 +329,13 @@ class Core(Application):
         """Give up what waits for longer than ``age_s_max``."""
         pause_s = min(_AGES_S_MAX, self._options.age_s_max / _AGES)
         self._ages = self._loop.call_later(pause_s, self._look_at_ages)
-        now_us = self.driver.now().wall_us
+        now = self.driver.now()
         end = self._effects.next_offset if self.is_stored else self._next_offset
-        self._ends.append((now_us, end))
+        self._ends.append((now.wall_us, end))
         before = 0
-        while self._ends and self._ends[0][0] <= now_us - self._age_us:
+        while self._ends and self._ends[0][0] <= now.wall_us - self.session.age_us:
             before = self._ends.popleft()[1]
-        self.give_up_before(before)
-
-    def give_up_before(self, offset: int) -> None:
-        """What waits to be sent and lies before ``offset`` is too old, or is by its own time."""
-        self.session.give_up_before(offset, self.driver.now().wall_us - self._age_us)
+        self.session.give_up_before(before, now)
         self.driver.end_turn_soon()
         self.made_room()
 

@@ -86,6 +86,24 @@ def test_what_expires_on_its_way_is_told() -> None:
     assert told.drops == [(0, EXPIRED)]
 
 
+def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
+    rig, told = opened()
+    rig.session.age_us = 5_000_000
+    rig.publish(b"in flight", 1)
+    rig.connection.lost("cut", rig.now)
+    rig.publish(b"old", 1)
+    rig.now_s += 1
+    rig.publish(b"young", 2)
+    rig.now_s += 4
+    rig.dial()
+    assert rig.says(Connack(0, True)) == [
+        Publish("t", b"in flight", 1, False, True, 1),
+        Publish("t", b"young", 2, False, False, 2),
+    ]
+    assert told.drops == [(1, EXPIRED)]
+    assert (rig.session.queue_length, rig.session.queue_bytes) == (0, 0)
+
+
 def test_what_the_server_had_taken_over_when_it_lost_the_session_is_delivered() -> None:
     rig, told = opened()
     rig.publish(b"0", 2)
