@@ -48,6 +48,7 @@ from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.client.publication import Publication
 from penstock.client.requests import Requests
 from penstock.engine.clock import Now
+from penstock.engine.records import Recovered
 from penstock.engine.server import Server
 from penstock.errors import (
     ClientError,
@@ -134,42 +135,48 @@ class Client:
             ConnectFailed: the first connection failed, and was to be waited for.
             ConfigError: the outbox is of another client.
             StoreError: the outbox cannot be used.
+            NotConnected: it was closed meanwhile.
         """
         if self._is_opened or self._is_closed:
             raise ClientError("a client is opened once")
         self._is_opened = True
-        options = self.options
-        loop = asyncio.get_running_loop()
-        client_id = options.client_id
-        if options.outbox is None:
-            self._store = MemoryStore(_NO_LOG)
-            recovered = self._store.recover()
+        if self.options.outbox is None:
+            store: Store = MemoryStore(_NO_LOG)
+            recovered = store.recover()
         else:
-            path = Path(options.outbox)
-            self._store = await loop.run_in_executor(None, open_outbox, path)
-            try:
-                recovered = await loop.run_in_executor(None, self._store.recover)
-                client_id = client_id_in(recovered, path, client_id)
-            except BaseException:
-                self._store.close()
-                raise
-        client_id = client_id or f"penstock-{secrets.token_hex(6)}"
-        now = Now(time.monotonic(), time.time_ns() // 1000)
-        acknowledged = self._store.acknowledged_when
-        server = Server(limits_of(options), recovered, (), acknowledged, now)
-        core = Core(options, self._urls, client_id, self._context, self._store, server)
+            store, recovered = await open_outbox(Path(self.options.outbox))
+        try:
+            if self._is_closed:
+                raise NotConnected("the client was closed while it was opened")
+            core = self._core_on(store, recovered)
+        except BaseException:
+            store.close()
+            raise
+        self._store = store
         self._core = core
         try:
-            if options.outbox is not None:
+            if self.options.outbox is not None:
                 await core.driver.durable()
-                self._trimming = loop.create_task(trim_until(self._stops_trimming, core))
+                trimming = trim_until(self._stops_trimming, core)
+                self._trimming = asyncio.get_running_loop().create_task(trimming)
             core.start()
-            waits = options.waits_for_connection
-            if options.outbox is None if waits is None else waits:
+            waits = self.options.waits_for_connection
+            if self.options.outbox is None if waits is None else waits:
                 await core.first_connection()
         except BaseException:
             await self.close(drain=False)
             raise
+
+    def _core_on(self, store: Store, recovered: Recovered) -> Core:
+        """The core of a client with this store, and what is in it."""
+        options = self.options
+        client_id = options.client_id
+        if options.outbox is not None:
+            client_id = client_id_in(recovered, Path(options.outbox), client_id)
+        client_id = client_id or f"penstock-{secrets.token_hex(6)}"
+        now = Now(time.monotonic(), time.time_ns() // 1000)
+        server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
+        return Core(options, self._urls, client_id, self._context, store, server)
 
     async def close(self, drain: bool = True) -> None:
         """Disconnect; later calls do nothing.

@@ -12,6 +12,7 @@ session that a server keeps under that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from pathlib import Path
 from typing import Final
@@ -28,16 +29,37 @@ _ALL_US: Final = 2**62  # older than this is everything
 _ALL_BYTES: Final = 2**62
 
 
-def open_outbox(path: Path) -> Store:
-    """Open or make the outbox at ``path``. It blocks.
+async def open_outbox(path: Path) -> tuple[Store, Recovered]:
+    """Open or make the outbox at ``path``; what is in it.
+
+    It is done in a thread, which cannot be stopped: who is cancelled meanwhile waits until it is
+    closed again.
 
     Raises:
         StoreError: another process has it open, it is damaged, of another format, or cannot be
             written.
     """
+    opening = asyncio.get_running_loop().run_in_executor(None, _open_outbox, path)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        while not opening.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((opening,))
+        if opening.exception() is None:
+            opening.result()[0].close()
+        raise
+
+
+def _open_outbox(path: Path) -> tuple[Store, Recovered]:
     from penstock.store.rocks import RocksStore  # who has no outbox need not load RocksDB
 
-    return RocksStore(path)
+    store = RocksStore(path)
+    try:
+        return store, store.recover()
+    except BaseException:
+        store.close()
+        raise
 
 
 def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
