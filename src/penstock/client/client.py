@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import secrets
 import time
@@ -69,8 +68,6 @@ from penstock.protocol.packets import Connack, Subscribe, Subscription, Unsubscr
 from penstock.protocol.properties import Properties
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
-
-logger = logging.getLogger(__name__)
 
 _NO_LOG: Final = ""  # instead of an epoch: nobody reads it
 _QOS: Final = (0, 1, 2)

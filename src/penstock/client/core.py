@@ -123,7 +123,7 @@ class Core(Application):
             options.inbox_bytes_max,
             options.redeliver_s,
             self._settle,
-            self._inbox_is_full,
+            self._settle_reading,
         )
         self.subscriptions = Subscriptions()
         self.room = Room(self._queue_has_room)
@@ -344,12 +344,13 @@ class Core(Application):
         self.room.tell()
         self.socket_room.tell()
         if self.pending == 0:
-            self._end_draining()
+            self.stop_draining()
         self.publications.is_watched = bool(
             self.room.waiting or self.socket_room.waiting or self._drained is not None
         )
 
-    def _end_draining(self) -> None:
+    def stop_draining(self) -> None:
+        """Whoever waits until nothing is pending waits no longer."""
         if self._drained is not None:
             if not self._drained.done():
                 self._drained.set_result(None)
@@ -398,10 +399,6 @@ class Core(Application):
         if connection is not None:
             connection.settle(arrival, code, self.driver.now_of_turn())
 
-    def _inbox_is_full(self, is_full: bool) -> None:
-        del is_full
-        self._settle_reading()
-
     def _settle_reading(self) -> None:
         """Read, or not: while the program waits for an answer, what lies before it is read."""
         connection = self.dialler.connection
@@ -448,13 +445,9 @@ class Core(Application):
             self.end_replies(why)
         self.room.close()
         self.socket_room.close()
-        self._end_draining()
+        self.stop_draining()
         if self._ages is not None:
             self._ages.cancel()
-
-    def stop_draining(self) -> None:
-        """Whoever waits until nothing is pending waits no longer."""
-        self._end_draining()
 
     async def close(self) -> None:
         """Say farewell, and let go of everything."""
