@@ -29,8 +29,8 @@ from penstock.client.publication import Publication, Publications
 from penstock.client.room import Room
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrival
-from penstock.engine.client_connection import Application
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import REASONS, SLOW_CONSUMER
 from penstock.engine.limits import NEVER_EXPIRES_S

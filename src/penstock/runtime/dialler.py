@@ -22,8 +22,9 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.config.remote_url import RemoteUrl
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrivals
-from penstock.engine.client_connection import Application, ClientConnection
+from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.records import SessionRecord
