@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Client
-from penstock.client import client as opening
+from penstock.client import life
 from penstock.errors import NotConnected
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S
@@ -76,16 +76,19 @@ async def test_who_is_cancelled_while_it_is_opened(
         await opens_again(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["recover", "commit"])
 async def test_who_closes_it_while_it_is_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        begun, go_on = held_up(monkeypatch, "recover")
+        begun, go_on = held_up(monkeypatch, name)
         client = Client(NOBODY, client_id="meter", outbox=tmp_path)
         task = asyncio.create_task(client.open())
         await begun.wait()
-        await client.close()
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
         go_on()
+        await closing
         with pytest.raises(NotConnected, match="closed while it was opened"):
             await task
         assert client.status.state == "closed"
@@ -102,7 +105,7 @@ async def test_a_defect_behind_it(
     async with asyncio.timeout(DEADLINE_S):
         client = Client(NOBODY, client_id="meter", outbox=tmp_path)
         with monkeypatch.context() as patched:
-            patched.setattr(opening, name, fails)
+            patched.setattr(life, name, fails)
             with pytest.raises(RuntimeError, match="too many"):
                 await client.open()
         assert client.status.state == "closed"
