@@ -71,7 +71,8 @@ class Life:
             client_id = _client_id(options, recovered)
             now = Now(time.monotonic(), time.time_ns() // 1000)
             server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
-            return cls(options, store, Core(options, urls, client_id, context, store, server))
+            core = Core(options, urls, client_id, context, store, server, now)
+            return cls(options, store, core)
         except BaseException:
             store.close()
             raise

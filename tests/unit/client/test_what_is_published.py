@@ -151,7 +151,7 @@ async def test_what_is_younger_than_that_is_sent() -> None:
     waits: Settings = {"waits_for_connection": False, "age_s_max": 2 * DEADLINE_S}
     async with opened(script, **waits) as (client, _):
         sent = await client.send("a", b"1")
-        looks = core_of(client)._ends
+        looks = core_of(client)._ages.notes
         await until("two looks at the ages", lambda: len(looks) >= 2)
         may_enter = True
         assert await sent == 0
