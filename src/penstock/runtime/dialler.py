@@ -34,7 +34,8 @@ from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect
-from penstock.runtime.driver import Driver, Peer
+from penstock.runtime.driver import Driver
+from penstock.runtime.peer import Peer
 from penstock.transport.api import Endpoint, Wire
 from penstock.transport.backoff import Backoff
 from penstock.transport.dialling import dial
