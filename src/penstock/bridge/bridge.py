@@ -31,8 +31,8 @@ from penstock.bridge.plan import (
 )
 from penstock.config.bridge import Remote
 from penstock.config.remote_url import RemoteUrl
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrival
-from penstock.engine.client_connection import Application
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import slug_of
 from penstock.engine.lag import UNKNOWN, Lag

@@ -17,14 +17,8 @@ of the broker's engine, with the client at the other end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import math
-import secrets
-import time
 from collections.abc import Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
@@ -35,20 +29,16 @@ from penstock.client.checks import (
     check_filters,
     check_topic,
     context_of,
-    copy_of,
     encode_publish_properties,
     urls_of,
 )
-from penstock.client.composing import limits_of
 from penstock.client.core import Core
 from penstock.client.inbox import Messages
+from penstock.client.life import Life
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
-from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.client.publication import Publication
 from penstock.client.requests import Requests
-from penstock.engine.clock import Now
-from penstock.engine.server import Server
 from penstock.errors import (
     ClientError,
     ConfigError,
@@ -66,10 +56,6 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Subscribe, Subscription, Unsubscribe
 from penstock.protocol.properties import Properties
-from penstock.store.api import Store
-from penstock.store.memory import MemoryStore
-
-logger = logging.getLogger(__name__)
 
 _NO_LOG: Final = ""  # instead of an epoch: nobody reads it
 _QOS: Final = (0, 1, 2)
@@ -102,13 +88,9 @@ class Client:
         self._urls = urls_of([url] if isinstance(url, str) else url)
         self._context = context_of(self._urls, self.options.tls)
         check_connect(self.options)
-        self._core: Core | None = None
-        self._store: Store | None = None
-        self._trimming: asyncio.Task[None] | None = None
-        self._stops_trimming = asyncio.Event()
-        self._closing: asyncio.Future[None] | None = None
+        self._life: Life | None = None
+        self._core: Core | None = None  # of that
         self._requests: Requests | None = None
-        self._asking_for_responses = asyncio.Lock()
         self._topic: str | None = None  # the latest that was checked
         self._is_opened = False
         self._is_closed = False
@@ -134,41 +116,19 @@ class Client:
             ConnectFailed: the first connection failed, and was to be waited for.
             ConfigError: the outbox is of another client.
             StoreError: the outbox cannot be used.
+            NotConnected: it was closed meanwhile.
         """
         if self._is_opened or self._is_closed:
             raise ClientError("a client is opened once")
         self._is_opened = True
-        options = self.options
-        loop = asyncio.get_running_loop()
-        client_id = options.client_id
-        if options.outbox is None:
-            self._store = MemoryStore(_NO_LOG)
-            recovered = self._store.recover()
-        else:
-            path = Path(options.outbox)
-            self._store = await loop.run_in_executor(None, open_outbox, path)
-            try:
-                recovered = await loop.run_in_executor(None, self._store.recover)
-                client_id = client_id_in(recovered, path, client_id)
-            except BaseException:
-                self._store.close()
-                raise
-        client_id = client_id or f"penstock-{secrets.token_hex(6)}"
-        now = Now(time.monotonic(), time.time_ns() // 1000)
-        acknowledged = self._store.acknowledged_when
-        server = Server(limits_of(options), recovered, (), acknowledged, now)
-        core = Core(options, self._urls, client_id, self._context, self._store, server)
-        self._core = core
+        life = await Life.begin(self.options, self._urls, self._context)
+        self._life = life
+        self._core = life.core
         try:
-            if options.outbox is not None:
-                await core.driver.durable()
-                self._trimming = loop.create_task(
-                    trim_until(self._stops_trimming, core, options.age_s_max)
-                )
-            core.start()
-            waits = options.waits_for_connection
-            if options.outbox is None if waits is None else waits:
-                await core.first_connection()
+            await life.core.driver.durable()
+            if self._is_closed:
+                raise NotConnected("the client was closed while it was opened")
+            await life.connect()
         except BaseException:
             await self.close(drain=False)
             raise
@@ -184,45 +144,9 @@ class Client:
             PublishFailed: there is no outbox, and after ``drain_s`` messages were not acknowledged:
                 they are lost.
         """
-        if self._closing is not None:  # by another task
-            if not drain and self._core is not None:
-                self._core.stop_draining()
-            await asyncio.shield(self._closing)
-            return
         self._is_closed = True
-        core = self._core
-        if core is None:
-            return
-        self._closing = asyncio.get_running_loop().create_future()
-        left = 0
-        try:
-            if drain and (core.dialler.is_connected or self.options.outbox is None):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self.options.drain_s):
-                        await core.drain()
-            left = core.pending
-        finally:
-            try:
-                await self._let_go(core)
-            finally:
-                self._closing.set_result(None)
-        if drain and left > 0 and self.options.outbox is None:
-            raise PublishFailed(
-                f"{left} messages were not acknowledged within drain_s"
-                f" = {self.options.drain_s:g} s, and are lost; an outbox would keep them"
-            )
-
-    async def _let_go(self, core: Core) -> None:
-        try:
-            self._stops_trimming.set()
-            if self._trimming is not None:
-                await self._trimming
-        finally:
-            try:
-                await core.close()
-            finally:
-                if self._store is not None:
-                    await asyncio.get_running_loop().run_in_executor(None, self._store.close)
+        if self._life is not None:
+            await self._life.end(drain)
 
     # -- how it stands -----------------------------------------------------------------------
 
@@ -566,30 +490,9 @@ class Client:
         core = self._opened()
         if self.options.level != V5:
             raise RequestFailed("requests need MQTT 5")
-        response: asyncio.Future[Message] | None = None
-        try:
-            async with asyncio.timeout(timeout_s):
-                async with self._asking_for_responses:
-                    if self._requests is None:
-                        self._requests = Requests(core)
-                    if not self._requests.is_subscribed:
-                        await self.subscribe(self._requests.topic, qos=2)
-                        self._requests.is_subscribed = True
-                correlation, response = self._requests.expect()
-                asked = copy_of(properties)
-                asked.response_topic = self._requests.topic
-                asked.correlation_data = correlation
-                if asked.message_expiry_interval is None:  # nobody waits for it any longer
-                    asked.message_expiry_interval = math.ceil(timeout_s)
-                code = await self.publish(topic, payload, qos, False, asked)
-                if code == reasons.NO_MATCHING_SUBSCRIBERS:
-                    raise RequestFailed(f"nobody subscribes to {topic}", code)
-                return await response
-        except TimeoutError:
-            raise RequestFailed(f"{topic}: no response within {timeout_s:g} s") from None
-        finally:
-            if response is not None:
-                response.cancel()
+        if self._requests is None:
+            self._requests = Requests(self, core)
+        return await self._requests.request(topic, payload, qos, timeout_s, properties)
 
     # -- inside --------------------------------------------------------------------------------
 

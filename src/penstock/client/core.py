@@ -17,11 +17,11 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections import deque
 from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, final
 
+from penstock.client.ages import Ages
 from penstock.client.composing import connect_of
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
@@ -29,15 +29,16 @@ from penstock.client.publication import Publication, Publications
 from penstock.client.room import Room
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrival
-from penstock.engine.client_connection import Application
-from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.clock import Now
 from penstock.engine.drop_counts import REASONS, SLOW_CONSUMER
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.producers import Numbered
 from penstock.engine.server import Server
+from penstock.engine.session import Session
 from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription
@@ -54,8 +55,6 @@ _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
 _IN_A_TURN_MAX: Final = 500  # messages published before others have their turn
-_AGES: Final = 16  # looks within ``age_s_max``
-_AGES_S_MAX: Final = 10.0
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
@@ -70,6 +69,7 @@ class Core(Application):
         context: for TLS; None where no URL needs one.
         store: what remembers.
         server: recovered from it.
+        now: when.
     """
 
     def __init__(
@@ -80,64 +80,74 @@ class Core(Application):
         context: ssl.SSLContext | None,
         store: Store,
         server: Server,
+        now: Now,
     ) -> None:
         self.client_id = client_id
-        self.connack: Connack | None = None  # of the latest connection
-        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``requests``
-        self.end_replies: Callable[[str], None] | None = None
-        self._options = options
-        self._loop = asyncio.get_running_loop()
-        self._next_offset = 0  # where there is no log
-        self.is_stored = options.outbox is not None
-        self._gates = options.overflow in ("wait", "raise")
-        self._effects = server.effects
-        self._messages_max = options.queue_messages_max
-        self._bytes_max = options.queue_bytes_max
-        self._ends: deque[tuple[int, int]] = deque()  # when which offset was the next one
-        self._ages: asyncio.TimerHandle | None = None
-        self._age_us = int(options.age_s_max * MICROSECONDS)
         self.server = server
         self.store = store
-        self._published_in_turn = 0
-        self.driver = Driver(
-            server,
-            store,
-            _WAITING_BYTES_MAX,
-            self._failed,
-            _STORE_RETRY_S_MAX,
-            self._turn_ended,
-        )
         self.limits = server.limits
-        expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
-        now = self.driver.now()
-        known = server.registry.sessions.get(client_id)
-        zone = None if known is None else known.zone
-        self.session = server.registry.open(client_id, False, expiry_s, now, self.limits)
-        if zone is not None:
-            self.session.zone = zone
+        self._options = options
+        self._effects = server.effects
+        self._loop = asyncio.get_running_loop()
+
+        self.connack: Connack | None = None  # of the latest connection
+        self.is_closed = False
+        self.failure: StoreFailed | None = None
+        self._first: asyncio.Future[None] = self._loop.create_future()
+        self._begins_clean = options.begins_clean
+        self._dialling: asyncio.Task[None] | None = None
+
+        self.is_stored = options.outbox is not None
         self.publications = Publications(self.made_room)
-        self.session.sender = self.publications
-        server.drops.heir = self.publications
+        self.room = Room(self._queue_has_room)
+        self.socket_room = Room(self._socket_has_room)
+        self._gates = options.overflow in ("wait", "raise")
+        self._messages_max = options.queue_messages_max
+        self._bytes_max = options.queue_bytes_max
+        self._next_offset = 0  # where there is no log
+        self._published_in_turn = 0
+        self._drained: asyncio.Future[None] | None = None
+
         self.inbox = Inbox(
             options.inbox_messages_max,
             options.inbox_bytes_max,
             options.redeliver_s,
             self._settle,
-            self._inbox_is_full,
+            self._settle_reading,
         )
         self.subscriptions = Subscriptions()
-        self.room = Room(self._queue_has_room)
-        self.socket_room = Room(self._socket_has_room)
-        self._drained: asyncio.Future[None] | None = None
-        self.is_closed = False
-        self.failure: StoreFailed | None = None
-        self._first: asyncio.Future[None] = self._loop.create_future()
-        self.dialler = Dialler(
-            f"client {client_id}",
+        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``requests``
+        self.end_replies: Callable[[str], None] | None = None
+
+        self.session = self._open_session(now)
+        self.driver = Driver(
+            server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX, self._turn_ended
+        )
+        self._ages = Ages(
+            self.session, self.driver, options.age_s_max, self._end_of_log, self.made_room
+        )
+        self.dialler = self._new_dialler(urls, context)
+
+    def _open_session(self, now: Now) -> Session:
+        """The session, as the store has it, or a new one; it is told what becomes of messages."""
+        registry = self.server.registry
+        known = registry.sessions.get(self.client_id)
+        zone = self.limits.zone if known is None else known.zone
+        expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
+        session = registry.open(self.client_id, False, expiry_s, now, self.limits)
+        session.zone = zone
+        session.sender = self.publications
+        self.server.drops.heir = self.publications
+        return session
+
+    def _new_dialler(self, urls: list[RemoteUrl], context: ssl.SSLContext | None) -> Dialler:
+        options = self._options
+        dialler = Dialler(
+            f"client {self.client_id}",
             urls,
             context,
             self._connect,
-            server,
+            self.server,
             self.driver,
             self.session,
             self.limits,
@@ -147,18 +157,16 @@ class Core(Application):
             options.headers,
             self._changed,
         )
-        if not options.begins_clean and not self.dialler.is_known:
-            self.dialler.is_known = True
-            self.dialler.inherits = _ASKED_FOR_MAX
-        self._begins_clean = options.begins_clean
-        self._dialling: asyncio.Task[None] | None = None
+        if not options.begins_clean and not dialler.is_known:
+            dialler.is_known = True
+            dialler.inherits = _ASKED_FOR_MAX
+        return dialler
 
     # -- connecting ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Dial."""
-        if self._age_us > 0:
-            self._look_at_ages()
+        self._ages.start()
         self._dialling = self._loop.create_task(self.dialler.run())
 
     async def first_connection(self) -> None:
@@ -215,8 +223,6 @@ class Core(Application):
         del now
         self.connack = connack
         self._begins_clean = False
-        if self._age_us > 0:
-            self.give_up_before(0)
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
@@ -325,37 +331,22 @@ class Core(Application):
         if self.publications.is_watched:
             self.made_room()
 
-    # -- age -------------------------------------------------------------------------------
-
-    def _look_at_ages(self) -> None:
-        """Give up what waits for longer than ``age_s_max``."""
-        pause_s = min(_AGES_S_MAX, self._options.age_s_max / _AGES)
-        self._ages = self._loop.call_later(pause_s, self._look_at_ages)
-        now_us = self.driver.now().wall_us
-        end = self._effects.next_offset if self.is_stored else self._next_offset
-        self._ends.append((now_us, end))
-        before = 0
-        while self._ends and self._ends[0][0] <= now_us - self._age_us:
-            before = self._ends.popleft()[1]
-        self.give_up_before(before)
-
-    def give_up_before(self, offset: int) -> None:
-        """What waits to be sent and lies before ``offset`` is too old, or is by its own time."""
-        self.session.give_up_before(offset, self.driver.now().wall_us - self._age_us)
-        self.driver.end_turn_soon()
-        self.made_room()
+    def _end_of_log(self) -> int:
+        """The offset of the next message."""
+        return self._effects.next_offset if self.is_stored else self._next_offset
 
     def made_room(self) -> None:
         """A message is delivered or given up, or the socket has room."""
         self.room.tell()
         self.socket_room.tell()
         if self.pending == 0:
-            self._end_draining()
+            self.stop_draining()
         self.publications.is_watched = bool(
             self.room.waiting or self.socket_room.waiting or self._drained is not None
         )
 
-    def _end_draining(self) -> None:
+    def stop_draining(self) -> None:
+        """Whoever waits until nothing is pending waits no longer."""
         if self._drained is not None:
             if not self._drained.done():
                 self._drained.set_result(None)
@@ -404,10 +395,6 @@ class Core(Application):
         if connection is not None:
             connection.settle(arrival, code, self.driver.now_of_turn())
 
-    def _inbox_is_full(self, is_full: bool) -> None:
-        del is_full
-        self._settle_reading()
-
     def _settle_reading(self) -> None:
         """Read, or not: while the program waits for an answer, what lies before it is read."""
         connection = self.dialler.connection
@@ -454,13 +441,8 @@ class Core(Application):
             self.end_replies(why)
         self.room.close()
         self.socket_room.close()
-        self._end_draining()
-        if self._ages is not None:
-            self._ages.cancel()
-
-    def stop_draining(self) -> None:
-        """Whoever waits until nothing is pending waits no longer."""
-        self._end_draining()
+        self.stop_draining()
+        self._ages.stop()
 
     async def close(self) -> None:
         """Say farewell, and let go of everything."""

@@ -34,7 +34,7 @@ class Inbox:
         bytes_max: of their topics and payloads, likewise.
         redeliver_s: the first pause before a message is handed over again, seconds.
         settle: acknowledges an arrival with a reason code.
-        is_full: told when no more may be read, and when it may again.
+        changed: told when no more may be read (``is_full``), and when it may again.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Inbox:
         bytes_max: int,
         redeliver_s: float,
         settle: Callable[[Arrival, int], None],
-        is_full: Callable[[bool], None],
+        changed: Callable[[], None],
     ) -> None:
         self.is_closed = False
         self._waiting: deque[Message] = deque()
@@ -54,7 +54,7 @@ class Inbox:
         self.failure: PenstockError | None = None  # why it is closed, if it was not asked for
         self._redeliver_s = redeliver_s
         self._settle_arrival = settle
-        self._tell_full = is_full
+        self._changed = changed
         self.is_full = False
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Inbox:
             len(self._waiting) >= self._messages_max or self._bytes >= self._bytes_max
         ):
             self.is_full = True
-            self._tell_full(True)
+            self._changed()
         if self._takers:
             self._wake()
 
@@ -84,7 +84,7 @@ class Inbox:
                 and 2 * self._bytes <= self._bytes_max
             ):
                 self.is_full = False
-                self._tell_full(False)
+                self._changed()
             if message.hand_over():
                 return message
         return None

@@ -12,13 +12,12 @@ session that a server keeps under that.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import time
 from pathlib import Path
 from typing import Final
 
 from penstock.client.core import Core
-from penstock.engine.clock import MICROSECONDS
 from penstock.engine.records import Recovered
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
@@ -26,19 +25,41 @@ from penstock.store.api import Store
 logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 2.0
-_ALL_US: Final = 2**62
+_ALL_US: Final = 2**62  # older than this is everything
+_ALL_BYTES: Final = 2**62
 
 
-def open_outbox(path: Path) -> Store:
-    """Open or make the outbox at ``path``. It blocks.
+async def open_outbox(path: Path) -> tuple[Store, Recovered]:
+    """Open or make the outbox at ``path``; what is in it.
+
+    It is done in a thread, which cannot be stopped: who is cancelled meanwhile waits until it is
+    closed again.
 
     Raises:
         StoreError: another process has it open, it is damaged, of another format, or cannot be
             written.
     """
+    opening = asyncio.get_running_loop().run_in_executor(None, _open_outbox, path)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        while not opening.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((opening,))
+        if opening.exception() is None:
+            opening.result()[0].close()
+        raise
+
+
+def _open_outbox(path: Path) -> tuple[Store, Recovered]:
     from penstock.store.rocks import RocksStore  # who has no outbox need not load RocksDB
 
-    return RocksStore(path)
+    store = RocksStore(path)
+    try:
+        return store, store.recover()
+    except BaseException:
+        store.close()
+        raise
 
 
 def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
@@ -58,27 +79,22 @@ def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
     return wanted or known[0]
 
 
-async def trim_until(stopped: asyncio.Event, core: Core, age_s_max: float) -> None:
-    """Let what is delivered leave the log of the outbox, and what is too old, until told.
+async def trim_until(stopped: asyncio.Event, core: Core) -> None:
+    """Let what is delivered or given up leave the log of the outbox, until told.
 
     Args:
         stopped: set to end it; what is being done is done to its end.
         core: the client's.
-        age_s_max: what waits longer goes, seconds; 0 = nothing does.
     """
     trimmed_to = -1
     while not await _is_set_within(stopped, INTERVAL_S):
         try:
-            end = core.server.effects.next_offset
             needed = core.session.lowest_offset()
-            keep_from = end if needed < 0 else needed
+            keep_from = core.server.effects.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
                 await core.driver.durable()  # that it is not needed any more
-                await _retain(core.store, _ALL_US, keep_from)
+                await _trim(core.store, keep_from)
                 trimmed_to = keep_from
-            if age_s_max > 0:
-                older_than_us = time.time_ns() // 1000 - int(age_s_max * MICROSECONDS)
-                core.give_up_before(await _retain(core.store, older_than_us, end))
         except StoreError as error:
             logger.error("the outbox could not be trimmed: %s", error)
         except Exception:  # a defect must not end it for good: the disk would fill
@@ -94,14 +110,10 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-async def _retain(store: Store, older_than_us: int, keep_from: int) -> int:
-    """Trim the log, a bounded part in each call, until there is no more to remove; its begin."""
+async def _trim(store: Store, keep_from: int) -> None:
+    """Remove what lies before ``keep_from``, a bounded part in each call."""
     loop = asyncio.get_running_loop()
-    begins_at = -1
-    while True:
+    begins_at, before = 0, -1
+    while begins_at != before:
         before = begins_at
-        begins_at = await loop.run_in_executor(
-            None, store.retain, older_than_us, _ALL_US, keep_from
-        )
-        if begins_at == before:
-            return begins_at
+        begins_at = await loop.run_in_executor(None, store.retain, _ALL_US, _ALL_BYTES, keep_from)

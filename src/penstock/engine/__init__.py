@@ -68,7 +68,10 @@ A connection::
     handshake          which AUTH is due
     server_connection  the accepting side's table of packets, and when they must wait
     client_connection  the connecting side, of a bridge or a client, from CONNECT to its end
-    arrivals           what came to it and is not acknowledged yet
+    application        the port: who uses such a connection
+    inherited          a session there of which nothing is known here: it is released first
+    receiving          what came to it, to its acknowledgement
+    arrivals           what of it is not acknowledged yet
     publishing         PUBLISH to its acknowledgement, PUBREL
     sender             who sent a message and is told what became of it
     producers          publishers that number their messages: which are repeats

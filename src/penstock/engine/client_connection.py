@@ -23,41 +23,35 @@ Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that
 of us in time whatever else is sent [MQTT-3.1.2-20]. A server that says nothing for one and a half
 intervals, its PINGRESPs included, is given up.
 
-A session *inherited* from a former program, of which nothing is known here, may have QoS 2 messages
-on the server that were never released; a new message under their packet identifier would be taken
-for one of them, and be lost. So all identifiers that will be in use are released first, a thousand
-and some (all of them in a session that is stored), and nothing is sent until the server has
-answered, or has had the connect timeout for it::
-
-      CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
+A session *inherited* from a former program is first freed of what that may have left there
+(``inherited``).
 
 What the server sends is handed to the ``Application``, which says when it is done with it
-(``arrivals``); the acknowledgement leaves with the commit of what was done (``link``).
+(``receiving``).
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
-from penstock.engine.aliases import InboundAliases, OutboundAliases
-from penstock.engine.arrivals import LEFT, Arrival, Arrivals
+from penstock.engine.aliases import OutboundAliases
+from penstock.engine.application import Application
+from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.clock import Now
 from penstock.engine.connection import CLOSED, CONNECTED, Connection
 from penstock.engine.effects import Effects
+from penstock.engine.inherited import Inherited
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
+from penstock.engine.receiving import Receiving
 from penstock.engine.session import Session
-from penstock.engine.topics import is_topic_name
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
-from penstock.protocol.encode import encode, encode_ack
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, PUBREL, V5, V31, V311
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31, V311
 from penstock.protocol.packets import (
-    Ack,
     Auth,
     Connack,
     Connect,
@@ -80,34 +74,8 @@ from penstock.protocol.properties import Properties
 
 AWAIT_CONNACK: Final = 5
 
-_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # beside the window's, in an inherited session
 _PING_AFTER: Final = 0.75  # of the keep alive
 _PINGREQ: Final = encode(Pingreq(), V311)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Application:
-    """Who uses a connection: a bridge, or the client library."""
-
-    def connected(self, connack: Connack, now: Now) -> None:
-        """The server let us in. What is sent from here goes before what is sent again."""
-
-    def arrived(self, arrival: Arrival, now: Now) -> None:
-        """A message. With QoS 1 or 2 it waits for ``ClientConnection.settle``, now or later."""
-
-    def answered(self, packet: Packet, now: Now) -> None:
-        """SUBACK or UNSUBACK."""
-
-    def authenticate(self, data: bytes | None) -> bytes | None:
-        """The next step of the authentication method; None: it fails."""
-        del data
-        return None
-
-    def writable(self, now: Now) -> None:
-        """There may be room again, in the window or in the socket, for what is sent."""
-
-    def ended(self, now: Now) -> None:
-        """The connection is over: ``closed_because`` says why."""
 
 
 @final
@@ -154,19 +122,14 @@ class ClientConnection(Connection):
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._effects = effects
         self._session = session
-        self._arrivals = arrivals
         self._connect = connect
         self.limits = limits
         self.client_id = connect.client_id
         self._application = application
         self._is_known = is_known
         self.inherits = inherits
-        self._unreleased: set[int] = set()  # packet identifiers of a former program
-        self._release_until_s = NO_DEADLINE
-        self._number = 0  # among the connections of the session, once the server let us in
-        self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
-        self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
-        self._topic: str | None = None  # of the message before: it was checked
+        self._inherited = Inherited()
+        self._receiving = Receiving(session, self.link, arrivals, application, asked)
         self._window = PACKET_IDENTIFIERS  # what the server takes unacknowledged
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
@@ -191,12 +154,13 @@ class ClientConnection(Connection):
             self._session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrec):
             self._session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
-        elif isinstance(packet, Pubcomp) and self._unreleased:
-            self._released_one(packet.packet_id, now)
+        elif isinstance(packet, Pubcomp) and self._inherited.is_open:
+            if self._inherited.released(packet.packet_id):
+                self._all_released(now)
         elif isinstance(packet, Pubcomp):
             self._session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Pubrel):
-            self._released(packet)
+            self._receiving.released(packet.packet_id)
         elif isinstance(packet, Suback | Unsuback):
             if not self._session.answered(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
@@ -227,7 +191,7 @@ class ClientConnection(Connection):
                 reasons.PROTOCOL_ERROR, "the server has a session that we know nothing of"
             )
         self._negotiate(connack.properties or Properties(), now)
-        self._number = self._arrivals.connected(present)
+        self._receiving.connected(present)
         if not present:
             self._session.session_lost()
         self.state = CONNECTED
@@ -237,29 +201,11 @@ class ClientConnection(Connection):
         if self.state != CONNECTED:
             return
         if self.inherits:
-            self._release_all(now)
+            self._inherited.release(self._session, self.link, self.limits, now)
         else:
             self._session.attach(self.link, self.limits, self._window, now)
 
-    def _release_all(self, now: Now) -> None:
-        last_id = PACKET_IDENTIFIERS
-        if not self._session.stored:
-            own = self.limits.window(PACKET_IDENTIFIERS)
-            last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
-        self._session.inherit(last_id)
-        self._unreleased = set(range(1, last_id + 1))
-        self._release_until_s = now.monotonic_s + self.limits.connect_timeout_s
-        for packet_id in range(1, last_id + 1):
-            self.link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, self.link.version))
-
-    def _released_one(self, packet_id: int, now: Now) -> None:
-        self._unreleased.discard(packet_id)
-        if not self._unreleased:
-            self._all_released(now)
-
     def _all_released(self, now: Now) -> None:
-        self._unreleased = set()
-        self._release_until_s = NO_DEADLINE
         self.inherits = False
         self._session.attach(self.link, self.limits, self._window, now)
         self._application.writable(now)
@@ -304,59 +250,12 @@ class ClientConnection(Connection):
     # -- messages from the server --------------------------------------------------------
 
     def _arrived(self, publish: Publish, now: Now) -> None:
-        if self._number != self._arrivals.connection:
+        if not self._receiving.is_current():
             self._end(True, "another connection took the session over", now)
             return
-        topic = publish.topic
-        properties = publish.properties
-        if properties is not None and properties.topic_alias is not None:
-            topic = self._aliases.topic_of(topic, properties.topic_alias)
-            properties.topic_alias = None
-        if topic is not self._topic:
-            if not is_topic_name(topic, PACKET_IDENTIFIERS):
-                raise RemoteProtocolError(
-                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
-                )
-            self._topic = topic
-        counters = self.link.counters
-        counters.publish_received += 1
-        counters.publish_bytes_received += len(publish.payload)
-        if publish.qos == 0:
-            self._application.arrived(Arrival(publish, topic), now)
-            return
-        if publish.qos == 2 and self._is_repeat(publish):
-            self._session.receive(publish, now)
-            self._arrivals.came_again(publish, topic)
-            self._check_receive_maximum()
-            self._acknowledge_settled()
-            return
-        arrival = self._arrivals.came(publish, topic)
-        self._check_receive_maximum()
-        if arrival is not None:
-            self._application.arrived(arrival, now)
-        self._acknowledge_settled()
-
-    def _is_repeat(self, publish: Publish) -> bool:
-        """Whether we have this QoS 2 message, and wait for its PUBREL.
-
-        What is sent again on another connection has DUP. One that has not is new: its server lost
-        its session once, and we died before we could note that.
-        """
-        packet_id = publish.packet_id
-        if not self._session.awaits_release(packet_id):
-            return False
-        if publish.dup or self._session.came_here(packet_id):
-            return True
-        self._session.release(packet_id)
-        return False
-
-    def _check_receive_maximum(self) -> None:
-        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-9]."""
-        if self.link.version == V5 and len(self._arrivals) > self._receive_maximum:
-            raise RemoteProtocolError(
-                reasons.RECEIVE_MAXIMUM_EXCEEDED,
-                f"more than {self._receive_maximum} QoS 1 and 2 messages unacknowledged",
-            )
+        self._receiving.arrived(publish, now)
+        if publish.qos > 0 and self.state == CONNECTED:
+            self._receiving.acknowledge_settled()
 
     def settle(self, arrival: Arrival, code: int, now: Now) -> None:
         """``arrival`` is done with; said to the present connection, or to the last one.
@@ -375,34 +274,10 @@ class ClientConnection(Connection):
         Raises:
             LocalProtocolError: a code that no acknowledgement of this message has.
         """
-        publish = arrival.publish
-        if publish.qos == 0:
-            return
-        kind = PUBACK if publish.qos == 1 else PUBREC
-        if code >= reasons.UNSPECIFIED_ERROR and self.link.version != V5:
-            code = reasons.SUCCESS
-        if code != LEFT and not reasons.is_allowed(code, kind):
-            raise LocalProtocolError(code, f"no reason code to acknowledge a message with: {code}")
-        is_known = self._arrivals.settle(arrival, code)
-        if is_known and publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
-            self._session.receive(publish, now)
-        self._acknowledge_settled()
-
-    def _acknowledge_settled(self) -> None:
-        if self.state != CONNECTED or self._number != self._arrivals.connection:
-            return
-        arrival = self._arrivals.next_settled()
-        while arrival is not None:
-            self._acknowledge(arrival.publish, arrival.code)
-            arrival = self._arrivals.next_settled()
-
-    def _acknowledge(self, publish: Publish, code: int) -> None:
-        kind = PUBACK if publish.qos == 1 else PUBREC
-        self.link.hold_ack(encode_ack(kind, publish.packet_id, code, self.link.version))
-
-    def _released(self, packet: Ack) -> None:
-        code = self._session.release(packet.packet_id)
-        self.link.hold_ack(encode_ack(PUBCOMP, packet.packet_id, code, self.link.version))
+        if arrival.publish.qos > 0:
+            self._receiving.settle(arrival, code, now)
+            if self.state == CONNECTED:
+                self._receiving.acknowledge_settled()
 
     # -- what is asked of the server -----------------------------------------------------
 
@@ -486,15 +361,17 @@ class ClientConnection(Connection):
         if self.state != CONNECTED:
             return silent_s
         earliest_s = silent_s
-        for due_s in (self._ping_due_s, self._release_until_s):
+        release_until_s = self._inherited.until_s if self._inherited.is_open else NO_DEADLINE
+        for due_s in (self._ping_due_s, release_until_s):
             if due_s != NO_DEADLINE and (earliest_s == NO_DEADLINE or due_s < earliest_s):
                 earliest_s = due_s
         return earliest_s
 
     def tick(self, now: Now) -> None:
         """A deadline may have passed: ping, or give the server up."""
-        if self._unreleased and self._release_until_s <= now.monotonic_s:
-            self._all_released(now)  # it does not answer that: it has none of them
+        if self._inherited.is_open and self._inherited.until_s <= now.monotonic_s:
+            self._inherited.give_up()
+            self._all_released(now)
         silent_s = super().deadline_s()
         if silent_s == NO_DEADLINE:
             return

@@ -57,6 +57,7 @@ class Outbound(Transmission):
         drops: Drops,
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops)
+        self.age_us = 0  # what waits for so long is given up; 0 = however long
         self.took_shared = False  # may hold what came through a shared subscription
         self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
 
@@ -211,7 +212,7 @@ class Outbound(Transmission):
                 return
             self._queue.pop()
             self._passed(head)
-            if message.expired(now.wall_us):
+            if self._is_late(message, now):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
@@ -222,19 +223,24 @@ class Outbound(Transmission):
         if self._retained:
             self._go_on_with_retained(link, now)
 
-    def give_up_before(self, offset: int, received_us: int) -> None:
-        """What waits and lies before ``offset`` is too old, or was received up to ``received_us``
-        and is in memory; what is on its way is left alone."""
+    def give_up_before(self, offset: int, now: Now) -> None:
+        """What waits and lies before ``offset`` is late, or is in memory and late by its own time;
+        what is on its way is left alone."""
         head = self._queue.head()
         while head is not None:
-            message = head.message
-            is_old = message is not None and message.received_at_us <= received_us
-            if not is_old and not 0 <= head.offset < offset:
+            is_late = head.message is not None and self._is_late(head.message, now)
+            if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
             self._passed(head)
             self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             head = self._queue.head()
+
+    def _is_late(self, message: Message, now: Now) -> bool:
+        """Whether nobody wants it any more, who publishes it or who sends it (``age_us``)."""
+        if 0 < self.age_us <= now.wall_us - message.received_at_us:
+            return True
+        return message.expired(now.wall_us)
 
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; whether none is left.
@@ -253,7 +259,7 @@ class Outbound(Transmission):
                 self._want(queue.qos0_without_body(self._bodies_at_once()))
                 return False
             queue.take_qos0()
-            if message.expired(now.wall_us):
+            if self._is_late(message, now):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
             else:
                 self._send_waiting_qos0(link, delivery, message, now)

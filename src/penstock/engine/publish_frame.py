@@ -2,7 +2,8 @@
 
 ::
 
-      message ─▶ MQTT 5: what is left of its expiry, subscription identifiers, topic alias
+      message ─▶ a bridge: its topic at the other end, one hop more
+              ─▶ MQTT 5: what is left of its expiry, subscription identifiers, topic alias
               ─▶ encoded ── larger than the peer accepts ─▶ nothing [MQTT-3.1.2-24]
 """
 
@@ -10,14 +11,17 @@ from __future__ import annotations
 
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
+from penstock.engine.forwarding import Forwarding
 from penstock.engine.link import Link
 from penstock.engine.message import Message
+from penstock.errors import LocalProtocolError
 from penstock.protocol.encode import encode_publish
 from penstock.protocol.kinds import V5
 
 
 def publish_frame(
     link: Link,
+    forwarding: Forwarding | None,
     message: Message,
     qos: int,
     retain: bool,
@@ -27,10 +31,11 @@ def publish_frame(
     batch: int,
     now: Now,
 ) -> bytes:
-    """The PUBLISH packet, empty if the peer would not accept its size. It is counted as sent.
+    """The PUBLISH packet, empty if the peer or MQTT would not accept its size. It is counted.
 
     Args:
         link: to the receiver.
+        forwarding: of a bridge: the packet is empty if it hands the message on no more.
         message: what was published.
         qos: 0..2, of this delivery.
         retain: the RETAIN flag to send.
@@ -40,30 +45,49 @@ def publish_frame(
         batch: that of the link with which it will leave; see ``aliases``.
         now: when.
     """
-    properties = b""
     version = link.version
-    payload = message.payload
-    counters = link.counters
-    if version == V5:
-        properties = message.properties
-        if message.expires_at_us > 0 or len(subscription_ids) > 0:
-            properties = message.properties_for(now.wall_us, subscription_ids)
-        if link.aliases is not None and batch >= 0:
-            frame = _frame_with_alias(
-                link, link.aliases, message, qos, retain, duplicate, packet_id, properties, batch
+    if forwarding is not None:
+        if forwarding.rule_for(message.topic) is None:  # it was removed
+            return b""
+        message = forwarding.message_for(message, version)
+    properties = b""
+    frame = b""
+    try:
+        if version == V5:
+            properties = message.properties
+            if message.expires_at_us > 0 or len(subscription_ids) > 0:
+                properties = message.properties_for(now.wall_us, subscription_ids)
+            if link.aliases is not None and batch >= 0:
+                frame = _frame_with_alias(
+                    link,
+                    link.aliases,
+                    message,
+                    qos,
+                    retain,
+                    duplicate,
+                    packet_id,
+                    properties,
+                    batch,
+                )
+        if len(frame) == 0:
+            frame = encode_publish(
+                message.topic_bytes,
+                message.payload,
+                qos,
+                retain,
+                duplicate,
+                packet_id,
+                version,
+                properties,
             )
-            if len(frame) > 0:
-                counters.publish_sent += 1
-                counters.publish_bytes_sent += len(payload)
-                return frame
-    frame = encode_publish(
-        message.topic_bytes, payload, qos, retain, duplicate, packet_id, version, properties
-    )
-    size_bytes_max = link.max_packet_size_bytes
-    if size_bytes_max > 0 and len(frame) > size_bytes_max:  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+    except LocalProtocolError:  # too large for any packet, with what was added to it
         return b""
-    counters.publish_sent += 1
-    counters.publish_bytes_sent += len(payload)
+    if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+        return b""
+    link.counters.publish_sent += 1
+    link.counters.publish_bytes_sent += len(message.payload)
+    if forwarding is not None:
+        forwarding.packets += 1
     return frame
 
 

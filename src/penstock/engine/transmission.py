@@ -36,7 +36,7 @@ from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
 from penstock.engine.publish_frame import publish_frame
 from penstock.engine.sender import Sender
-from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack
 from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
@@ -108,8 +108,9 @@ class Transmission(Backlog):
         delivery = entry.delivery
         if self.permissions is not None and not self._may_have(delivery, message, duplicate, now):
             return False
-        frame = self._frame(
+        frame = publish_frame(
             link,
+            self.forwarding,
             message,
             delivery.qos,
             delivery.retain and link.retain_available,  # [MQTT-3.2.2-14]
@@ -124,44 +125,6 @@ class Transmission(Backlog):
             return False
         link.hold(frame)
         return True
-
-    def _frame(
-        self,
-        link: Link,
-        message: Message,
-        qos: int,
-        retain: bool,
-        duplicate: bool,
-        packet_id: int,
-        subscription_ids: tuple[int, ...],
-        batch: int,
-        now: Now,
-    ) -> bytes:
-        """The PUBLISH packet, empty if it cannot be sent: see ``publish_frame``, ``forwarding``."""
-        if self.forwarding is not None:
-            if self.forwarding.rule_for(message.topic) is None:  # its rule was removed
-                return b""
-            message = self.forwarding.message_for(message, link.version)
-            try:
-                frame = publish_frame(
-                    link,
-                    message,
-                    qos,
-                    retain,
-                    duplicate,
-                    packet_id,
-                    subscription_ids,
-                    batch,
-                    now,
-                )
-            except LocalProtocolError:  # what was added to it does not fit
-                return b""
-            if len(frame) > 0:
-                self.forwarding.packets += 1
-            return frame
-        return publish_frame(
-            link, message, qos, retain, duplicate, packet_id, subscription_ids, batch, now
-        )
 
     def _may_have(self, delivery: Delivery, message: Message, duplicate: bool, now: Now) -> bool:
         """Whether the client may have what waited: that may have changed meanwhile, and of what
@@ -190,7 +153,9 @@ class Transmission(Backlog):
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
-        frame = self._frame(link, message, 0, retain, False, 0, subscription_ids, batch, now)
+        forwarding = self.forwarding
+        ids = subscription_ids
+        frame = publish_frame(link, forwarding, message, 0, retain, False, 0, ids, batch, now)
         if len(frame) == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
         elif at_once:
@@ -359,7 +324,7 @@ class Transmission(Backlog):
             return
         self._fetching = False
         missing = {offset for offset in asked if offset not in bodies}
-        self._gone(self._window.supply(bodies, missing))
+        gone = self._window.supply(bodies, missing)
         self._queue.supply(bodies)
         while True:
             head = self._queue.head()
@@ -367,12 +332,13 @@ class Transmission(Backlog):
                 break
             self._queue.pop()
             self._passed(head)
-            self._gone(1)
+            gone.append(head)
         waiting = self._queue.first_qos0()
         while waiting is not None and waiting.message is None and waiting.offset in missing:
             self._queue.take_qos0()
-            self._gone(1)
+            gone.append(waiting)
             waiting = self._queue.first_qos0()
+        self._gone(gone)
         self.refill(now)
 
     def _want(self, offsets: list[int]) -> None:
@@ -385,8 +351,11 @@ class Transmission(Backlog):
         """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
         return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
 
-    def _gone(self, messages: int) -> None:
-        """So many messages were past retention before they could be sent."""
-        if messages > 0:
+    def _gone(self, deliveries: list[Delivery]) -> None:
+        """The log has lost these before they could be sent: they leave nothing to an heir."""
+        if deliveries:
             self._touch()
-            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", messages)
+            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", len(deliveries))
+            if self.sender is not None:
+                for delivery in deliveries:
+                    self.sender.inherit(reasons_to_drop.RETENTION, self.client_id, delivery)

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.config.remote_url import RemoteUrl
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrivals
-from penstock.engine.client_connection import Application, ClientConnection
+from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.records import SessionRecord
@@ -33,7 +34,8 @@ from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect
-from penstock.runtime.driver import Driver, Peer
+from penstock.runtime.driver import Driver
+from penstock.runtime.peer import Peer
 from penstock.transport.api import Endpoint, Wire
 from penstock.transport.backoff import Backoff
 from penstock.transport.dialling import dial
@@ -262,7 +264,7 @@ class Dialler:
         """A connection is over; how long to wait, seconds."""
         connection = self.connection
         assert connection is not None
-        if self.inherits > 0:
+        if self.attempt == 0 and self.inherits > 0:
             self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.closed_because
         self.reason_code = connection.reason_code

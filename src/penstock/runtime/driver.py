@@ -14,7 +14,7 @@
 One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
 under way until the committer has written it after all. A connection
 does a bounded amount of work in one turn. What it leaves over, and what waits for room, the
-engine resumes in a later turn; until then the socket is not read.
+engine resumes in a later turn; until then the socket is not read (``reading``).
 """
 
 from __future__ import annotations
@@ -23,18 +23,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
-from itertools import count
 from typing import Final, final
 
 from penstock.engine.access import Verdict
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED, CONNECTED, Connection
+from penstock.engine.connection import CONNECTED, Connection
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit
-from penstock.engine.keepalive import NO_DEADLINE
-from penstock.engine.limits import OUT_OF_DATE_MAX, EngineLimits
+from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
@@ -43,7 +40,9 @@ from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.runtime.bodies import BodyReader
 from penstock.runtime.committer import Committer
-from penstock.runtime.paused import PausedPeers
+from penstock.runtime.deadlines import Deadlines
+from penstock.runtime.peer import Peer
+from penstock.runtime.reading import Reading
 from penstock.store.api import Store
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.api import Wire
@@ -51,40 +50,6 @@ from penstock.transport.api import Wire
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
-
-
-@final
-class Peer:
-    """One connection: a wire below, an engine connection above."""
-
-    def __init__(
-        self, driver: Driver, wire: Wire, connection: ServerConnection | ClientConnection
-    ) -> None:
-        self.wire = wire
-        self.connection = connection
-        self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
-        self.is_timed = False  # a timer will resume its reading
-        self.is_paused = False  # it is not read
-        self.is_draining = False  # it hung up, and its next read is under way
-        self.is_lost = False  # its socket is gone; what it left may wait for its verdict
-        self.left: asyncio.Future[None] | None = None  # done when it is, for who waits for that
-        self._driver = driver
-
-    def received(self, data: bytes) -> None:
-        """Bytes from the client."""
-        self._driver.received(self, data)
-
-    def congested(self) -> None:
-        """The client does not read as fast as it is written to."""
-        self._driver.congested(self)
-
-    def writable(self) -> None:
-        """The client caught up."""
-        self._driver.writable(self)
-
-    def lost(self, because: str) -> None:
-        """The socket is gone."""
-        self._driver.lost(self, because)
 
 
 @final
@@ -125,10 +90,9 @@ class Driver:
         self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon)
         self._peers: dict[Link, Peer] = {}
-        self._deadlines: list[tuple[float, int, Peer]] = []
+        self._deadlines = Deadlines(self._peers)
+        self._reading = Reading(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
-        self._paused = PausedPeers()
-        self._entries = count()
         self._turn_ends = False
         self._turn_begins = False
         self._now_of_turn: Now | None = None
@@ -166,7 +130,7 @@ class Driver:
         if self._ended:  # its handshake was under way
             connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
             self._loop.call_soon(wire.close)
-        self._watch(peer)
+        self._deadlines.watch(peer)
         return peer
 
     def adopt(self, wire: Wire, connection: ClientConnection) -> Peer:
@@ -176,7 +140,7 @@ class Driver:
         if self._ended:
             connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
             self._loop.call_soon(wire.close)
-        self._watch(peer)
+        self._deadlines.watch(peer)
         self.end_turn_soon()
         return peer
 
@@ -186,9 +150,9 @@ class Driver:
         was = connection.state
         connection.receive(data, self.now())
         if connection.state == CONNECTED and was != CONNECTED:
-            self._watch(peer)
+            self._deadlines.watch(peer)
             logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
-        self._settle_reading(peer)
+        self._reading.settle(peer)
         self.end_turn_soon()
 
     def congested(self, peer: Peer) -> None:
@@ -203,7 +167,7 @@ class Driver:
         """A client that was congested has read."""
         self._congested.pop(peer.connection.link, None)
         peer.connection.writable(self.now())
-        self._settle_reading(peer)
+        self._reading.settle(peer)
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
@@ -211,66 +175,14 @@ class Driver:
         peer = self._peers.get(link)
         return 0 if peer is None else peer.wire.buffered_bytes()
 
-    def _settle_reading(self, peer: Peer) -> None:
-        """Read from a client, or not, as its connection says."""
-        connection = peer.connection
-        if peer.is_lost:
-            return
-        if connection.hung_up:
-            self._read_the_rest(peer)
-            return
-        if not connection.stalled:
-            if peer.is_paused:
-                peer.is_paused = False
-                self._paused.remove(peer)
-                peer.wire.resume_reading()
-            return
-        if not peer.is_paused:
-            peer.is_paused = True
-            self._paused.add(peer, time.monotonic())
-            peer.wire.pause_reading()
-        if connection.resume_at_s > 0.0 and not peer.is_timed:
-            now_s = time.monotonic()
-            peer.is_timed = True
-            self._loop.call_later(max(0.0, connection.resume_at_s - now_s), self._time_is_up, peer)
-            warn_limited(
-                logger,
-                self._limiter,
-                now_s,
-                f"rate {connection.client_id}",
-                "client %s from %s sends more than limits.messages_per_s_max or"
-                " limits.bytes_per_s_max allow; reading from it pauses",
-                connection.client_id,
-                peer.wire.peer,
-            )
-
-    def _read_the_rest(self, peer: Peer) -> None:
-        """Of one that hung up: one read a turn of the loop, until the socket says its end."""
-        peer.wire.pause_reading()
-        if not peer.is_draining:
-            peer.is_draining = True
-            self._loop.call_soon(self._read_more, peer)
-
-    def _read_more(self, peer: Peer) -> None:
-        if self._effects.is_full() and peer.connection.link in self._peers:
-            self._loop.call_later(_TICK_S, self._read_more, peer)
-            return
-        peer.is_draining = False
-        peer.wire.resume_reading()
-
-    def _time_is_up(self, peer: Peer) -> None:
-        peer.is_timed = False
-        self._effects.resume_later(peer.connection)
-        self.end_turn_soon()
-
     def decided(self, link: Link, verdict: Verdict) -> None:
         """Who the client of ``link`` is; it may be gone."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
             peer.connection.decided(verdict, self.now())
-            self._watch(peer)
-            self._settle_reading(peer)
+            self._deadlines.watch(peer)
+            self._reading.settle(peer)
             self._forget_if_over(peer)
             self.end_turn_soon()
 
@@ -281,7 +193,7 @@ class Driver:
         if peer.left is not None and not peer.left.done():
             peer.left.set_result(None)
         connection.lost(because, self.now())
-        self._paused.remove(peer)
+        self._reading.lost(peer)
         self._congested.pop(connection.link, None)
         self._forget_if_over(peer)
         self.end_turn_soon()
@@ -289,7 +201,7 @@ class Driver:
     def _forget_if_over(self, peer: Peer) -> None:
         """Of a client whose socket is gone nothing is left when its connection is over too."""
         connection = peer.connection
-        if peer.is_lost and connection.state == CLOSED:
+        if peer.is_over:
             self._peers.pop(connection.link, None)
             logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
 
@@ -320,7 +232,7 @@ class Driver:
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
-                    self._settle_reading(peer)
+                    self._reading.settle(peer)
         self.end_turn_soon()
 
     def _write_ready(self) -> None:
@@ -438,30 +350,13 @@ class Driver:
 
     # -- time --------------------------------------------------------------------------
 
-    def _watch(self, peer: Peer) -> None:
-        """Keep one entry in the heap for a connection's deadline; it is checked when due."""
-        deadline_s = peer.connection.deadline_s()
-        if deadline_s == NO_DEADLINE:
-            return
-        peer.deadline_s = deadline_s
-        heappush(self._deadlines, (deadline_s, next(self._entries), peer))
-        if len(self._deadlines) > 2 * len(self._peers) + OUT_OF_DATE_MAX:
-            self._deadlines = [
-                entry
-                for entry in self._deadlines
-                if entry[0] == entry[2].deadline_s and entry[2].connection.link in self._peers
-            ]
-            heapify(self._deadlines)
-
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         now = self.now()
-        while self._deadlines and self._deadlines[0][0] <= now.monotonic_s:
-            deadline_s, _, peer = heappop(self._deadlines)
-            if peer.deadline_s == deadline_s:
-                peer.connection.tick(now)
-                self._watch(peer)
-                self._forget_if_over(peer)
+        for peer in self._deadlines.due(now.monotonic_s):
+            peer.connection.tick(now)
+            self._deadlines.watch(peer)
+            self._forget_if_over(peer)
         self._give_up_slow_peers(now)
         self._give_up_who_hung_up(now)
         self._server.tick(now)
@@ -483,9 +378,7 @@ class Driver:
     def _give_up_who_hung_up(self, now: Now) -> None:
         if self._failing_since_s > 0.0 or self._effects.is_full():
             return  # what they left must wait
-        for peer in self._paused.take_gone(now.monotonic_s):
-            peer.connection.hang_up(now)
-            self._settle_reading(peer)
+        self._reading.give_up_who_hung_up(now)
 
     def _log_drops(self, now: Now) -> None:
         for dropped in self._server.drops.take_recent():

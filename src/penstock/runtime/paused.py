@@ -13,13 +13,11 @@ those are asked that were paused for a while, and a few hundred at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from penstock.engine.connection import CONNECTED
+from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, STANDING
-
-if TYPE_CHECKING:
-    from penstock.runtime.driver import Peer
 
 _ASKED_EVERY_S: Final = 1.0
 ASKED_AT_ONCE_MAX: Final = 500  # a few milliseconds

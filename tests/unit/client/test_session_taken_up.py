@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Client
 from penstock.client.options import Settings, Version
+from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Packet, Publish, Pubrel
 from penstock.protocol.properties import Properties
 from tests.support.deadline import DEADLINE_S
@@ -86,6 +87,27 @@ async def test_what_cannot_be_released_is_not_waited_for_for_ever() -> None:
         assert len(server.visits) == 4
         assert [bool(visit.of(Pubrel)) for visit in server.visits] == [True, True, True, False]
         assert [visit.of(Publish) != [] for visit in server.visits] == [False, False, False, True]
+
+
+async def test_a_server_that_lets_nobody_in_was_not_asked() -> None:
+    """Only connections that were let in count: what it may hold is released when it is up again."""
+
+    def script(visit: Visit, packet: Packet) -> bool:
+        if not isinstance(packet, Connect):
+            return False
+        if visit.number <= 5:
+            visit.send(Connack(reasons.SERVER_UNAVAILABLE))
+            visit.end_soon()
+        else:
+            visit.send(Connack(session_present=True))
+        return True
+
+    settings = Settings(client_id="e", session_expiry_s=60, waits_for_connection=False)
+    async with opened(script, **settings) as (client, server):
+        assert await client.publish("a", b"x", 2) == 0
+        assert [bool(visit.of(Pubrel)) for visit in server.visits] == [False] * 5 + [True]
+        kinds = [type(packet) for packet in server.visit.received]
+        assert kinds.index(Pubrel) < kinds.index(Publish)
 
 
 async def test_a_server_that_does_not_answer_the_release_is_not_waited_for_for_ever() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from penstock import Client
 from penstock.client.options import Status
 from penstock.engine.effects import Commit
+from penstock.engine.message import Message
 from penstock.errors import ConnectFailed, NotConnected, PublishFailed, StoreError, StoreFailed
-from penstock.protocol.packets import Connack, Connect, Packet
+from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S, until
@@ -109,6 +111,34 @@ async def test_all_are_told_that_the_outbox_failed(
             await anext(client.messages())
         await client.close()
         assert client.status.state == "closed"
+
+
+async def test_what_the_outbox_has_lost_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log that is damaged: neither who awaits the message nor who drains waits for ever."""
+
+    def read(self: RocksStore, offsets: Iterable[int]) -> dict[int, Message]:
+        del self, offsets
+        return {}
+
+    monkeypatch.setattr(RocksStore, "read", read)
+    may_enter = False
+
+    def script(visit: Visit, packet: Packet) -> bool:
+        if isinstance(packet, Connect) and not may_enter:
+            visit.end()
+            return True
+        return False
+
+    async with opened(script, client_id="meter", outbox=tmp_path) as (client, server):
+        lost = await client.send("a", b"1")
+        draining = asyncio.create_task(client.drain())
+        may_enter = True
+        with pytest.raises(PublishFailed, match="given up: retention"):
+            await lost
+        await draining
+        assert server.of(Publish) == []
 
 
 async def test_to_drain_ends_with_the_last_message_that_is_given_up() -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from penstock import Client
 from penstock.client.checks import Payload
-from penstock.client.options import Overflow, Settings
+from penstock.client.options import Overflow, Settings, Version
 from penstock.errors import LocalProtocolError, PublishFailed
+from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX
 from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from tests.support.deadline import DEADLINE_S, until
@@ -87,6 +88,18 @@ async def test_what_is_too_large_for_the_server_is_told_with_every_qos() -> None
         assert [one.payload for one in server.of(Publish)] == [b"x", b"x"]
 
 
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+async def test_what_is_too_large_for_mqtt_is_told_with_every_qos(version: Version) -> None:
+    async with opened(version=version) as (client, server):
+        too_large = bytes(PACKET_SIZE_BYTES_MAX)
+        for qos in (0, 1, 2):
+            with pytest.raises(PublishFailed, match="too large"):
+                await client.publish("a", too_large, qos)
+        assert client.pending == 0
+        assert await client.publish("a", b"x", 2) == 0
+        assert len(server.visits) == 1
+
+
 @pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
 async def test_qos_0_without_connection_is_told_where_nobody_waits(overflow: Overflow) -> None:
     async with (
@@ -138,7 +151,7 @@ async def test_what_is_younger_than_that_is_sent() -> None:
     waits: Settings = {"waits_for_connection": False, "age_s_max": 2 * DEADLINE_S}
     async with opened(script, **waits) as (client, _):
         sent = await client.send("a", b"1")
-        looks = core_of(client)._ends
+        looks = core_of(client)._ages.notes
         await until("two looks at the ages", lambda: len(looks) >= 2)
         may_enter = True
         assert await sent == 0

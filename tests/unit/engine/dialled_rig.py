@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrival, Arrivals
-from penstock.engine.client_connection import Application, ClientConnection
+from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.drop_counts import Drops

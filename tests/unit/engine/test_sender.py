@@ -7,7 +7,7 @@ from typing import final
 import pytest
 
 from penstock.engine.connection import CONNECTED
-from penstock.engine.drop_counts import EXPIRED, PACKET_TOO_LARGE
+from penstock.engine.drop_counts import EXPIRED, PACKET_TOO_LARGE, RETENTION
 from penstock.engine.limits import DROP_OLDEST, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.sender import Sender
@@ -86,6 +86,24 @@ def test_what_expires_on_its_way_is_told() -> None:
     assert told.drops == [(0, EXPIRED)]
 
 
+def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
+    rig, told = opened()
+    rig.session.age_us = 5_000_000
+    rig.publish(b"in flight", 1)
+    rig.connection.lost("cut", rig.now)
+    rig.publish(b"old", 1)
+    rig.now_s += 1
+    rig.publish(b"young", 2)
+    rig.now_s += 4
+    rig.dial()
+    assert rig.says(Connack(0, True)) == [
+        Publish("t", b"in flight", 1, False, True, 1),
+        Publish("t", b"young", 2, False, False, 2),
+    ]
+    assert told.drops == [(1, EXPIRED)]
+    assert (rig.session.queue_length, rig.session.queue_bytes) == (0, 0)
+
+
 def test_what_the_server_had_taken_over_when_it_lost_the_session_is_delivered() -> None:
     rig, told = opened()
     rig.publish(b"0", 2)
@@ -99,6 +117,21 @@ def test_what_the_server_takes_with_qos_0_only_is_delivered_when_it_is_sent() ->
     rig, told = opened(Properties(maximum_qos=0))
     assert rig.publish(b"0", 1) == [Publish("t", b"0")]
     assert told.acks == [(0, 0)]
+
+
+def test_what_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
+    rig, told = opened()
+    rig.publish(b"0", 1)
+    rig.publish(b"1", 2)
+    rig.connection.lost("cut", rig.now)
+    rig.publish(b"2", 1)
+    rig.store.retain(1 << 62, 0, 1 << 62)
+    rig.dial()
+    assert rig.says(Connack(0, True)) == [Pubrel(2)]
+    assert told.drops == [(0, RETENTION), (1, RETENTION), (2, RETENTION)]
+    assert rig.drops.counts[RETENTION] == 3
+    rig.says(Pubcomp(2))
+    assert rig.session.window_length == 0
 
 
 def test_what_is_dropped_for_another_is_told() -> None:

@@ -31,7 +31,8 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
-from penstock.runtime.driver import Driver, Peer
+from penstock.runtime.driver import Driver
+from penstock.runtime.peer import Peer
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
 from penstock.transport.hang_up import STANDING
@@ -245,7 +246,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED
     assert not wire.reading
-    assert not rig.driver._paused._since_s
+    assert not rig.driver._reading.paused._since_s
     await rig.driver.stop()
 
 

@@ -1,0 +1,76 @@
+"""What waits too long to be sent (``age_s_max``) is given up, also while there is no connection.
+
+::
+
+      note, note, note, … which offset is the next one
+        ╰─ age_s_max later: what lies before it is as old as that ─▶ given up
+
+Of what waits in the log of an outbox only the offset is known here, not its time. What an earlier
+program left is therefore given up ``age_s_max`` after the start, or by its own time when it would
+be sent (``Outbound.refill``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.engine.clock import MICROSECONDS
+from penstock.engine.session import Session
+from penstock.runtime.driver import Driver
+
+_LOOKS: Final = 16  # within ``age_s_max``
+_PAUSE_S_MAX: Final = 10.0
+
+
+@final
+class Ages:
+    """Those of the messages of one session.
+
+    Args:
+        session: the one.
+        driver: runs it.
+        age_s_max: how long a message may wait, seconds; 0 = for ever.
+        next_offset: of the next message that is published.
+        given_up: called after each look.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        driver: Driver,
+        age_s_max: float,
+        next_offset: Callable[[], int],
+        given_up: Callable[[], None],
+    ) -> None:
+        session.age_us = int(age_s_max * MICROSECONDS)
+        self._session = session
+        self._driver = driver
+        self._pause_s = min(_PAUSE_S_MAX, age_s_max / _LOOKS)
+        self._next_offset = next_offset
+        self._given_up = given_up
+        self._looking: asyncio.TimerHandle | None = None
+        self.notes: deque[tuple[int, int]] = deque()  # when which offset was the next one
+
+    def start(self) -> None:
+        """Look now and then, if there is a limit."""
+        if self._session.age_us > 0:
+            self._look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _look(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(self._pause_s, self._look)
+        now = self._driver.now()
+        self.notes.append((now.wall_us, self._next_offset()))
+        before = 0
+        while self.notes and self.notes[0][0] <= now.wall_us - self._session.age_us:
+            before = self.notes.popleft()[1]
+        self._session.give_up_before(before, now)
+        self._driver.end_turn_soon()
+        self._given_up()

@@ -1,0 +1,146 @@
+"""The life of an open client, from its store to its farewell.
+
+::
+
+      store opened ─▶ core ─▶ dialled ─▶ … ─▶ drained ─▶ core closed ─▶ store closed
+           │           │         ╰─ the first connection failed ──▲           ▲
+           ╰───────────┴─ a defect, cancelled, closed meanwhile ──────────────╯
+
+Whatever happens the store is closed at its end: an outbox that stays open is locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import ssl
+import time
+from pathlib import Path
+from typing import Final, Self, final
+
+from penstock.client.composing import limits_of
+from penstock.client.core import Core
+from penstock.client.options import Options
+from penstock.client.outbox import client_id_in, open_outbox, trim_until
+from penstock.config.remote_url import RemoteUrl
+from penstock.engine.clock import Now
+from penstock.engine.records import Recovered
+from penstock.engine.server import Server
+from penstock.errors import PublishFailed
+from penstock.store.api import Store
+from penstock.store.memory import MemoryStore
+
+_NO_LOG: Final = ""  # instead of an epoch: nobody reads it
+
+
+@final
+class Life:
+    """A client whose store is open.
+
+    Args:
+        options: of the client.
+        store: closed when this ends.
+        core: stands on it.
+    """
+
+    def __init__(self, options: Options, store: Store, core: Core) -> None:
+        self.core = core
+        self.store = store
+        self.stops_trimming = asyncio.Event()
+        self._options = options
+        self._trimming: asyncio.Task[None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def begin(
+        cls, options: Options, urls: list[RemoteUrl], context: ssl.SSLContext | None
+    ) -> Self:
+        """Open the store; nothing is dialled yet.
+
+        Raises:
+            ConfigError: the outbox is of another client.
+            StoreError: the outbox cannot be used.
+        """
+        if options.outbox is None:
+            store: Store = MemoryStore(_NO_LOG)
+            recovered = store.recover()
+        else:
+            store, recovered = await open_outbox(Path(options.outbox))
+        try:
+            client_id = _client_id(options, recovered)
+            now = Now(time.monotonic(), time.time_ns() // 1000)
+            server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
+            core = Core(options, urls, client_id, context, store, server, now)
+            return cls(options, store, core)
+        except BaseException:
+            store.close()
+            raise
+
+    async def connect(self) -> None:
+        """Dial, and wait for the first connection where that is asked for.
+
+        Raises:
+            ConnectFailed: it failed.
+        """
+        has_outbox = self._options.outbox is not None
+        if has_outbox:
+            trimming = trim_until(self.stops_trimming, self.core)
+            self._trimming = asyncio.get_running_loop().create_task(trimming)
+        self.core.start()
+        waits = self._options.waits_for_connection
+        if not has_outbox if waits is None else waits:
+            await self.core.first_connection()
+
+    async def end(self, drain: bool) -> None:
+        """Disconnect, and close the store; who comes second waits for the first.
+
+        Args:
+            drain: see ``Client.close``.
+
+        Raises:
+            PublishFailed: see ``Client.close``.
+        """
+        if self._ending is not None:  # by another task
+            if not drain:
+                self.core.stop_draining()
+            await asyncio.shield(self._ending)
+            return
+        self._ending = asyncio.get_running_loop().create_future()
+        options = self._options
+        left = 0
+        try:
+            if drain and (self.core.dialler.is_connected or options.outbox is None):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(options.drain_s):
+                        await self.core.drain()
+            left = self.core.pending
+        finally:
+            try:
+                await self._let_go()
+            finally:
+                self._ending.set_result(None)
+        if drain and left > 0 and options.outbox is None:
+            raise PublishFailed(
+                f"{left} messages were not acknowledged within drain_s"
+                f" = {options.drain_s:g} s, and are lost; an outbox would keep them"
+            )
+
+    async def _let_go(self) -> None:
+        try:
+            self.stops_trimming.set()
+            if self._trimming is not None:
+                await self._trimming
+        finally:
+            try:
+                await self.core.close()
+            finally:
+                await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+
+def _client_id(options: Options, recovered: Recovered) -> str:
+    """Its own, that of its outbox, or any."""
+    client_id = options.client_id
+    if options.outbox is not None:
+        client_id = client_id_in(recovered, Path(options.outbox), client_id)
+    return client_id or f"penstock-{secrets.token_hex(6)}"

@@ -1,0 +1,151 @@
+"""What the connecting side receives: a message to the application, its acknowledgement back.
+
+::
+
+      PUBLISH ─▶ topic alias ─▶ new ─▶ Application.arrived … settle ─╮
+                            ╰─▶ a repeat of what we have ────────────┴▶ its turn ─▶ PUBACK, PUBREC
+      PUBREL ─▶ PUBCOMP
+
+Whose turn it is says ``arrivals``; the acknowledgement leaves with the commit of what was done
+(``link``).
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.aliases import InboundAliases
+from penstock.engine.application import Application
+from penstock.engine.arrivals import LEFT, Arrival, Arrivals
+from penstock.engine.clock import Now
+from penstock.engine.limits import PACKET_IDENTIFIERS
+from penstock.engine.link import Link
+from penstock.engine.session import Session
+from penstock.engine.topics import is_topic_name
+from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode_ack
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5
+from penstock.protocol.packets import Publish
+from penstock.protocol.properties import Properties
+
+
+@final
+class Receiving:
+    """The messages of one connection.
+
+    Args:
+        session: remembers QoS 2 messages until they are released.
+        link: takes the acknowledgements.
+        arrivals: of that session.
+        application: who gets them.
+        asked: what we said in CONNECT that we accept.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        link: Link,
+        arrivals: Arrivals,
+        application: Application,
+        asked: Properties,
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._arrivals = arrivals
+        self._application = application
+        self._number = 0  # among the connections of the session, once the server let us in
+        self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
+        self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
+        self._topic: str | None = None  # of the message before: it was checked
+
+    def connected(self, session_present: bool) -> None:
+        """The server let us in."""
+        self._number = self._arrivals.connected(session_present)
+
+    def is_current(self) -> bool:
+        """Whether no other connection took the session over."""
+        return self._number == self._arrivals.connection
+
+    def arrived(self, publish: Publish, now: Now) -> None:
+        """A message came.
+
+        Raises:
+            RemoteProtocolError: it has no topic name, or is one more than we said we take.
+        """
+        topic = publish.topic
+        properties = publish.properties
+        if properties is not None and properties.topic_alias is not None:
+            topic = self._aliases.topic_of(topic, properties.topic_alias)
+            properties.topic_alias = None
+        if topic is not self._topic:
+            if not is_topic_name(topic, PACKET_IDENTIFIERS):
+                raise RemoteProtocolError(
+                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
+                )
+            self._topic = topic
+        counters = self._link.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(publish.payload)
+        if publish.qos == 0:
+            self._application.arrived(Arrival(publish, topic), now)
+        elif publish.qos == 2 and self._is_repeat(publish):
+            self._session.receive(publish, now)
+            self._arrivals.came_again(publish, topic)
+            self._check_receive_maximum()
+        else:
+            arrival = self._arrivals.came(publish, topic)
+            self._check_receive_maximum()
+            if arrival is not None:
+                self._application.arrived(arrival, now)
+
+    def _is_repeat(self, publish: Publish) -> bool:
+        """Whether we have this QoS 2 message, and wait for its PUBREL.
+
+        What is sent again on another connection has DUP. One that has not is new: its server lost
+        its session once, and we died before we could note that.
+        """
+        packet_id = publish.packet_id
+        if not self._session.awaits_release(packet_id):
+            return False
+        if publish.dup or self._session.came_here(packet_id):
+            return True
+        self._session.release(packet_id)
+        return False
+
+    def _check_receive_maximum(self) -> None:
+        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-9]."""
+        if self._link.version == V5 and len(self._arrivals) > self._receive_maximum:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self._receive_maximum} QoS 1 and 2 messages unacknowledged",
+            )
+
+    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+        """A QoS 1 or 2 message is done with; see ``ClientConnection.settle``."""
+        publish = arrival.publish
+        kind = PUBACK if publish.qos == 1 else PUBREC
+        if code >= reasons.UNSPECIFIED_ERROR and self._link.version != V5:
+            code = reasons.SUCCESS
+        if code != LEFT and not reasons.is_allowed(code, kind):
+            raise LocalProtocolError(code, f"no reason code to acknowledge a message with: {code}")
+        is_known = self._arrivals.settle(arrival, code)
+        if is_known and publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
+            self._session.receive(publish, now)
+
+    def acknowledge_settled(self) -> None:
+        """Acknowledge those whose turn it is; the connection is open."""
+        if not self.is_current():
+            return
+        arrival = self._arrivals.next_settled()
+        while arrival is not None:
+            publish = arrival.publish
+            kind = PUBACK if publish.qos == 1 else PUBREC
+            encoded = encode_ack(kind, publish.packet_id, arrival.code, self._link.version)
+            self._link.hold_ack(encoded)
+            arrival = self._arrivals.next_settled()
+
+    def released(self, packet_id: int) -> None:
+        """PUBREL came."""
+        code = self._session.release(packet_id)
+        self._link.hold_ack(encode_ack(PUBCOMP, packet_id, code, self._link.version))

@@ -1,0 +1,54 @@
+"""A peer: one connection of a driver, between its wire and the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, final
+
+from penstock.engine.client_connection import ClientConnection
+from penstock.engine.connection import CLOSED
+from penstock.engine.keepalive import NO_DEADLINE
+from penstock.engine.server_connection import ServerConnection
+from penstock.transport.api import Wire
+
+if TYPE_CHECKING:
+    from penstock.runtime.driver import Driver
+
+
+@final
+class Peer:
+    """One connection: a wire below, an engine connection above."""
+
+    def __init__(
+        self, driver: Driver, wire: Wire, connection: ServerConnection | ClientConnection
+    ) -> None:
+        self.wire = wire
+        self.connection = connection
+        self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
+        self.is_timed = False  # a timer will resume its reading
+        self.is_paused = False  # it is not read
+        self.is_draining = False  # it hung up, and its next read is under way
+        self.is_lost = False  # its socket is gone; what it left may wait for its verdict
+        self.left: asyncio.Future[None] | None = None  # done when it is, for who waits for that
+        self._driver = driver
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it: its socket is gone, and its connection over."""
+        return self.is_lost and self.connection.state == CLOSED
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        self._driver.received(self, data)
+
+    def congested(self) -> None:
+        """The client does not read as fast as it is written to."""
+        self._driver.congested(self)
+
+    def writable(self) -> None:
+        """The client caught up."""
+        self._driver.writable(self)
+
+    def lost(self, because: str) -> None:
+        """The socket is gone."""
+        self._driver.lost(self, because)

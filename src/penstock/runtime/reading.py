@@ -1,0 +1,104 @@
+"""Who is read, and who must wait: as each connection says, and no faster than its limits allow.
+
+::
+
+      READ ── too much waits, or it sends too fast ─▶ PAUSED ── there is room, or time ─▶ READ
+        ╰──── it hung up ─▶ the rest of what it sent: one read a turn, until the socket's end
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
+from penstock.runtime.paused import PausedPeers
+from penstock.runtime.peer import Peer
+from penstock.telemetry.logs import RepeatLimiter, warn_limited
+
+logger = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S: Final = 0.25
+
+
+@final
+class Reading:
+    """That of the connections of one driver.
+
+    Args:
+        effects: says whether there is room for what is read.
+        end_turn_soon: called when a connection goes on.
+    """
+
+    def __init__(self, effects: Effects, end_turn_soon: Callable[[], None]) -> None:
+        self.paused = PausedPeers()
+        self._effects = effects
+        self._end_turn_soon = end_turn_soon
+        self._loop = asyncio.get_running_loop()
+        self._limiter = RepeatLimiter()
+
+    def settle(self, peer: Peer) -> None:
+        """Read from a client, or not, as its connection says."""
+        connection = peer.connection
+        if peer.is_lost:
+            return
+        if connection.hung_up:
+            self._read_the_rest(peer)
+            return
+        if not connection.stalled:
+            if peer.is_paused:
+                peer.is_paused = False
+                self.paused.remove(peer)
+                peer.wire.resume_reading()
+            return
+        if not peer.is_paused:
+            peer.is_paused = True
+            self.paused.add(peer, time.monotonic())
+            peer.wire.pause_reading()
+        if connection.resume_at_s > 0.0 and not peer.is_timed:
+            now_s = time.monotonic()
+            peer.is_timed = True
+            self._loop.call_later(max(0.0, connection.resume_at_s - now_s), self._time_is_up, peer)
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                f"rate {connection.client_id}",
+                "client %s from %s sends more than limits.messages_per_s_max or"
+                " limits.bytes_per_s_max allow; reading from it pauses",
+                connection.client_id,
+                peer.wire.peer,
+            )
+
+    def _read_the_rest(self, peer: Peer) -> None:
+        """Of one that hung up: one read a turn of the loop, until the socket says its end."""
+        peer.wire.pause_reading()
+        if not peer.is_draining:
+            peer.is_draining = True
+            self._loop.call_soon(self._read_more, peer)
+
+    def _read_more(self, peer: Peer) -> None:
+        if self._effects.is_full() and not peer.is_over:
+            self._loop.call_later(_LOOK_AGAIN_S, self._read_more, peer)
+            return
+        peer.is_draining = False
+        peer.wire.resume_reading()
+
+    def _time_is_up(self, peer: Peer) -> None:
+        peer.is_timed = False
+        self._effects.resume_later(peer.connection)
+        self._end_turn_soon()
+
+    def lost(self, peer: Peer) -> None:
+        """Its socket is gone."""
+        self.paused.remove(peer)
+
+    def give_up_who_hung_up(self, now: Now) -> None:
+        """End connections that nobody will ever answer to: see ``paused``."""
+        for peer in self.paused.take_gone(now.monotonic_s):
+            peer.connection.hang_up(now)
+            self.settle(peer)
