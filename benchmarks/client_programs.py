@@ -119,7 +119,7 @@ def _receive_maximum(window: int) -> Any:
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
-    properties = Properties(PacketTypes.CONNECT)
+    properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho has no types here
     properties.ReceiveMaximum = window
     return properties
 
