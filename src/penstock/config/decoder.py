@@ -119,6 +119,8 @@ class Column(Group):
     @model_validator(mode="after")
     def _fits_its_type(self) -> Column:
         is_number = self.type.startswith(("int", "float", "decimal"))
+        if self.required and self.default is not None:
+            raise ValueError("a column with a default is never missing: leave out required")
         if (self.scale != 1 or self.offset != 0) and not is_number:
             raise ValueError(f"a column of type {self.type} has no scale or offset, numbers have")
         if self.type == "timestamp":

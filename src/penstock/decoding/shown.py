@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Final
 
 _CHARACTERS_MAX: Final = 60
@@ -19,8 +21,10 @@ def shown(value: object) -> str:
         return f"an object of {len(value)} keys"
     elif isinstance(value, (list, tuple)):
         return f"a list of {len(value)} items"
-    else:
-        text, is_whole = ascii(value), True
+    elif isinstance(value, (int, float, Decimal, datetime, date)):
+        text, is_whole = str(value), True
+    else:  # what it would print may be long, or without end
+        return f"a {type(value).__name__}"
     if is_whole and len(text) <= _CHARACTERS_MAX:
         return text
     return text[: _CHARACTERS_MAX - 1] + "…"
