@@ -204,7 +204,9 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
 
 def _number(value: Any) -> int | float | Decimal:
     """A number, truth as 1 or 0, or a number in text."""
-    if isinstance(value, (int, float, Decimal)):
+    if isinstance(value, Decimal):
+        return _EXACT.plus(value)  # digits beyond any column's would only take time
+    if isinstance(value, (int, float)):
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
             raise Unfit("out of range")
         return int(value) if isinstance(value, bool) else value
