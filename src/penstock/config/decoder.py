@@ -1,0 +1,238 @@
+"""Decoders: how the payloads of a table become columns (docs/decoders.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from penstock.config.group import Group
+
+Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
+
+TYPES: Final = {
+    "string": "string",
+    "bool": "bool",
+    "boolean": "bool",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "int": "int64",
+    "long": "int64",
+    "float32": "float32",
+    "float64": "float64",
+    "float": "float64",
+    "double": "float64",
+    "timestamp": "timestamp",
+    "date": "date",
+    "binary": "binary",
+    "json": "json",
+}
+"""What a column's type may be called, to its one name here."""
+
+_DECIMAL: Final = re.compile(r"decimal\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\)")
+# What Delta, Parquet and Spark allow in a column's name without quoting or mapping.
+_COLUMN_NAME: Final = re.compile(r"[^ ,;{}()\n\t=`]{1,255}")
+
+_OF_KIND: Final[dict[str, frozenset[Kind]]] = {
+    "columns": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
+    "many": frozenset({"json", "cbor", "msgpack"}),
+    "rows_path": frozenset({"json", "cbor", "msgpack", "protobuf", "avro"}),
+    "extra": frozenset({"json", "cbor", "msgpack"}),
+    "null_values": frozenset({"json", "csv", "cbor", "msgpack", "text"}),
+    "delimiter": frozenset({"csv"}),
+    "header": frozenset({"csv"}),
+    "encoding": frozenset({"csv", "text"}),
+    "descriptor": frozenset({"protobuf"}),
+    "message": frozenset({"protobuf"}),
+    "schema_file": frozenset({"avro"}),
+    "framing": frozenset({"avro"}),
+}
+"""Settings that mean something to some kinds only."""
+
+
+def decimal_digits(type_name: str) -> tuple[int, int] | None:
+    """Precision and scale of decimal(P,S); None for any other type."""
+    match = _DECIMAL.fullmatch(type_name)
+    return (int(match[1]), int(match[2])) if match is not None else None
+
+
+def _type(value: str) -> str:
+    digits = decimal_digits(value)
+    if digits is not None and 1 <= digits[0] <= 38 and digits[1] <= digits[0]:
+        return f"decimal({digits[0]},{digits[1]})"
+    if value not in TYPES:
+        raise ValueError(f"decimal(P,S) with S up to P up to 38, or one of {', '.join(TYPES)}")
+    return TYPES[value]
+
+
+class Column(Group):
+    """One column of a decoded payload. `"float"` is short for `{ type = "float" }`."""
+
+    type: Annotated[str, AfterValidator(_type)]
+    """string, bool, int8, int16, int32, int64 (int, long), float32, float64 (float, double),
+    decimal(P,S), timestamp, date, binary, or json: any value, as JSON text."""
+
+    path: str = ""
+    """Where the value is in the payload: keys and positions in lists with dots between
+    ("sensors.0.value"), a JSON pointer ("/a.b/value") where a key has a dot, "$" for the whole
+    value, "$.name" for one of the payload where rows_path leads to the rows. Empty takes the
+    column's name."""
+
+    required: bool = False
+    """A message without this value is broken; else the value is null."""
+
+    default: bool | int | float | str | None = None
+    """What stands for a value that is not there, or null; converted as a value of a payload is."""
+
+    scale: float = Field(default=1.0, allow_inf_nan=False)
+    """A number is multiplied by it, as in scale = 0.1 for tenths."""
+
+    offset: float = Field(default=0.0, allow_inf_nan=False)
+    """Added to a number after scale."""
+
+    unit_from: str = ""
+    """The unit of the payload's value, such as "degF" or "psi"; converted to `unit`. For a
+    timestamp that is a number: s, ms, us or ns since 1970."""
+
+    unit: str = ""
+    """The unit of the column, such as "degC" or "bar": kept with the column in the table's
+    schema."""
+
+    format: str = ""
+    """Of a timestamp or date in text, as strptime has it ("%d.%m.%Y %H:%M"); empty takes
+    ISO 8601."""
+
+    time_zone: str = "UTC"
+    """What a timestamp in text without an offset means: a name such as Europe/Berlin."""
+
+    binary: Literal["base64", "base64url", "hex"] = "base64"
+    """How bytes are written in text, for the type binary."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _type_alone(cls, given: Any) -> Any:
+        return {"type": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _fits_its_type(self) -> Column:
+        is_number = self.type.startswith(("int", "float", "decimal"))
+        if self.required and self.default is not None:
+            raise ValueError("a column with a default is never missing: leave out required")
+        if (self.scale != 1 or self.offset != 0) and not is_number:
+            raise ValueError(f"a column of type {self.type} has no scale or offset, numbers have")
+        if self.type == "timestamp":
+            if self.unit_from not in ("", "s", "ms", "us", "ns"):
+                raise ValueError(
+                    f"unit_from of a timestamp is {self.unit_from!r}, but must be s, ms, us or ns"
+                )
+            if self.unit_from and self.format:
+                raise ValueError("a timestamp is a number (unit_from) or text (format), not both")
+        elif self.unit_from and not (is_number and self.unit):
+            raise ValueError("unit_from is for a number, and is converted to unit: give both")
+        if self.format and self.type not in ("timestamp", "date"):
+            raise ValueError(f"a column of type {self.type} has no format, timestamps have")
+        if "time_zone" in self.model_fields_set and self.type != "timestamp":
+            raise ValueError(f"a column of type {self.type} has no time_zone, timestamps have")
+        if "binary" in self.model_fields_set and self.type != "binary":
+            raise ValueError(f"a column of type {self.type} has no setting binary, binary has")
+        return self
+
+
+class DecoderDefinition(Group):
+    """How payloads become rows. `"text"` is short for `{ kind = "text" }`."""
+
+    kind: Kind
+    """json, csv, cbor, msgpack, protobuf, avro, sparkplug_b, text or raw."""
+
+    columns: dict[str, Column] = Field(default={}, max_length=2000)
+    """Columns by name, each a type or a table. json, cbor and msgpack without any give one column
+    `value` with the payload as JSON text; protobuf and avro without any give all fields; text and
+    raw have one column at most."""
+
+    many: bool = False
+    """A list at the top of the payload is as many rows."""
+
+    rows_path: str = ""
+    """Where in the payload the list is whose items are the rows; empty for the payload itself."""
+
+    rows_max: int = Field(default=100_000, ge=1, le=10_000_000)
+    """A payload with more rows is broken. 1 to 10000000."""
+
+    extra: str = ""
+    """Name of a column for all keys that no column takes, as a JSON object; empty ignores them."""
+
+    null_values: tuple[str, ...] = Field(default=(), max_length=100)
+    """Texts that mean there is no value, such as "unavailable". In csv an empty field does, too."""
+
+    delimiter: str = Field(default=",", min_length=1, max_length=1)
+    """Between the fields of a csv line, one character."""
+
+    header: bool = False
+    """The first csv line of each payload names the fields; else they are the columns in order."""
+
+    encoding: str = "utf-8"
+    """Encoding of csv and text payloads, as Python names it."""
+
+    descriptor: str = ""
+    """File with the FileDescriptorSet (protoc --include_imports --descriptor_set_out=FILE)."""
+
+    message: str = ""
+    """Full name of the Protobuf message, such as plant.v1.Reading."""
+
+    schema_file: str = ""
+    """File with the Avro schema the payloads are written with (.avsc)."""
+
+    framing: Literal["none", "single_object"] = "none"
+    """What is around an Avro payload: nothing, or the single-object encoding's fingerprint."""
+
+    expanded_bytes_max: int = Field(default=16 * 2**20, ge=1, le=2**31 - 1)
+    """A compressed Sparkplug payload that is longer than this when expanded is broken, in bytes.
+    1 to 2147483647."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_alone(cls, given: Any) -> Any:
+        return {"kind": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> DecoderDefinition:
+        for name, kinds in _OF_KIND.items():
+            if name in self.model_fields_set and self.kind not in kinds:
+                raise ValueError(
+                    f"the decoder {self.kind} has no setting {name}, which is for"
+                    f" {', '.join(sorted(kinds))}"
+                )
+        needed = {
+            "csv": ("columns",),
+            "protobuf": ("descriptor", "message"),
+            "avro": ("schema_file",),
+        }.get(self.kind, ())
+        for name in needed:
+            if not getattr(self, name):
+                raise ValueError(f"the decoder {self.kind} needs {name}")
+        if self.kind in ("text", "raw") and len(self.columns) > 1:
+            raise ValueError(f"the decoder {self.kind} has one column at most")
+        if self.kind == "raw" and any(one.type != "binary" for one in self.columns.values()):
+            raise ValueError("the column of the decoder raw has the type binary")
+        if (self.many or self.rows_path or self.extra) and not self.columns:
+            raise ValueError("many, rows_path and extra are for a decoder with columns")
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_columns(self) -> DecoderDefinition:
+        names = [*self.columns, *([self.extra] if self.extra else [])]
+        for name in names:
+            if _COLUMN_NAME.fullmatch(name) is None:
+                raise ValueError(
+                    f"the column name {name!r} has a character no table takes (one of ,;{{}}()=`"
+                    " or white space), is empty or longer than 255: name it otherwise and give"
+                    " its path"
+                )
+        folded = [name.lower() for name in names]
+        for name in folded:
+            if folded.count(name) > 1:
+                raise ValueError(f"the decoder has two columns {name!r}, for Spark reads no case")
+        return self

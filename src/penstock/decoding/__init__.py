@@ -1,0 +1,21 @@
+"""Payloads and topics become columns: Arrow in, Arrow out, and nothing of Spark.
+
+    api             a decoder made from its definition (config/decoder.py)
+    decoded         what a decoder is: rows, and a reason for each message that is broken
+    rows            rows under construction, by portions of a batch
+    topic_pattern   the named levels of a topic, as columns
+
+    documents       json, cbor, msgpack, avro: the rows of a document, and their columns
+    paths, shapes   where a value is, and how to read no more of a document than that
+    json_text, cbor, msgpack, avro   the notations
+    protobuf        messages by their descriptor
+    sparkplug, sparkplug_schema      Sparkplug B, a row for each metric
+    csv_lines, text, raw             lines, one value, and the payload as it is
+
+    casts, convert  values to the types of columns: a column at once, and one by one
+    units           a conversion of units as factor and offset
+    files           files that decoders are made from
+    shown           a value in a reason, in a few characters
+
+No decoder raises for what a payload holds, and none lets a small one take much time or memory.
+"""

@@ -1,0 +1,45 @@
+"""What the rest of Penstock uses of this package: a decoder made from its definition."""
+
+from __future__ import annotations
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.avro import avro_decoder
+from penstock.decoding.cbor import CborNotation
+from penstock.decoding.csv_lines import CsvDecoder
+from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.documents import document_decoder
+from penstock.decoding.json_text import json_decoder
+from penstock.decoding.msgpack import MsgpackNotation
+from penstock.decoding.protobuf import protobuf_decoder
+from penstock.decoding.raw import RawDecoder
+from penstock.decoding.sparkplug import SparkplugDecoder
+from penstock.decoding.text import TextDecoder
+
+__all__ = ["Decoded", "Decoder", "make_decoder"]
+
+
+def make_decoder(definition: DecoderDefinition) -> Decoder:
+    """The decoder that a definition describes; it can be made again in any process.
+
+    Raises:
+        ConfigError: a file it names cannot be read, or does not fit, in one sentence.
+    """
+    match definition.kind:
+        case "json":
+            return json_decoder(definition)
+        case "csv":
+            return CsvDecoder(definition)
+        case "cbor":
+            return document_decoder(definition, CborNotation())
+        case "msgpack":
+            return document_decoder(definition, MsgpackNotation())
+        case "text":
+            return TextDecoder(definition)
+        case "raw":
+            return RawDecoder(definition)
+        case "protobuf":
+            return protobuf_decoder(definition)
+        case "avro":
+            return avro_decoder(definition)
+        case "sparkplug_b":
+            return SparkplugDecoder(definition)

@@ -1,0 +1,287 @@
+"""One value of a payload becomes one value of a column's type, or is unfit.
+
+Each `to_…` is, or returns, a function of the value, which is never None. Beside Unfit they let pass
+what Python raises for a value that cannot be converted; `casts.py` says then that it is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from penstock.decoding.units import Linear
+from penstock.errors import ConfigError
+
+MICROSECONDS_MIN: Final = -62_135_596_800_000_000  # 0001-01-01
+MICROSECONDS_MAX: Final = 253_402_300_799_999_999  # the last of 9999
+MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
+"""In a unit of time; nanoseconds are parts of one."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FLOAT32_MAX: Final = 3.4028235677973366e38  # what rounds to infinity begins here
+_DIGITS_MAX: Final = 60
+_BITS_MAX: Final = 1100  # of a whole number; no float is greater
+_NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits say nothing more
+_TRUE: Final = frozenset({"true", "on", "yes", "1"})
+_FALSE: Final = frozenset({"false", "off", "no", "0"})
+_EXACT: Final = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_HALF_EVEN)
+_JSON: Final = msgspec.json.Encoder(
+    decimal_format="number", enc_hook=lambda value: _jsonable(value)
+)
+
+
+class Unfit(Exception):
+    """A value does not fit; its text follows "which is"."""
+
+
+def to_string(value: Any) -> str:
+    """Text as it is; numbers and truth as JSON writes them; bytes that are UTF-8."""
+    if isinstance(value, str):
+        value.encode()  # a lone surrogate is no text
+        return value
+    if isinstance(value, (bool, int, float, Decimal)):
+        return to_json(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise Unfit("no string (the type json takes any value)")
+
+
+def to_json(value: Any) -> str:
+    """Any value as compact JSON text."""
+    return JSON_ENCODER.encode(value).decode()
+
+
+def to_bool(value: Any) -> bool:
+    """true and false; 1 and 0; and the texts true, false, on, off, yes, no, 1, 0 in any case."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str):
+        word = value.strip().lower() if len(value) < 20 else value
+        if word in _TRUE:
+            return True
+        if word in _FALSE:
+            return False
+    raise Unfit("no bool")
+
+
+def to_int(bits: int, linear: Linear) -> Callable[[Any], int]:
+    """Whole numbers, in text too; one that is scaled is rounded."""
+    high = 2 ** (bits - 1)
+
+    def convert(value: Any) -> int:
+        number = _number(value)
+        if linear.is_identity:
+            whole = _whole(number)
+        else:
+            whole = round(_fraction(number) * linear.factor + linear.offset)
+        if not -high <= whole < high:
+            raise Unfit(f"out of range for int{bits}")
+        return whole
+
+    return convert
+
+
+def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
+    """Numbers, in text too."""
+    factor, offset = float(linear.factor), float(linear.offset)
+
+    def convert(value: Any) -> float:
+        number = _float_of_text(value) if isinstance(value, str) else _float(_number(value))
+        scaled = number if linear.is_identity else number * factor + offset
+        is_over = math.isinf(scaled) or (bits == 32 and abs(scaled) >= _FLOAT32_MAX)
+        if is_over and not math.isinf(number):
+            raise Unfit(f"out of range for float{bits}")
+        return scaled
+
+    return convert
+
+
+def to_decimal(precision: int, scale: int, linear: Linear) -> Callable[[Any], Decimal]:
+    """Numbers, in text too, rounded half to even where they have more digits."""
+    unit = Decimal(1).scaleb(-scale)
+    factor, offset = _decimal(linear.factor), _decimal(linear.offset)
+
+    def convert(value: Any) -> Decimal:
+        number = _number(value)
+        exact = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+        if not exact.is_finite() or (exact and exact.adjusted() > _DIGITS_MAX):
+            raise Unfit(f"out of range for decimal({precision},{scale})")
+        if not linear.is_identity:
+            exact = _EXACT.add(_EXACT.multiply(exact, factor), offset)
+        rounded = exact.quantize(unit, context=_EXACT)
+        if rounded and rounded.adjusted() >= precision - scale:
+            raise Unfit(f"out of range for decimal({precision},{scale})")
+        return rounded
+
+    return convert
+
+
+def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any], datetime]:
+    """A moment in UTC: from a number (unit), or from text (ISO 8601, or a format).
+
+    Raises:
+        ConfigError: there is no such time zone.
+    """
+    try:
+        zone = ZoneInfo(time_zone)
+    except (KeyError, ValueError, OSError):
+        raise ConfigError(f"There is no time zone {time_zone!r}.") from None
+
+    def convert(value: Any) -> datetime:
+        if isinstance(value, datetime):
+            moment = value
+        elif unit:
+            return _moment(_microseconds(_number(value), unit))
+        elif isinstance(value, (str, bytes)):
+            text = value if isinstance(value, str) else value.decode()
+            moment = (
+                datetime.strptime(text, text_format)  # noqa: DTZ007 - the zone follows
+                if text_format
+                else datetime.fromisoformat(text.upper())
+            )
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            raise Unfit("a number, for which unit_from says what it counts")
+        else:
+            raise Unfit("no timestamp")
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+
+    return convert
+
+
+def to_date(text_format: str) -> Callable[[Any], date]:
+    """A day: from text (ISO 8601, or a format) or from a moment, in its own time zone."""
+
+    def convert(value: Any) -> date:
+        if isinstance(value, datetime):
+            return value.date()
+        if isinstance(value, date):
+            return value
+        if not isinstance(value, str):
+            raise Unfit("no date")
+        if text_format:
+            return datetime.strptime(value, text_format).date()  # noqa: DTZ007 - only its date
+        return date.fromisoformat(value)
+
+    return convert
+
+
+def to_binary(notation: str) -> Callable[[Any], bytes]:
+    """Bytes as they are; in text as base64, with or without its padding, or hexadecimal."""
+    alphabet = b"-_" if notation == "base64url" else None
+
+    def convert(value: Any) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        if not isinstance(value, str):
+            raise Unfit("no binary")
+        try:
+            if notation == "hex":
+                return bytes.fromhex(value)
+            padded = value.rstrip("=")
+            padded += "=" * (-len(padded) % 4)
+            return base64.b64decode(padded, alphabet, validate=True)
+        except (binascii.Error, ValueError):
+            raise Unfit(f"no {notation}") from None
+
+    return convert
+
+
+def _number(value: Any) -> int | float | Decimal:
+    """A number, truth as 1 or 0, or a number in text."""
+    if isinstance(value, Decimal):
+        return _EXACT.plus(value)  # digits beyond any column's would only take time
+    if isinstance(value, (int, float)):
+        if isinstance(value, int) and value.bit_length() > _BITS_MAX:
+            raise Unfit("out of range")
+        return int(value) if isinstance(value, bool) else value
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, str):
+        if "_" in value or len(value) > _NUMBER_CHARACTERS_MAX:
+            raise Unfit("no number")
+        try:
+            return int(value)
+        except ValueError:
+            return Decimal(value.strip())
+    raise Unfit("no number")
+
+
+def _float(number: float | Decimal) -> float:
+    converted = float(number)
+    if math.isinf(converted) and isinstance(number, Decimal) and number.is_finite():
+        raise Unfit("out of range")
+    return converted
+
+
+def _float_of_text(text: str) -> float:
+    if "_" in text or len(text) > _NUMBER_CHARACTERS_MAX:
+        raise Unfit("no number")
+    number = float(text)
+    if math.isinf(number) and "n" not in text.lower():  # not "inf" but 1e999
+        raise Unfit("out of range")
+    return number
+
+
+def _whole(number: float | Decimal) -> int:
+    if isinstance(number, Decimal) and number.is_finite() and number.adjusted() > _DIGITS_MAX:
+        raise Unfit("out of range")
+    whole = int(number)
+    if whole != number:
+        raise Unfit("no whole number")
+    return whole
+
+
+def _fraction(number: float | Decimal) -> Fraction:
+    if isinstance(number, Decimal) and abs(number.adjusted()) > _DIGITS_MAX:
+        raise Unfit("out of range")
+    return Fraction(number)
+
+
+def _decimal(number: Fraction) -> Decimal:
+    return _EXACT.divide(Decimal(number.numerator), Decimal(number.denominator))
+
+
+def _microseconds(number: float | Decimal, unit: str) -> int:
+    """Of a time in a unit; nanoseconds are cut, parts of microseconds of a float rounded."""
+    if isinstance(number, float):
+        return round(number / 1000 if unit == "ns" else number * MICROSECONDS[unit])
+    exact = _fraction(number)
+    return int(exact // 1000 if unit == "ns" else exact * MICROSECONDS[unit])
+
+
+def _moment(microseconds: int) -> datetime:
+    if not MICROSECONDS_MIN <= microseconds <= MICROSECONDS_MAX:
+        raise Unfit("out of range for a timestamp")
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _jsonable(value: object) -> object:
+    """What msgspec has no JSON for: tagged values of CBOR, extensions of MessagePack."""
+    if isinstance(value, msgspec.msgpack.Ext):
+        return {"ext": value.code, "data": value.data}
+    if isinstance(value, Fraction):
+        return float(value)
+    if hasattr(value, "tag") and hasattr(value, "value"):  # cbor2.CBORTag
+        return {"tag": value.tag, "value": value.value}
+    if isinstance(value, dict) or hasattr(value, "items"):
+        return dict(value.items())
+    return str(value)
+
+
+JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=_jsonable)

@@ -1,0 +1,92 @@
+"""`csv`: RFC 4180, each line of a payload is a row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.casts import Cast
+from penstock.decoding.decoded import Decoded
+from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.text import Texts
+from penstock.errors import ConfigError
+
+_FIELD_CHARACTERS_MAX = 2**27  # beyond any payload that is one field
+
+
+class CsvDecoder:
+    """Columns by the header's names, or in the order of the definition.
+
+    A line has as many fields as there are columns (or names in the header); empty lines are no
+    rows, and an empty field is no value.
+    """
+
+    def __init__(self, definition: DecoderDefinition) -> None:
+        self._definition = definition
+        self._texts = Texts(definition.encoding)
+        self._nulls = frozenset(definition.null_values) | {""}
+        self._casts = [Cast(name, column) for name, column in definition.columns.items()]
+        self._fields = [column.path or name for name, column in definition.columns.items()]
+        for name, column in definition.columns.items():
+            if column.path and not definition.header:
+                raise ConfigError(
+                    f"The column {name} of a csv without header has a path; its columns are in"
+                    " the order of the fields."
+                )
+        if definition.delimiter in '"\r\n':
+            raise ConfigError(f"{definition.delimiter!r} cannot be the delimiter of a csv.")
+        self.schema = pa.schema([cast.field for cast in self._casts])
+        csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS_MAX))
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Each line is a row."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        lines: list[list[Any]] = []
+        for source, text in enumerate(self._texts.of(payloads, rows)):
+            if text is None:
+                continue
+            read = self._lines(text)
+            if isinstance(read, str):
+                rows.break_(source, read)
+                continue
+            lines += read
+            rows.sources += [source] * len(read)
+        columns = list(zip(*lines, strict=True)) or [()] * len(self._casts)
+        for cast, values in zip(self._casts, columns, strict=True):
+            rows.add(*cast(list(values), self._nulls))
+
+    def _lines(self, text: str) -> list[list[Any]] | str:
+        """The rows of a payload, or why it is broken."""
+        lines: list[list[Any]] = []
+        positions: list[int | None] | None = None
+        width = len(self._casts)
+        reader = csv.reader(
+            io.StringIO(text, newline=""), delimiter=self._definition.delimiter, strict=True
+        )
+        try:
+            for fields in reader:
+                if not fields:
+                    continue
+                if self._definition.header and positions is None:
+                    known = {name.strip(): number for number, name in enumerate(fields)}
+                    positions = [known.get(name) for name in self._fields]
+                    width = len(fields)
+                    continue
+                if len(fields) != width:
+                    return f"Line {reader.line_num} is of {len(fields)} fields instead of {width}."
+                if len(lines) == self._definition.rows_max:
+                    return f"The payload has more rows than rows_max allows ({len(lines)})."
+                lines.append(
+                    fields
+                    if positions is None
+                    else [None if one is None else fields[one] for one in positions]
+                )
+        except csv.Error as error:
+            return f"The payload is not csv in line {reader.line_num}: {error}."
+        return lines

@@ -1,0 +1,237 @@
+"""Documents, in any notation, become rows: json, cbor, msgpack, protobuf and avro share this.
+
+A notation knows how to read a payload. Here the rows of a document are found, the values of each
+column gathered and converted, and the messages that have a value which does not fit taken out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.casts import Cast
+from penstock.decoding.convert import to_json
+from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.paths import Path, follow
+from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.shapes import Read, Shape
+from penstock.decoding.shown import shown
+
+_NOT_TEXT: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
+
+
+class Broken(Exception):
+    """A payload cannot be read; its text is a sentence."""
+
+
+class Notation(Protocol):
+    """How payloads are written."""
+
+    def read(self, payload: bytes) -> object:
+        """What a payload holds, as dicts, lists and values.
+
+        Raises:
+            Broken: it cannot be read.
+        """
+        ...
+
+    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:
+        """A quicker `read` that builds only what msgspec is asked for; None if there is none.
+
+        It raises whatever it likes; the payload is read by `read` then.
+        """
+        ...
+
+    def is_suspect(self, payloads: list[bytes]) -> bool:
+        """Whether the quick reader might not see all that is wrong with these."""
+        ...
+
+
+def document_decoder(definition: DecoderDefinition, notation: Notation) -> Decoder:
+    """With columns, or with one of JSON text."""
+    if not definition.columns:
+        return TextOfDocuments(notation)
+    return DocumentDecoder(definition, notation)
+
+
+class DocumentDecoder:
+    """Decodes documents to columns."""
+
+    def __init__(self, definition: DecoderDefinition, notation: Notation) -> None:
+        self._notation = notation
+        self._definition = definition
+        self._nulls = frozenset(definition.null_values)
+        self._casts = [Cast(name, column) for name, column in definition.columns.items()]
+        self._rows_path = Path.parse(definition.rows_path).keys if definition.rows_path else ()
+        paths = [
+            Path.parse(column.path) if column.path else Path((name,))
+            for name, column in definition.columns.items()
+        ]
+        self._has_rows = definition.many or bool(definition.rows_path)
+        self._is_of_root = [self._has_rows and path.from_root for path in paths]
+        shape = Shape([path.keys for path in paths if not (self._has_rows and path.from_root)])
+        self._shape = shape
+        self._reads = [
+            (lambda root, keys=path.keys: follow(root, keys))
+            if of_root
+            else shape.reader(path.keys)
+            for path, of_root in zip(paths, self._is_of_root, strict=True)
+        ]
+        self._takes_any_root = any(not path.keys for path in paths)
+        self._taken = frozenset(
+            path.keys[0]
+            for path, of_root in zip(paths, self._is_of_root, strict=True)
+            if path.keys and not of_root
+        )
+        self._quick = self._quick_reader()
+        fields = [cast.field for cast in self._casts]
+        if definition.extra:
+            fields.append(pa.field(definition.extra, pa.string()))
+        self.schema = pa.schema(fields)
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Documents to rows."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _quick_reader(self) -> Callable[[bytes], Any] | None:
+        needs_all = self._definition.extra or self._definition.rows_path or any(self._is_of_root)
+        if needs_all or self._shape.struct is None:
+            return None
+        wanted = self._shape.struct
+        return self._notation.quick_reader(list[wanted] if self._has_rows else wanted)  # type: ignore[valid-type]
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        found = self._found(payloads, rows)
+        rows.sources = found.sources
+        for cast, read, of_root in zip(self._casts, self._reads, self._is_of_root, strict=True):
+            values = list(map(read, found.roots if of_root else found.documents))
+            rows.add(*cast(values, self._nulls))
+        if self._definition.extra:
+            rows.add(pa.array(found.extras, pa.string()), {})
+
+    def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
+        quick = None if self._notation.is_suspect(payloads) else self._quick
+        if quick is not None and not self._has_rows:
+            with contextlib.suppress(Exception):  # one of them needs a closer look
+                return _Found(list(map(quick, payloads)), list(range(len(payloads))))
+        found = _Found()
+        for source, payload in enumerate(payloads):
+            try:
+                if quick is None:
+                    self._read(source, payload, found)
+                elif self._has_rows:
+                    found.add_rows(source, self._checked(quick(payload)))
+                else:
+                    found.documents.append(quick(payload))
+                    found.sources.append(source)
+            except Exception:  # what is wrong with it, the other way of reading will tell
+                try:
+                    self._read(source, payload, found)
+                except Broken as broken:
+                    rows.break_(source, str(broken))
+                except RecursionError:
+                    rows.break_(source, "The payload is nested too deeply.")
+        return found
+
+    def _read(self, source: int, payload: bytes, found: _Found) -> None:
+        """The rows of a payload, what it holds in all, and what no column takes of each row."""
+        root = self._notation.read(payload)
+        items = self._items(root)
+        documents = [self._filled(item) for item in items]
+        extras = [self._left_over(item) for item in items] if self._definition.extra else []
+        found.add_rows(source, documents)
+        found.extras += extras
+        if any(self._is_of_root):
+            found.roots += [root] * len(items)
+
+    def _items(self, root: object) -> list[Any]:
+        if not self._has_rows:
+            return [root]
+        value = follow(root, self._rows_path)
+        if isinstance(value, dict):  # one row, sent alone
+            return [value]
+        if not isinstance(value, (list, tuple)):
+            where = f"at {self._definition.rows_path}" if self._rows_path else "in the payload"
+            raise Broken(f"There is {shown(value)} {where} instead of a list of rows.")
+        return self._checked(list(value))
+
+    def _checked(self, rows: list[Any]) -> list[Any]:
+        if len(rows) > self._definition.rows_max:
+            raise Broken(f"The payload has {len(rows)} rows, more than rows_max allows.")
+        return rows
+
+    def _filled(self, item: object) -> Any:
+        is_object = isinstance(item, dict)
+        if not is_object and self._shape.struct is not None:
+            kind = "A row" if self._has_rows else "The payload"
+            hint = " (many = true makes rows of a list)" if _is_list(item) else ""
+            raise Broken(f"{kind} is {shown(item)}, and not an object{hint}.")
+        if not (is_object or _is_list(item) or self._takes_any_root):
+            raise Broken(f"The payload is {shown(item)}, and not a list or object.")
+        return self._shape.fill(item)
+
+    def _left_over(self, item: object) -> str | None:
+        if not isinstance(item, dict):
+            return None
+        left = {key: value for key, value in item.items() if str(key) not in self._taken}
+        try:
+            return to_json(left) if left else None
+        except _NOT_TEXT:
+            raise Broken("The keys that no column takes cannot be written as JSON.") from None
+
+
+class TextOfDocuments:
+    """Decodes documents to one column of JSON text, where the definition names no columns."""
+
+    def __init__(self, notation: Notation) -> None:
+        self._notation = notation
+        self.schema = pa.schema([("value", pa.string())])
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Each payload is a row."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        texts = []
+        for source, payload in enumerate(payloads):
+            try:
+                texts.append(to_json(self._notation.read(payload)))
+                rows.sources.append(source)
+            except Broken as broken:
+                rows.break_(source, str(broken))
+            except RecursionError:
+                rows.break_(source, "The payload is nested too deeply.")
+            except _NOT_TEXT:
+                rows.break_(source, "The payload cannot be written as JSON.")
+        rows.add(pa.array(texts, pa.string()), {})
+
+
+@dataclass(slots=True)
+class _Found:
+    """The rows of the payloads read so far, and the message each came from.
+
+    roots has what the payload of each row holds, if a column asks for it; extras the keys of each
+    row that no column takes.
+    """
+
+    documents: list[Any] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    roots: list[object] = field(default_factory=list)
+    extras: list[str | None] = field(default_factory=list)
+
+    def add_rows(self, source: int, documents: list[Any]) -> None:
+        self.documents += documents
+        self.sources += [source] * len(documents)
+
+
+def _follower(keys: tuple[str, ...]) -> Read:
+    return lambda root: follow(root, keys)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple))

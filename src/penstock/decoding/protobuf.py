@@ -1,0 +1,241 @@
+"""`protobuf`: Protocol Buffers, by the descriptors that protoc writes.
+
+Protobuf has no mark of its own: a payload of another message may well be read as this one, with
+fields missing. `required = true` on a column that is always set finds most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.casts import Cast
+from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.files import content_of
+from penstock.decoding.paths import Path
+from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.errors import ConfigError
+
+_TYPES: Final = {
+    "double": "float64",
+    "float": "float32",
+    "int32": "int32",
+    "sint32": "int32",
+    "sfixed32": "int32",
+    "uint32": "int64",
+    "fixed32": "int64",
+    "int64": "int64",
+    "sint64": "int64",
+    "sfixed64": "int64",
+    "uint64": "decimal(20,0)",
+    "fixed64": "decimal(20,0)",
+    "bool": "bool",
+    "string": "string",
+    "bytes": "binary",
+    "enum": "string",
+}
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+
+Read = Callable[[Any], Any]
+
+
+def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
+    """With the definition's columns, or with one for each field of the message."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError:
+        raise ConfigError(
+            "The decoder protobuf needs the package protobuf, which is not installed:"
+            " pip install 'penstock[spark]'."
+        ) from None
+    file = definition.descriptor
+    content = content_of(file, "descriptor set")
+    pool: Any = descriptor_pool.DescriptorPool()
+    try:
+        for proto in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+            pool.Add(proto)
+        found = pool.FindMessageTypeByName(definition.message)
+    except KeyError:
+        raise ConfigError(f"There is no message {definition.message} in {file}.") from None
+    except Exception as error:  # protobuf's are of several kinds
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(f"{file} is no descriptor set as protoc writes it: {reason}.") from None
+    return ProtobufDecoder(definition, message_factory.GetMessageClass(found))
+
+
+class ProtobufDecoder:
+    """Decodes one kind of message."""
+
+    def __init__(self, definition: DecoderDefinition, message: Any) -> None:
+        from google.protobuf.message import DecodeError
+
+        self._definition = definition
+        self._error = DecodeError
+        self._message = message
+        root = message.DESCRIPTOR
+        self._rows: Read | None = None
+        row = root
+        if definition.rows_path:
+            self._rows, row = _rows_of(root, Path.parse(definition.rows_path).keys)
+        columns = definition.columns or {
+            field.name: Column(type=column_type(field)) for field in root.fields
+        }
+        self._casts = [Cast(name, column) for name, column in columns.items()]
+        self._reads: list[tuple[bool, Read]] = []
+        for name, column in columns.items():
+            path = Path.parse(column.path or f"/{name}")
+            of_root = path.from_root or self._rows is None
+            self._reads.append((of_root, reader(root if of_root else row, path.keys)))
+        self.schema = pa.schema([cast.field for cast in self._casts])
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Each message is a row, or as many as it has at rows_path."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        messages: list[Any] = []
+        items: list[Any] = []
+        for source, payload in enumerate(payloads):
+            try:
+                message = self._message.FromString(payload)
+            except self._error:
+                name = self._definition.message
+                rows.break_(source, f"The payload is not a Protobuf message {name}.")
+                continue
+            if not message.IsInitialized():
+                missing = ", ".join(message.FindInitializationErrors()[:3])
+                rows.break_(source, f"The Protobuf message lacks {missing}.")
+                continue
+            found = [message] if self._rows is None else self._rows(message)
+            if len(found) > self._definition.rows_max:
+                rows.break_(source, f"The payload has more rows than rows_max ({len(found)}).")
+                continue
+            items += found
+            messages += [message] * len(found)
+            rows.sources += [source] * len(found)
+        for cast, (of_root, read) in zip(self._casts, self._reads, strict=True):
+            rows.add(*cast(list(map(read, messages if of_root else items))))
+
+
+def column_type(field: Any) -> str:
+    """The type of the column that a field becomes by itself."""
+    if field.is_repeated:
+        return "json"
+    if field.message_type is None:
+        return _TYPES[_name_of_type(field)]
+    if field.message_type.full_name == _TIMESTAMP:
+        return "timestamp"
+    if field.message_type.full_name in _WRAPPERS:
+        return column_type(field.message_type.fields_by_name["value"])
+    return "json"
+
+
+def reader(message: Any, keys: tuple[str, ...]) -> Read:
+    """A function from a message to the value of the field that keys lead to.
+
+    Raises:
+        ConfigError: there is no such field.
+    """
+    fields = _fields(message, keys)
+    last = fields[-1]
+    value_of = _value_reader(last)
+    steps = [(field.name, field.has_presence and not field.is_repeated) for field in fields]
+    if len(steps) == 1:
+        name, may_be_unset = steps[0]
+        if not may_be_unset:
+            return lambda found: value_of(getattr(found, name))
+        return lambda found: value_of(getattr(found, name)) if found.HasField(name) else None
+
+    def read(found: Any) -> Any:
+        for name, may_be_unset in steps:
+            if may_be_unset and not found.HasField(name):
+                return None
+            found = getattr(found, name)
+        return value_of(found)
+
+    return read
+
+
+def as_document(message: Any) -> Any:
+    """A message as dicts and lists, as Protobuf's own JSON mapping has it."""
+    from google.protobuf.json_format import MessageToDict
+
+    return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _fields(message: Any, keys: tuple[str, ...]) -> list[Any]:
+    fields = []
+    for key in keys:
+        field = message.fields_by_name.get(key) if message is not None else None
+        if field is None:
+            where = message.full_name if message is not None else "a value"
+            raise ConfigError(f"There is no field {key!r} in {where}.")
+        fields.append(field)
+        message = None if field.is_repeated else field.message_type
+    if not fields:
+        raise ConfigError("A path into a Protobuf message names a field.")
+    return fields
+
+
+def _rows_of(message: Any, keys: tuple[str, ...]) -> tuple[Read, Any]:
+    fields = _fields(message, keys)
+    if not fields[-1].is_repeated or fields[-1].message_type is None:
+        raise ConfigError(f"rows_path leads to {fields[-1].name!r}, which is no list of messages.")
+    names = [field.name for field in fields]
+
+    def read(found: Any) -> Any:
+        for name in names:
+            found = getattr(found, name)
+        return found
+
+    return read, fields[-1].message_type
+
+
+def _value_reader(field: Any) -> Read:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        return _map_reader(kind)
+    if field.is_repeated:
+        one = _single_reader(field)
+        return lambda values: [one(value) for value in values]
+    return _single_reader(field)
+
+
+def _single_reader(field: Any) -> Read:
+    kind = field.message_type
+    if kind is None:
+        if field.enum_type is None:
+            return lambda value: value
+        names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
+        return lambda value: names.get(value, str(value))
+    if kind.full_name == _TIMESTAMP:
+        return _moment
+    if kind.full_name in _WRAPPERS:
+        return lambda value: value.value
+    return as_document
+
+
+def _moment(value: Any) -> object:
+    try:
+        return value.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return f"{value.seconds} s"  # which is no timestamp, as the reason will say
+
+
+def _map_reader(entry: Any) -> Read:
+    one = _single_reader(entry.fields_by_name["value"])
+    return lambda values: {key: one(value) for key, value in values.items()}
+
+
+def _name_of_type(field: Any) -> str:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    return FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()

@@ -1,0 +1,22 @@
+"""`raw`: the payload as it is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.decoded import Decoded
+
+
+class RawDecoder:
+    """One binary column, `value` unless the definition names it. Nothing is broken."""
+
+    def __init__(self, definition: DecoderDefinition) -> None:
+        name = next(iter(definition.columns), "value")
+        self.schema = pa.schema([(name, pa.binary())])
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Every payload is a row."""
+        every = pa.array(range(len(payloads)), pa.int64())
+        rows = pa.Table.from_arrays([payloads], schema=self.schema)
+        return Decoded(rows, every, pa.array([], pa.int64()), pa.array([], pa.string()))

@@ -1,0 +1,97 @@
+"""Rows under construction: columns, the message each row came from, and what is broken.
+
+A batch is decoded in portions, so that the Python objects of only some thousand payloads exist at a
+time; a portion that raises what no decoder foresaw is decoded once more, message by message, for
+one payload must never stop a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.decoding.decoded import Decoded
+
+_PORTION_MESSAGES: Final = 8192
+_PORTION_BYTES: Final = 16 * 2**20
+
+
+class Rows:
+    """What becomes of one portion."""
+
+    def __init__(self) -> None:
+        self.sources: list[int] = []
+        self.columns: list[pa.Array] = []
+        self.broken: dict[int, str] = {}
+
+    def break_(self, source: int, reason: str) -> None:
+        """A message is broken; the first reason counts."""
+        self.broken.setdefault(source, reason)
+
+    def add(self, column: pa.Array, reasons: dict[int, str]) -> None:
+        """The next column, for the rows of `sources`; reasons are by row."""
+        self.columns.append(column)
+        for row, reason in reasons.items():
+            self.break_(self.sources[row], reason)
+
+    def finished(self, schema: pa.Schema, first: int) -> Decoded:
+        """All of it; messages are counted from `first`."""
+        table = pa.Table.from_arrays(self.columns, schema=schema)
+        sources = pa.array(self.sources, pa.int64())
+        broken = pa.array(sorted(self.broken), pa.int64())
+        reasons = pa.array([self.broken[one] for one in sorted(self.broken)], pa.string())
+        if len(broken) and len(sources):
+            is_whole = pc.invert(pc.is_in(sources, value_set=broken))
+            table, sources = table.filter(is_whole), sources.filter(is_whole)
+        return Decoded(table, pc.add(sources, first), pc.add(broken, first), reasons)
+
+
+Portion = Callable[[list[bytes], Rows], None]
+
+
+def decoded_in_portions(schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion) -> Decoded:
+    """Decode a batch by portions."""
+    parts = []
+    first = 0
+    while first < len(payloads):
+        portion = payloads.slice(first, _PORTION_MESSAGES)
+        if portion.nbytes > _PORTION_BYTES and len(portion) > 1:
+            mean = portion.nbytes // len(portion) + 1
+            portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
+        messages = [payload or b"" for payload in portion.to_pylist()]
+        parts.append(_decoded(schema, messages, first, decode))
+        first += len(messages)
+    return joined(schema, parts)
+
+
+def _decoded(schema: pa.Schema, messages: list[bytes], first: int, decode: Portion) -> Decoded:
+    rows = Rows()
+    try:
+        decode(messages, rows)
+        return rows.finished(schema, first)
+    except Exception as error:
+        if len(messages) > 1:
+            singles = (
+                _decoded(schema, [message], first + number, decode)
+                for number, message in enumerate(messages)
+            )
+            return joined(schema, list(singles))
+        rows = Rows()
+        rows.columns = [pa.array([], field.type) for field in schema]
+        rows.break_(0, f"The payload could not be decoded ({type(error).__name__}).")
+        return rows.finished(schema, first)
+
+
+def joined(schema: pa.Schema, parts: list[Decoded]) -> Decoded:
+    """Parts of a batch as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return Decoded(
+        pa.concat_tables([part.rows for part in parts] or [schema.empty_table()]),
+        pa.concat_arrays([pa.array([], pa.int64()), *(part.sources for part in parts)]),
+        pa.concat_arrays([pa.array([], pa.int64()), *(part.broken for part in parts)]),
+        pa.concat_arrays([pa.array([], pa.string()), *(part.reasons for part in parts)]),
+    )

@@ -1,0 +1,77 @@
+"""What columns need of a document, as msgspec Structs: the rest of it is skipped, not built.
+
+The paths of all columns make a tree. A node that columns look into by key alone becomes a Struct
+with a field for each key; where a path ends, and where a position in a list begins, the value is
+taken as it comes, and the column follows what is left of its path.
+
+    columns  temperature = "t.value", first = "list.0"      Struct(t: Struct(value), list)
+
+A payload whose nodes are something else (`"t": 5`) does not fit the Structs. It is decoded without
+them then, and put into the same Structs by `Shape.fill`, where `t` has nothing in it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.decoding.paths import follow, is_position, member
+
+Read = Callable[[Any], Any]
+
+
+class Shape:
+    """The tree of paths. struct is the Struct of its root; None if columns take the root itself,
+    or a position of it, and documents stay what they are."""
+
+    def __init__(self, paths: Sequence[tuple[str, ...]], depth: int = 0) -> None:
+        self.fields: dict[str, Shape] = {}
+        self.struct: type[msgspec.Struct] | None = None
+        if any(len(path) == depth or is_position(path[depth]) for path in paths):
+            return
+        keys = dict.fromkeys(path[depth] for path in paths)
+        for key in keys:
+            below = [path for path in paths if path[depth] == key]
+            self.fields[key] = Shape(below, depth + 1)
+        self._names = {key: f"f{number}" for number, key in enumerate(keys)}
+        self.struct = msgspec.defstruct(
+            f"Depth{depth}",
+            [
+                (self._names[key], Any, None)
+                if shape.struct is None
+                else (self._names[key], shape.struct, msgspec.field(default_factory=shape.struct))
+                for key, shape in self.fields.items()
+            ],
+            rename={name: key for key, name in self._names.items()},
+            gc=False,
+        )
+
+    def fill(self, value: object) -> Any:
+        """A document that was decoded without the Structs, in them."""
+        if self.struct is None:
+            return value
+        found = {
+            self._names[key]: shape.fill(member(value, key)) for key, shape in self.fields.items()
+        }
+        return self.struct(**found)
+
+    def reader(self, path: tuple[str, ...]) -> Read:
+        """A function from a document to what the path leads to."""
+        node = self
+        names: list[str] = []
+        while node.struct is not None:
+            key = path[len(names)]
+            names.append(node._names[key])
+            node = node.fields[key]
+        keys = path[len(names) :]
+        attribute = operator.attrgetter(".".join(names)) if names else _itself
+        if not keys:
+            return attribute
+        return lambda document: follow(attribute(document), keys)
+
+
+def _itself(document: Any) -> Any:
+    return document

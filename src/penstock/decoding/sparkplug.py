@@ -1,0 +1,286 @@
+"""`sparkplug_b`: Eclipse Sparkplug 3.0, each metric of a payload is a row.
+
+Names that a birth certificate has given an alias are absent from the data that follows
+(Sparkplug 3.0.0 §6.4.8): the alias is kept, and who reads the table joins it with the births. So
+may be the data type, without which a whole number is taken as it is sent, unsigned.
+
+A payload without metrics, such as a DDEATH, is one row without a metric.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.casts import Cast
+from penstock.decoding.decoded import Decoded
+from penstock.decoding.documents import Broken
+from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
+from penstock.errors import ConfigError
+
+_COMPRESSED: Final = "SPBV1.0_COMPRESSED"
+_SIGNED_BITS: Final = {1: 8, 2: 16, 3: 32, 4: 64}
+_DATE_TIME: Final = 13
+_ARRAYS: Final = {
+    22: "b",
+    23: "h",
+    24: "i",
+    25: "q",
+    26: "B",
+    27: "H",
+    28: "I",
+    29: "Q",
+    30: "f",
+    31: "d",
+    34: "Q",
+}
+_BOOLEAN_ARRAY: Final = 32
+_STRING_ARRAY: Final = 33
+_INT64_MAX: Final = 2**63 - 1
+
+_OF_PAYLOAD: Final = {
+    "payload_timestamp": Column(type="timestamp", unit_from="ms"),
+    "seq": Column(type="int64"),
+}
+_OF_METRIC: Final = {
+    "name": Column(type="string"),
+    "alias": Column(type="int64"),
+    "datatype": Column(type="string"),
+    "timestamp": Column(type="timestamp", unit_from="ms"),
+    "is_historical": Column(type="bool"),
+    "is_transient": Column(type="bool"),
+    "is_null": Column(type="bool"),
+    "value_int": Column(type="int64"),
+    "value_double": Column(type="float64"),
+    "value_bool": Column(type="bool"),
+    "value_string": Column(type="string"),
+    "value_timestamp": Column(type="timestamp", unit_from="ms"),
+    "value_binary": Column(type="binary"),
+    "value_json": Column(type="json"),
+    "properties": Column(type="json"),
+    "metadata": Column(type="json"),
+}
+
+
+class SparkplugDecoder:
+    """Decodes payloads of NBIRTH, NDATA, NDEATH, DBIRTH, DDATA, DDEATH, NCMD and DCMD."""
+
+    def __init__(self, definition: DecoderDefinition) -> None:
+        try:
+            from google.protobuf.message import DecodeError
+        except ImportError:
+            raise ConfigError(
+                "The decoder sparkplug_b needs the package protobuf, which is not installed:"
+                " pip install 'penstock[spark]'."
+            ) from None
+        self._error = DecodeError
+        self._definition = definition
+        self._payload = payload_class()
+        columns = {**_OF_PAYLOAD, **_OF_METRIC}
+        self._casts = [Cast(name, column) for name, column in columns.items()]
+        self.schema = pa.schema([cast.field for cast in self._casts])
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Each metric is a row."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        found: list[tuple[Any, ...]] = []
+        for source, payload in enumerate(payloads):
+            try:
+                message = self._message(payload)
+                metrics = [_metric(metric) for metric in message.metrics] or [_NO_METRIC]
+            except Broken as broken:
+                rows.break_(source, str(broken))
+                continue
+            head = (
+                message.timestamp if message.HasField("timestamp") else None,
+                message.seq if message.HasField("seq") else None,
+            )
+            found += [head + metric for metric in metrics]
+            rows.sources += [source] * len(metrics)
+        columns = list(zip(*found, strict=True)) or [()] * len(self._casts)
+        for cast, values in zip(self._casts, columns, strict=True):
+            rows.add(*cast(list(values)))
+
+    def _message(self, payload: bytes) -> Any:
+        message = self._parsed(payload)
+        if message.uuid == _COMPRESSED:
+            inner = self._parsed(self._expanded(message))
+            for name in ("timestamp", "seq"):
+                if message.HasField(name) and not inner.HasField(name):
+                    setattr(inner, name, getattr(message, name))
+            message = inner
+        if len(message.metrics) > self._definition.rows_max:
+            raise Broken(f"The payload has {len(message.metrics)} metrics, more than rows_max.")
+        return message
+
+    def _parsed(self, payload: bytes) -> Any:
+        try:
+            return self._payload.FromString(payload)
+        except self._error:
+            raise Broken("The payload is not Sparkplug B.") from None
+
+    def _expanded(self, message: Any) -> bytes:
+        """The body of a compressed payload, as Eclipse Tahu writes it: the metric `algorithm`
+        says GZIP or DEFLATE."""
+        bytes_max = self._definition.expanded_bytes_max
+        expander = zlib.decompressobj(zlib.MAX_WBITS | 32)  # both, told apart by their headers
+        try:
+            expanded = expander.decompress(message.body, bytes_max + 1)
+        except zlib.error:
+            raise Broken("The compressed body is neither gzip nor zlib.") from None
+        if len(expanded) > bytes_max:
+            raise Broken(f"The compressed body is longer than {bytes_max} bytes.")
+        if not expander.eof:
+            raise Broken("The compressed body ends too early.")
+        return expanded
+
+
+def _metric(metric: Any) -> tuple[Any, ...]:
+    """The columns of a metric, in the order of _OF_METRIC."""
+    has = metric.HasField
+    datatype = metric.datatype
+    return (
+        metric.name if has("name") else None,
+        metric.alias if has("alias") else None,
+        _name_of(datatype),
+        metric.timestamp if has("timestamp") else None,
+        metric.is_historical,
+        metric.is_transient,
+        metric.is_null,
+        *(_NO_VALUE if metric.is_null else _value_columns(metric, datatype)),
+        _properties(metric.properties) if has("properties") else None,
+        _present(metric.metadata) if has("metadata") else None,
+    )
+
+
+def _name_of(datatype: int) -> str | None:
+    return DATATYPES.get(datatype, str(datatype)) if datatype else None
+
+
+_NO_VALUE: Final = (None,) * 7
+_NO_METRIC: Final = (None,) * len(_OF_METRIC)
+
+
+def _value_columns(metric: Any, datatype: int) -> tuple[Any, ...]:
+    """value_int, value_double, value_bool, value_string, value_timestamp, value_binary, value_json.
+
+    A number is in value_double whatever it is, so that one column has them all. A whole number
+    beyond 64 bits with a sign is in value_string with all its digits.
+    """
+    value = _value(metric, datatype)
+    if value is None:
+        return _NO_VALUE
+    if isinstance(value, bool):
+        return (None, None, value, None, None, None, None)
+    if isinstance(value, float):
+        return (None, value, None, None, None, None, None)
+    if isinstance(value, int):
+        if datatype == _DATE_TIME:
+            return (None, None, None, None, value, None, None)
+        if value > _INT64_MAX:
+            return (None, float(value), None, str(value), None, None, None)
+        return (value, float(value), None, None, None, None, None)
+    if isinstance(value, str):
+        return (None, None, None, value, None, None, None)
+    if isinstance(value, bytes):
+        listed = _list_of(value, datatype)
+        if listed is None:
+            return (None, None, None, None, None, value, None)
+        return (None, None, None, None, None, None, listed)
+    return (None, None, None, None, None, None, value)
+
+
+def _value(holder: Any, datatype: int) -> Any:
+    """The value of a metric, parameter, property or element; None without one."""
+    choice = holder.WhichOneof("value")
+    if choice is None:
+        return None
+    value = getattr(holder, choice)
+    if choice in ("int_value", "long_value"):
+        return _signed(value, datatype)
+    if choice == "dataset_value":
+        return _data_set(value)
+    if choice == "template_value":
+        return _template(value)
+    if choice == "propertyset_value":
+        return _properties(value)
+    if choice == "propertysets_value":
+        return [_properties(one) for one in value.propertyset]
+    return value
+
+
+def _signed(value: int, datatype: int) -> int:
+    """A whole number as it was meant: a negative one is sent as its two's complement."""
+    bits = _SIGNED_BITS.get(datatype)
+    if bits is None:
+        return value
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def _list_of(value: bytes, datatype: int) -> list[Any] | None:
+    """An array, Sparkplug 3.0.0 §6.4.16: little-endian; None for any other bytes."""
+    code = _ARRAYS.get(datatype)
+    if code is not None:
+        width = struct.calcsize("<" + code)
+        if len(value) % width:
+            raise Broken(f"A {DATATYPES[datatype]} is cut short: it has {len(value)} bytes.")
+        return list(struct.unpack(f"<{len(value) // width}{code}", value))
+    if datatype == _BOOLEAN_ARRAY:
+        count = int.from_bytes(value[:4], "little")
+        if len(value) < 4 or len(value) != 4 + (count + 7) // 8:
+            raise Broken(f"A BooleanArray is cut short: it has {len(value)} bytes.")
+        return [bool(value[4 + bit // 8] >> (7 - bit % 8) & 1) for bit in range(count)]
+    if datatype == _STRING_ARRAY:
+        if value and not value.endswith(b"\0"):
+            raise Broken("A StringArray is cut short: its last text has no end.")
+        try:
+            return [text.decode() for text in value.split(b"\0")[:-1]]
+        except UnicodeDecodeError:
+            raise Broken("A StringArray has text that is not UTF-8.") from None
+    return None
+
+
+def _data_set(data: Any) -> list[dict[str, Any]]:
+    """A table: an object for each of its rows."""
+    names = list(data.columns)
+    types = [*data.types, *([0] * len(names))]
+    return [
+        {
+            name: _value(element, kind)
+            for name, kind, element in zip(names, types, row.elements, strict=False)
+        }
+        for row in data.rows
+    ]
+
+
+def _template(template: Any) -> dict[str, Any]:
+    """A template: its metrics and parameters by name."""
+    metrics = {
+        metric.name: None if metric.is_null else _value(metric, metric.datatype)
+        for metric in template.metrics
+    }
+    parameters = {one.name: _value(one, one.type) for one in template.parameters}
+    return {
+        "template_ref": template.template_ref or None,
+        "version": template.version or None,
+        "is_definition": template.is_definition,
+        "metrics": metrics,
+        "parameters": parameters,
+    }
+
+
+def _properties(properties: Any) -> dict[str, Any]:
+    pairs = zip(properties.keys, properties.values, strict=False)
+    return {key: None if one.is_null else _value(one, one.type) for key, one in pairs}
+
+
+def _present(message: Any) -> dict[str, Any]:
+    return {field.name: value for field, value in message.ListFields()}

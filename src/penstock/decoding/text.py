@@ -1,0 +1,64 @@
+"""`text`: the payload is one value in text, such as `21.5` or `online`."""
+
+from __future__ import annotations
+
+import codecs
+
+import pyarrow as pa
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.casts import Cast
+from penstock.decoding.decoded import Decoded
+from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.errors import ConfigError
+
+_BOM = "\ufeff"
+
+
+class TextDecoder:
+    """One column, `value` unless the definition names it, with any type that text converts to."""
+
+    def __init__(self, definition: DecoderDefinition) -> None:
+        name, column = next(iter(definition.columns.items()), ("value", Column(type="string")))
+        self._texts = Texts(definition.encoding)
+        self._cast = Cast(name, column)
+        self._is_text = column.type == "string"
+        self._nulls = frozenset(definition.null_values)
+        self.schema = pa.schema([self._cast.field])
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+        """Each payload is a row."""
+        return decoded_in_portions(self.schema, payloads, self._portion)
+
+    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+        texts = self._texts.of(payloads, rows)
+        rows.sources = [source for source, text in enumerate(texts) if text is not None]
+        values: list[str | None] = [text for text in texts if text is not None]
+        if not self._is_text:  # "21.5\n", and an empty payload is no value
+            values = [text.strip() or None if text else None for text in values]
+        rows.add(*self._cast(values, self._nulls))
+
+
+class Texts:
+    """Payloads as text in one encoding."""
+
+    def __init__(self, encoding: str) -> None:
+        try:
+            info = codecs.lookup(encoding)
+            "".encode(encoding)
+        except (LookupError, ValueError):
+            raise ConfigError(f"There is no encoding {encoding!r} of text.") from None
+        self._encoding = info.name
+        self._shown = "UTF-8" if info.name == "utf-8" else encoding
+
+    def of(self, payloads: list[bytes], rows: Rows) -> list[str | None]:
+        """The text of each payload without a byte order mark; None if it is broken."""
+        texts: list[str | None] = []
+        for source, payload in enumerate(payloads):
+            try:
+                texts.append(payload.decode(self._encoding).removeprefix(_BOM))
+            except UnicodeError as error:
+                texts.append(None)
+                where = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
+                rows.break_(source, f"The payload is not {self._shown}{where}.")
+        return texts

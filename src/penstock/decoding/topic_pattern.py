@@ -1,0 +1,105 @@
+"""The named levels of topics as columns (`config/topic_pattern.py` says what a pattern is).
+
+A batch has few distinct topics, so each distinct one is taken apart once, and its columns are
+spread over its messages.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config.topic_pattern import Level, parse_levels
+from penstock.decoding.shown import shown
+from penstock.engine.topics import topic_matches
+from penstock.errors import ConfigError
+
+_TYPES: Final = {"string": pa.string(), "int": pa.int64(), "float": pa.float64()}
+_INT: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """A topic filter with named levels.
+
+    topic_filter is the MQTT filter to read. schema has a column for each named level.
+    """
+
+    text: str
+    topic_filter: str
+    schema: pa.Schema
+    _levels: tuple[Level, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> TopicPattern:
+        """Read a pattern such as plant/{line}/{machine:int}/temp.
+
+        Raises:
+            ConfigError: what is wrong with it, in one sentence.
+        """
+        try:
+            levels = parse_levels(text)
+        except ValueError as mistake:
+            raise ConfigError(f"{str(mistake)[:1].upper()}{str(mistake)[1:]}.") from None
+        named = [(level.name, _TYPES[level.type]) for level in levels if level.name]
+        topic_filter = "/".join(level.wildcard for level in levels)
+        return cls(text, topic_filter, pa.schema(named), levels)
+
+    def columns(self, topics: pa.StringArray) -> tuple[pa.Table, pa.Int64Array, pa.StringArray]:
+        """The named levels of each topic.
+
+        Returns: a row for each topic; the indices of topics whose levels do not cast, or that the
+        pattern does not match, ascending (their row is null there); the reason for each of those.
+        """
+        encoded = topics.dictionary_encode()
+        distinct = [self._taken_apart(topic) for topic in encoded.dictionary.to_pylist()]
+        values = [
+            pa.array([row[position] for row, _ in distinct], field.type).take(encoded.indices)
+            for position, field in enumerate(self.schema)
+        ]
+        reasons = pa.array([reason for _, reason in distinct], pa.string()).take(encoded.indices)
+        misfits = pc.indices_nonzero(reasons.is_valid())
+        table = (
+            pa.Table.from_arrays(values, schema=self.schema)
+            if values
+            else pa.table({"": pa.nulls(len(topics))}).select([])
+        )
+        return table, misfits.cast(pa.int64()), reasons.take(misfits)
+
+    def _taken_apart(self, topic: str) -> tuple[list[object], str | None]:
+        row: list[object] = []
+        if not topic_matches(self.topic_filter, topic):
+            nothing: list[object] = [None] * len(self.schema)
+            return nothing, f"The topic {shown(topic)} does not match {self.text}."
+        parts = topic.split("/")
+        reason = None
+        for position, level in enumerate(self._levels):
+            if not level.name:
+                continue
+            if level.wildcard == "#":  # the parent itself matches, too [MQTT 5 §4.7.1.2]
+                row.append("/".join(parts[position:]) if position < len(parts) else None)
+                continue
+            value = _cast(parts[position], level.type)
+            row.append(value)
+            if value is None and reason is None:
+                kind = "whole number of 64 bits" if level.type == "int" else "finite number"
+                reason = (
+                    f"The topic level {level.name} is {shown(parts[position])}, which is no {kind}."
+                )
+        return row, reason
+
+
+def _cast(text: str, kind: str) -> str | int | float | None:
+    if kind == "string":
+        return text
+    if kind == "int":
+        number = int(text) if _INT.fullmatch(text) else 2**63
+        return number if -(2**63) <= number < 2**63 else None
+    value = float(text) if _FLOAT.fullmatch(text) else math.inf
+    return value if math.isfinite(value) else None
