@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -127,6 +127,18 @@ class StreamClient:
             found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
         )
 
+    def offset_at(self, stream: str, epoch: str, received_at_us: int) -> int | None:
+        """The first offset that was received at or after a time; None where there is none.
+
+        Args:
+            stream: its name.
+            epoch: the incarnation of the log that is meant.
+            received_at_us: the time, µs since the Unix epoch.
+        """
+        body = {"stream": stream, "epoch": epoch, "received_at": received_at_us}
+        offset: int | None = self._persist(lambda: self._act("offset_at", body))["offset"]
+        return offset
+
     def read(
         self,
         stream: str,
@@ -173,7 +185,7 @@ class StreamClient:
         for part in reader:
             yield part.data
 
-    def _act(self, action: str, body: dict[str, object]) -> Any:
+    def _act(self, action: str, body: Mapping[str, object]) -> Any:
         answers = self._connect().do_action(
             flight.Action(action, json.dumps(body).encode()),
             flight.FlightCallOptions(timeout=CALL_TIMEOUT_S),

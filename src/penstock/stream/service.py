@@ -35,12 +35,14 @@ from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.store.selection import TopicSelector
+from penstock.store.time_search import first_received_at
 from penstock.stream.requests import (
     RangeRequest,
     Refusal,
     RequestError,
     read_object,
     read_text,
+    read_time,
 )
 from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
 
@@ -94,15 +96,18 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 "offsets",
                 "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
             ),
+            ("offset_at", "the first offset received at or after a time, as JSON"),
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
-        """Answer `streams` or `offsets`."""
+        """Answer `streams`, `offsets` or `offset_at`."""
         try:
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
                 return [self._offsets(read_object(action.body.to_pybytes()))]
+            if action.type == "offset_at":
+                return [self._offset_at(read_object(action.body.to_pybytes()))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
@@ -174,6 +179,14 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         }
         return json.dumps(answer).encode()
 
+    def _offset_at(self, fields: dict[str, Any]) -> bytes:
+        stream = self._stream(read_text(fields, "stream"))
+        received_at_us = read_time(fields, "received_at")
+        extent = self._log.extent(stream)
+        _check_epoch(read_text(fields, "epoch"), extent)
+        offset = first_received_at(self._log, extent, received_at_us, stream)
+        return json.dumps({"offset": offset}).encode()
+
     def _stream(self, name: str) -> StreamDefinition:
         stream = self._streams.get(name)
         if stream is None:
@@ -184,13 +197,17 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         return stream
 
 
-def _check_range(request: RangeRequest, extent: Extent) -> None:
-    if request.epoch != extent.epoch:
+def _check_epoch(epoch: str, extent: Extent) -> None:
+    if epoch != extent.epoch:
         raise RequestError(
             Refusal.EPOCH_MISMATCH,
-            f"the offsets belong to epoch {request.epoch}, and the log is now of epoch"
-            f" {extent.epoch}: it was restored or created anew",
+            f"the offsets belong to epoch {epoch}, and the log is now of epoch {extent.epoch}: it"
+            " was restored or created anew",
         )
+
+
+def _check_range(request: RangeRequest, extent: Extent) -> None:
+    _check_epoch(request.epoch, extent)
     if request.start == request.end:
         return
     if request.start < extent.earliest:
