@@ -14,6 +14,8 @@ last], that the repair of a damaged store has given up; a range with any of them
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.
 
+A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
+
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
 alone is also in `extra_info`, so that the other end need not take the message apart.
 """
@@ -45,6 +47,7 @@ class Refusal(StrEnum):
     """Why a request was refused."""
 
     BAD_REQUEST = "bad_request"
+    UNAUTHENTICATED = "unauthenticated"
     UNKNOWN_STREAM = "unknown_stream"
     EPOCH_MISMATCH = "epoch_mismatch"
     OFFSET_OUT_OF_RANGE = "offset_out_of_range"
