@@ -227,6 +227,17 @@ def test_chunks_go_while_the_log_is_too_large(place: Place) -> None:
         assert place.store.retain(0, 1_000_000, 2**62) == starts_at, "not more than asked"
 
 
+def test_what_is_held_goes_only_while_the_log_is_too_large_to_hold_it(place: Place) -> None:
+    for base in range(20):
+        place.store.commit(rows(base, 1, size=100_000))
+    assert place.store.retain(2**62, 0, 2**62, 5, 2**62) == 5, "what is not held goes at once"
+    assert place.store.retain(2**62, 0, 2**62, 5, 2**62) == 5
+    assert place.store.retain(0, 2**62, 2**62, 5, 0) == 5, "nobody wants to have it removed"
+    starts_at = place.store.retain(2**62, 0, 2**62, 5, 1_000_000)
+    assert 9 <= starts_at <= 12
+    assert place.store.retain(2**62, 0, starts_at, 5, 0) == starts_at, "a session needs it"
+
+
 def test_the_size_of_the_log_is_known_after_a_restart(place: Place, restart: Restart) -> None:
     for base in range(20):
         place.store.commit(rows(base, 1, size=100_000))

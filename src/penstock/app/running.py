@@ -37,7 +37,10 @@ from penstock.broker.authentication import Authentication
 from penstock.broker.control import BackupWriter, Control
 from penstock.broker.flow_topics import FlowTopics
 from penstock.broker.garbage import all_stays, collect_in_portions, settle
+from penstock.broker.landed_tables import LandedTables
 from penstock.broker.limit_warnings import LimitWarnings
+from penstock.broker.reader_leases import ReaderLeases
+from penstock.broker.receipts import Receipts
 from penstock.broker.retention import retain_forever
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
@@ -50,13 +53,18 @@ from penstock.runtime.driver import Driver
 from penstock.store.api import Store
 from penstock.store.control import Backup
 from penstock.store.identity import new_epoch
+from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
+from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import configure_logs
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
 
 logger = logging.getLogger(__name__)
+
+READERS_S: Final = 10.0
+"""Longest time from one look at the leases of readers to the next."""
 
 EXIT_OK: Final = 0
 EXIT_STORE_FAILED: Final = 1
@@ -106,6 +114,8 @@ class _Broker:
         self._listeners: list[OpenListener] = []
         self._stream: StreamProcess | None = None
         self._control: Control | None = None
+        self._leases: ReaderLeases | None = None
+        self._tables: LandedTables | None = None
 
     async def run(self) -> int:
         settings = self._settings
@@ -128,6 +138,17 @@ class _Broker:
             settle,
         )
         authentication.report_to(driver.decided)
+        if has_streams(settings):
+            self._leases = ReaderLeases(
+                settings.durability.data_dir, server.epoch, self._store, settings.stream
+            )
+            self._tables = LandedTables(
+                settings.durability.data_dir,
+                server.epoch,
+                self._store,
+                Receipts(server, driver, self._store),
+                settings.stream,
+            )
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
@@ -144,6 +165,10 @@ class _Broker:
                 await self._control.close()
             if self._stream is not None:
                 await self._stream.stop()
+            if self._leases is not None:
+                await self._leases.save()
+            if self._tables is not None:
+                await self._tables.save()
             for task in tasks:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -156,7 +181,11 @@ class _Broker:
         return (
             asyncio.create_task(
                 retain_forever(
-                    server, self._store, durability.retention_s, durability.retention_bytes_max
+                    server,
+                    self._store,
+                    durability.retention_s,
+                    durability.retention_bytes_max,
+                    self._leases,
                 )
             ),
             asyncio.create_task(
@@ -167,16 +196,28 @@ class _Broker:
                         self._store,
                         status.sys_interval_s,
                         driver.now(),
-                        self._bridge_status,
+                        self._status_of_others,
                     ),
                     FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
                     LimitWarnings(server.effects, status.limit_warning_s),
                 )
             ),
+            asyncio.create_task(self._look_after_readers()),
         )
 
-    def _bridge_status(self) -> list[tuple[str, object]]:
-        return [value for bridge in self._bridge_list for value in bridge.status()]
+    def _status_of_others(self) -> list[tuple[str, object]]:
+        found = [value for bridge in self._bridge_list for value in bridge.status()]
+        for told in (self._leases, self._tables):
+            if told is not None:
+                found += told.status()
+        return found
+
+    async def _look_after_readers(self) -> None:
+        """Until cancelled; often enough for what ``$SYS`` says of them."""
+        while self._leases is not None and self._tables is not None:
+            await self._leases.tick()
+            await self._tables.tick()
+            await asyncio.sleep(min(READERS_S, self._settings.status.sys_interval_s or READERS_S))
 
     def _bridges(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
         """Sessions for all bridges, and who dials for them."""
@@ -220,6 +261,14 @@ class _Broker:
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
             self._control.on(Backup, BackupWriter(self._store))
+            if self._leases is not None:
+                self._control.on(Lease, self._leases.lease)
+                self._control.on(Release, self._leases.release)
+                self._control.on(ListReaders, self._leases.readers)
+            if self._tables is not None:
+                self._control.on(Landed, self._tables.landed)
+                self._control.on(ListTables, self._tables.tables)
+                self._control.on(ForgetTable, self._tables.forget)
             await self._control.open()
         logger.info("worst case of memory for clients: %s", commitment(settings))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)

@@ -35,11 +35,16 @@ SESSIONS_A_TICK_MAX: Final = 500
 
 def flow_topic(client_id: str) -> str:
     """Where the flow of ``client_id`` is published; empty where that would be too long."""
-    level = client_id.replace("%", "%25")
+    topic = f"{FLOW_TOPIC}/{topic_level(client_id)}"
+    return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
+
+
+def topic_level(name: str) -> str:
+    """``name`` as one level of a topic."""
+    level = name.replace("%", "%25")
     for character in "/+#":
         level = level.replace(character, f"%{ord(character):02X}")
-    topic = f"{FLOW_TOPIC}/{level}"
-    return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
+    return level
 
 
 def as_json(flow: Flow, buffered_bytes: int) -> bytes:

@@ -10,6 +10,9 @@ every session is asked, some at a time, for the loop has better things to do::
 
 What a session comes to need after it was asked is at E or above, but for what it takes over
 from another one; that is noted (``Effects.adopted``).
+
+Nor past what a registered reader holds (``broker.readers``), while that is not too much. Their
+leases are looked at just before each part is removed, and none is granted meanwhile.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from penstock.broker.reader_leases import ReaderLeases
 from penstock.engine.server import Server
 from penstock.errors import StoreError
-from penstock.store.api import Store
+from penstock.store.api import NOTHING_HELD, Store
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +36,9 @@ SLICE_S: Final = 0.002  # of asking sessions before others have their turn
 _MICROSECONDS: Final = 1_000_000
 
 
-async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: int) -> None:
+async def retain_forever(
+    server: Server, store: Store, age_s: int, bytes_max: int, leases: ReaderLeases | None = None
+) -> None:
     """Trim the log every 30 seconds until cancelled.
 
     Args:
@@ -40,6 +46,7 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
         store: whose log is trimmed.
         age_s: messages older than this go; 0 = no limit by age.
         bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+        leases: of the readers that hold the log back, too.
     """
     loop = asyncio.get_running_loop()
     earliest = 0
@@ -51,7 +58,7 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
         starts_at = earliest
         with _told("the log could not be trimmed"):
-            starts_at = await _trim(store, older_than_us, bytes_max or 2**63, keep_from)
+            starts_at = await _trim(store, older_than_us, bytes_max or 2**63, keep_from, leases)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
@@ -59,17 +66,43 @@ async def retain_forever(server: Server, store: Store, age_s: int, bytes_max: in
             await loop.run_in_executor(None, store.trim_archives, now_us)
 
 
-async def _trim(store: Store, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+async def _trim(
+    store: Store, older_than_us: int, bytes_max: int, keep_from: int, leases: ReaderLeases | None
+) -> int:
     """Trim the log, a bounded part in each call, until there is no more to remove."""
-    loop = asyncio.get_running_loop()
     starts_at = -1
     while True:
         former = starts_at
-        starts_at = await loop.run_in_executor(
-            None, store.retain, older_than_us, bytes_max, keep_from
-        )
+        if leases is None:
+            starts_at = await _retain(store, older_than_us, bytes_max, keep_from)
+        else:
+            async with leases.trimming:
+                before = store.log_extent().earliest
+                starts_at = await _retain(
+                    store,
+                    older_than_us,
+                    bytes_max,
+                    keep_from,
+                    leases.held_from(),
+                    leases.hold_bytes_max,
+                )
+                leases.trimmed(before, starts_at)
         if starts_at == former:
             return starts_at
+
+
+async def _retain(
+    store: Store,
+    older_than_us: int,
+    bytes_max: int,
+    keep_from: int,
+    held_from: int = NOTHING_HELD,
+    held_bytes_max: int = 0,
+) -> int:
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(
+        None, store.retain, older_than_us, bytes_max, keep_from, held_from, held_bytes_max
+    )
 
 
 @contextmanager

@@ -65,7 +65,7 @@ class SysTopics:
         store: whose log it tells about.
         interval_s: time between two updates; 0 = never.
         now: when the broker started.
-        others: what else is told, as ``values``; of bridges.
+        others: what else is told, as ``values``; of bridges and readers, which come and go.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class SysTopics:
         self._updated_s = now.monotonic_s
         self._due_s = now.monotonic_s
         self._loads = {name: Load(total) for name, total in self._rates()}
+        self._told: set[str] = set()
 
     def tick(self, now: Now) -> bool:
         """Publish what changed, if an update is due; whether there was anything."""
@@ -96,9 +97,16 @@ class SysTopics:
             for name, total in self._rates():
                 self._loads[name].update(total, elapsed_s)
         published = False
-        for name, value in self.values(now):
+        values = self.values(now)
+        for name, value in values:
             if self._server.router.publish_system(PREFIX + name, value.encode(), now):
                 published = True
+        told = {name for name, _ in values}
+        for name in self._told - told:  # of somebody who is gone; an empty value says so
+            published = True
+            self._server.router.publish_system(PREFIX + name, b"", now)
+            self._server.router.system.remove(PREFIX + name)
+        self._told = told
         return published
 
     def values(self, now: Now) -> list[tuple[str, str]]:

@@ -81,6 +81,12 @@ def run(
     master: Annotated[
         str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Register as a reader: the broker keeps what has not landed."
+        ),
+    ] = None,
 ) -> None:
     """Land the messages of a stream in a Delta table, each exactly once.
 
@@ -93,7 +99,10 @@ def run(
         from penstock.spark.options import parse_options, parse_topics
         from penstock.spark.session import LOCAL_MASTER
 
-    checked = parse_options({"server": server, "startingOffsets": starting_offsets})
+    checked = parse_options(
+        {"server": server, "startingOffsets": starting_offsets}
+        | ({} if group is None else {"groupId": group})
+    )
     settings = LandingSettings(
         table=_local(table),
         server=checked.server,
@@ -107,6 +116,7 @@ def run(
         fail_on_data_loss=not accept_data_loss,
         connect_timeout_s=connect_timeout,
         master=master or LOCAL_MASTER,
+        group=checked.group,
     )
     with progress_display(Console(), f"{stream} → {table}") as show:
         landing = Landing(settings, show)

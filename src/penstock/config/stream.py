@@ -66,6 +66,22 @@ class Stream(Group):
     )
     """Streams offered, 1 to 100. Every message that belongs to one is kept in the log."""
 
+    readers_max: int = Field(default=100, ge=0, le=1000)
+    """Groups of registered readers (docs/spark.md) that are known at a time. One more takes the
+    place of one whose lease has ended, or is refused. 0 to 1000; 0 lets nobody register."""
+
+    reader_lease_s_max: float = Field(default=604_800.0, ge=1, le=10**8)
+    """Longest lease a reader gets, in seconds: for so long the log is kept for one that is away.
+    1 to 100000000."""
+
+    readers_hold_bytes_max: int = Field(default=20 * 1024**3, ge=0, le=2**62)
+    """What readers hold back leaves the log all the same while the log is larger than this, in
+    bytes; the messages they lose so are counted. 0 to 4611686018427387904; 0 holds nothing back."""
+
+    tables_max: int = Field(default=100, ge=0, le=1000)
+    """Tables whose jobs say how far they are (docs/spark.md), so that publishers can be told. One
+    more is refused, and lands all the same. 0 to 1000."""
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Stream:
         if bool(self.certificate) != bool(self.key):

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock.errors import ConfigError
+from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import WantedPosition
+from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.requests import bad_filter
 
@@ -28,6 +30,8 @@ OPTION_NAMES: Final = (
     "failOnDataLoss",
     "connectTimeoutSeconds",
     "checkpointLocation",
+    "groupId",
+    "groupLeaseSeconds",
 )
 
 PARTITIONS_MAX: Final = 100_000
@@ -51,6 +55,8 @@ class SourceOptions:
         fail_on_data_loss: whether rows removed by retention before they were read are an error.
         connect_timeout_s: how long the service may be away.
         checkpoint: location of the query's checkpoint, to remember where the query began.
+        group: the registered reader that a streaming query is, or None.
+        group_lease_s: how long the log is kept for it when it is away.
     """
 
     server: str = "127.0.0.1:8815"
@@ -63,6 +69,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     checkpoint: str | None = None
+    group: str | None = None
+    group_lease_s: float = LEASE_S
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -90,6 +98,15 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             "connectTimeoutSeconds", given.get("connecttimeoutseconds", str(CONNECT_TIMEOUT_S))
         ),
         checkpoint=given.get("checkpointlocation"),
+        group=_group(given.get("groupid")),
+        group_lease_s=_in_range(
+            "groupLeaseSeconds",
+            given.get("groupleaseseconds", str(LEASE_S)),
+            float,
+            1,
+            100_000_000,
+            "a number of seconds",
+        ),
     )
 
 
@@ -126,6 +143,13 @@ def _server(text: str) -> str:
     if address.port == 0:
         raise ConfigError("option server needs the port the stream service listens on")
     return str(address)
+
+
+def _group(text: str | None) -> str | None:
+    try:
+        return None if text is None else check_group(text)
+    except ConfigError as error:
+        raise ConfigError(f"option groupId: {error}") from None
 
 
 def _edge(option: str, text: str) -> Edge | WantedPosition:

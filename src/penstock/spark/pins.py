@@ -54,6 +54,13 @@ def pinned(checkpoint: str, source: str, resolve: Callable[[], Position]) -> Pos
     return position
 
 
+def remembered(checkpoint: Path) -> Position | None:
+    """Where a query of one source began, if that is remembered in this directory."""
+    for path in checkpoint.glob("penstock-start-*.json"):
+        return Position.from_spark(json.loads(path.read_text()))
+    return None
+
+
 def _open(location: str) -> tuple[fs.FileSystem, str]:
     if "://" not in location:
         path = location.removeprefix("file:")

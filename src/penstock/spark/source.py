@@ -12,7 +12,8 @@ same rows. A task that is run again, or a batch that is replayed, reads what it 
 What is peculiar to Spark's Python API here: options arrive as text; readers and ranges are pickled;
 `initialOffset` is asked more than once (`penstock.spark.pins`); after a restart Spark may ask for a
 range that was planned in an earlier run. `commit` is a hint that comes late or never: it is not
-used.
+used. How far a query is, which a group tells the broker, `latestOffset` learns
+(`penstock.spark.groups`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
+from penstock.spark.groups import Group
 from penstock.spark.offsets import Position, WantedPosition, check_epoch, split_range
 from penstock.spark.options import Edge, SourceOptions, parse_options
 from penstock.spark.pins import pinned
@@ -129,6 +131,8 @@ class BatchReader(_RangeReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The range between startingOffsets and endingOffsets, split."""
+        if self._options.group is not None:
+            raise ConfigError("option groupId is for readStream; spark.read reads what there is")
         with self._client() as client:
             log = client.offsets(self._options.stream)
         start = _resolve(self._options.starting, log)
@@ -148,14 +152,19 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
-        if options.starting == "latest" and options.checkpoint is None:
+        if options.starting == "latest" and not (options.checkpoint or options.group):
             raise ConfigError(
-                'startingOffsets "latest" must mean the same after a restart: give readStream the'
-                " query's checkpointLocation too, so that it can be remembered there"
+                'startingOffsets "latest" must mean the same after a restart: give readStream a'
+                " groupId, and the broker remembers it, or the query's checkpointLocation too"
             )
         if options.ending != "latest":
             raise ConfigError("option endingOffsets is for spark.read; a stream has no end")
         self._planner: StreamClient | None = None
+        self._group: Group | None = None
+        if options.group is not None:
+            self._group = Group(
+                options.group, options.stream, options.topics, options.group_lease_s
+            )
         self._initial: Position | None = None
         self._target: Position | None = None  # where Trigger.AvailableNow stops
 
@@ -172,6 +181,8 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             else:
                 source = "|".join((options.server, options.stream, *options.topics))
                 self._initial = pinned(options.checkpoint, source, self._find_start)
+            if self._group is not None and options.starting != "latest":
+                self._group.begin(self._client_of_planner(), self._initial, resume=False)
         return self._initial.to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
@@ -194,6 +205,8 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
                 f"the query stands at offset {position.offset}, and the log ends at {log.latest}:"
                 " messages that were read are missing from it"
             )
+        if self._group is not None:
+            self._group.renew(self._client_of_planner(), position)
         end = log.latest
         if self._target is not None:
             end = min(end, max(self._target.offset, position.offset))
@@ -229,7 +242,10 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
             self._planner.close()
 
     def _find_start(self) -> Position:
-        return _resolve(self._options.starting, self._log())
+        position = _resolve(self._options.starting, self._log())
+        if self._group is not None and self._options.starting == "latest":
+            return self._group.begin(self._client_of_planner(), position, resume=True)
+        return position
 
     def _log(self) -> StreamOffsets:
         return self._client_of_planner().offsets(self._options.stream)

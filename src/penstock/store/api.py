@@ -18,11 +18,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Recovered
+
+NOTHING_HELD: Final = 2**63 - 1
 
 
 class LogExtent(NamedTuple):
@@ -69,12 +71,21 @@ class Store(Protocol):
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """The messages at ``offsets``; those the log no longer has are missing."""
 
-    def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def retain(
+        self,
+        older_than_us: int,
+        bytes_max: int,
+        keep_from: int,
+        held_from: int = NOTHING_HELD,
+        held_bytes_max: int = 0,
+    ) -> int:
         """Remove whole chunks from the front of the log, and say where it starts then.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
         since the epoch), or while the log is larger than ``bytes_max``; never one that
-        reaches to ``keep_from`` or beyond. One call does a bounded amount of work.
+        reaches to ``keep_from`` or beyond, and one that reaches to ``held_from`` or beyond
+        only while the log is larger than ``held_bytes_max``. One call does a bounded amount
+        of work.
         """
 
     def trim_archives(self, now_us: int) -> None:

@@ -22,7 +22,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.errors import StoreError, StoreFailed
+from penstock.store.landed_requests import LandedRequest
 from penstock.store.manifest import Manifest
+from penstock.store.reader_requests import ReaderRequest
 
 SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 16_384
@@ -34,7 +36,7 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backu
     destination: str
 
 
-Request = Backup
+Request = Backup | ReaderRequest | LandedRequest
 """Everything that may be asked."""
 
 
@@ -65,6 +67,9 @@ def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
         StoreError: the broker says why it could not.
         StoreFailed: it went away, and may have done it or not.
     """
+    line = msgspec.json.encode(request) + b"\n"
+    if len(line) > REQUEST_BYTES_MAX:
+        raise StoreError(f"the request has {len(line)} bytes, and may have {REQUEST_BYTES_MAX}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             with short_path(data_dir) as path:
@@ -72,7 +77,7 @@ def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
         except OSError as error:
             raise NoBroker(f"no broker that uses {data_dir} answers") from error
         try:
-            connection.sendall(msgspec.json.encode(request) + b"\n")
+            connection.sendall(line)
             line = connection.makefile("rb").readline()
         except OSError as error:
             raise StoreFailed(f"the broker went away meanwhile: {error}") from error

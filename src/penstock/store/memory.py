@@ -21,7 +21,7 @@ from penstock.engine.records import (
     WillRecord,
 )
 from penstock.engine.runs import Run, join
-from penstock.store.api import LogExtent
+from penstock.store.api import NOTHING_HELD, LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
 
@@ -127,7 +127,14 @@ class MemoryStore:
                 found[offset] = message
         return found
 
-    def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def retain(
+        self,
+        older_than_us: int,
+        bytes_max: int,
+        keep_from: int,
+        held_from: int = NOTHING_HELD,
+        held_bytes_max: int = 0,
+    ) -> int:
         """Remove old chunks; see ``Store.retain``."""
         for _ in range(_RETAIN_MESSAGES_MAX):
             with self._counting:
@@ -135,6 +142,8 @@ class MemoryStore:
                     break
                 message = self._log[self._earliest]
                 if message.received_at_us >= older_than_us and self._log_bytes <= bytes_max:
+                    break
+                if self._earliest >= held_from and self._log_bytes <= held_bytes_max:
                     break
                 del self._log[self._earliest]
                 self._log_bytes -= message.size_bytes()

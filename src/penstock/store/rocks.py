@@ -36,7 +36,7 @@ from penstock.engine.records import Progress, Recovered
 from penstock.engine.runs import join
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
-from penstock.store.api import LogExtent
+from penstock.store.api import NOTHING_HELD, LogExtent
 from penstock.store.archiving import Archives, Departure
 from penstock.store.backup import back_up
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
@@ -337,21 +337,35 @@ class RocksStore:
                 found[message.offset] = message
         return found
 
-    def retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def retain(
+        self,
+        older_than_us: int,
+        bytes_max: int,
+        keep_from: int,
+        held_from: int = NOTHING_HELD,
+        held_bytes_max: int = 0,
+    ) -> int:
         """Remove old chunks; see ``Store.retain``."""
         with self._usage.shared():
             if not self._is_writable:
                 return self._earliest
-            return self._retain(older_than_us, bytes_max, keep_from)
+            return self._retain(older_than_us, bytes_max, keep_from, held_from, held_bytes_max)
 
-    def _retain(self, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def _retain(
+        self,
+        older_than_us: int,
+        bytes_max: int,
+        keep_from: int,
+        held_from: int,
+        held_bytes_max: int,
+    ) -> int:
         log = self._families["log"]
         chunks = log.iter()
         chunks.seek_to_first()
         if not chunks.valid():
             check(chunks)
         removed = self._log_bytes_removed
-        excess_bytes = self._log_bytes_appended - removed - bytes_max
+        size_bytes = self._log_bytes_appended - removed
         earliest = decode_key(chunks.key()) if chunks.valid() else self._end
         departure = self._archives.depart()
         for _ in range(_RETAIN_CHUNKS_MAX):
@@ -365,14 +379,17 @@ class RocksStore:
             if not chunks.valid():
                 check(chunks)
                 break
-            if base + batch.num_rows > keep_from or not (too_old or excess_bytes > 0):
+            end = base + batch.num_rows
+            if end > keep_from or not (too_old or size_bytes > bytes_max):
+                break
+            if end > held_from and size_bytes <= held_bytes_max:
                 break
             departure.add(base, batch, len(value))
             earliest = decode_key(chunks.key())
-            if earliest > base + batch.num_rows:
-                self._tell_hole(base + batch.num_rows, earliest)
-                departure.pass_over(base + batch.num_rows, earliest)
-            excess_bytes -= len(value)
+            if earliest > end:
+                self._tell_hole(end, earliest)
+                departure.pass_over(end, earliest)
+            size_bytes -= len(value)
             removed += len(value)
             if departure.is_large:
                 self._depart(departure, earliest, removed)

@@ -114,6 +114,7 @@ class LogFollower:
     """A read-only view of the log below `data_dir`, bounded by the committed watermark."""
 
     def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
         self._store = data_dir / "store"
         self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"

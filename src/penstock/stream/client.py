@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
@@ -32,6 +33,8 @@ from penstock.errors import (
     PenstockError,
     StoreFailed,
 )
+from penstock.store.landed_requests import Landed, TableState, Through
+from penstock.store.reader_requests import Granted, Lease, ReaderState
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import RangeRequest, Refusal
 
@@ -151,6 +154,44 @@ class StreamClient:
         body = {"stream": stream, "epoch": epoch, "received_at": received_at_us}
         offset: int | None = self._persist(lambda: self._act("offset_at", body))["offset"]
         return offset
+
+    def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> Granted:
+        """Register a reader, so that the log is kept for it; or renew its lease.
+
+        Args:
+            lease: what it asks for.
+            connect_timeout_s: instead of the client's own; the broker may be away as well.
+        """
+        fields = msgspec.to_builtins(lease)
+        del fields["do"]
+        found = self._persist(lambda: self._act("lease", fields), connect_timeout_s)
+        return msgspec.convert(found, Granted)
+
+    def release(self, group: str) -> bool:
+        """Forget a reader; whether it was known."""
+        return bool(self._persist(lambda: self._act("release", {"group": group})))
+
+    def readers(self) -> list[ReaderState]:
+        """Every registered reader, and how far it is behind."""
+        return msgspec.convert(self._persist(lambda: self._act("readers", {})), list[ReaderState])
+
+    def landed(self, landed: Landed) -> int:
+        """Say up to where a table has its messages; up to where publishers were told of it.
+
+        That may be less, for a call ends after a while: ask again.
+        """
+        fields = msgspec.to_builtins(landed)
+        del fields["do"]
+        found = self._persist(lambda: self._act("landed", fields))
+        return msgspec.convert(found, Through).offset
+
+    def tables(self) -> list[TableState]:
+        """Every table whose job says how far it is."""
+        return msgspec.convert(self._persist(lambda: self._act("tables", {})), list[TableState])
+
+    def forget(self, table: str) -> bool:
+        """Forget a table; whether it was known."""
+        return bool(self._persist(lambda: self._act("forget", {"table": table})))
 
     def read(
         self,

@@ -6,10 +6,19 @@ Requests are small JSON objects::
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
     action "offset_at"  {"stream", "epoch", "received_at"} → {"offset"}
+    action "lease"    {"group", "stream", "topics", "epoch", "offset", "ttl_s", "resume"?, "about"?}
+                                        → {"epoch", "offset", "ttl_s", "lost"}
+    action "release"  {"group"}         → whether there was one
+    action "readers"  {}                → [{"group", "offset", "lag_messages", "lag_s", ...}, ...]
+    action "landed"   {"table", "stream", "topics", "epoch", "since", "end"} → {"offset"}
+    action "tables"   {}                → [{"table", "offset", "lag_messages", "lag_s", ...}, ...]
+    action "forget"   {"table"}         → whether there was one
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
+Leases are explained in `penstock.store.reader_requests`, what has landed in
+`penstock.store.landed_requests`.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.

@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
@@ -41,6 +42,9 @@ from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.store.selection import TopicSelector
 from penstock.store.time_search import first_received_at
+from penstock.stream import landed_actions, reader_actions
+from penstock.stream.landed_actions import LandedActions
+from penstock.stream.reader_actions import ReaderActions
 from penstock.stream.requests import (
     RangeRequest,
     Refusal,
@@ -105,6 +109,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         )
         self._log = log
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
+        self._of_broker = {
+            **ReaderActions(log.data_dir, log, self._stream).actions,
+            **LandedActions(log.data_dir, log, self._stream).actions,
+        }
 
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
         """A flight for each stream. Its records are the offsets it spans, filters aside."""
@@ -134,10 +142,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
             ),
             ("offset_at", "the first offset received at or after a time, as JSON"),
+            *reader_actions.DESCRIPTIONS,
+            *landed_actions.DESCRIPTIONS,
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
-        """Answer `streams`, `offsets` or `offset_at`."""
+        """Answer one of `list_actions`."""
         try:
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
@@ -145,6 +155,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 return [self._offsets(read_object(action.body.to_pybytes()))]
             if action.type == "offset_at":
                 return [self._offset_at(read_object(action.body.to_pybytes()))]
+            act = self._of_broker.get(action.type)
+            if act is not None:
+                return [msgspec.json.encode(act(read_object(action.body.to_pybytes())))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error

@@ -37,6 +37,8 @@ def test_the_case_of_names_does_not_matter() -> None:
     [
         ("startingOffset", "earliest", "has no option 'startingoffset'; did you mean startingOff"),
         ("colour", "red", "has no option 'colour'; there is server, stream, topics"),
+        ("groupId", "a b", "option groupId: a group must be 1 to 64 letters, digits and . _ - "),
+        ("groupLeaseSeconds", "0", "option groupLeaseSeconds must be a number of seconds from 1"),
         ("server", "broker", "option server must be HOST:PORT"),
         ("server", "broker:0", "option server needs the port"),
         ("topics", "a/#/b", "option topics: 'a/#/b' is not an MQTT topic filter"),

@@ -43,6 +43,7 @@ from penstock.spark.failures import own_error
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.parquet_files import FILES_DDL, NewFile, file_writer
+from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, local_spark
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 
@@ -83,6 +84,7 @@ class LandingSettings:
         fail_on_data_loss: whether messages that retention removed before they landed end the job.
         connect_timeout_s: how long the stream service may be away.
         master: Spark's master URL.
+        group: the registered reader that the job is, or None.
     """
 
     table: Path
@@ -97,6 +99,7 @@ class LandingSettings:
     fail_on_data_loss: bool = True
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     master: str = LOCAL_MASTER
+    group: str | None = None
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -120,6 +123,7 @@ class Landing:
         self._batch_running = threading.Lock()
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
         self._table = MessageTable(settings.table)
+        self._receipts: Receipts | None = None  # once the log is known
         self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
 
     def stop(self) -> None:
@@ -149,6 +153,16 @@ class Landing:
                 keep_selection(settings.checkpoint_dir, settings.stream, settings.topics)
                 starting = self._starting(selection, log)
                 self._reporter.change(state="starting", latest=log.latest)
+                self._receipts = Receipts(
+                    client,
+                    settings.table.name,
+                    settings.stream,
+                    settings.topics,
+                    log.epoch,
+                    settings.checkpoint_dir,
+                )
+                if self._reporter.progress.offset:  # after a crash it may be more than was told
+                    self._receipts.tell(self._reporter.progress.offset)
                 with self._open_spark(
                     f"penstock table {settings.table.name}",
                     settings.master,
@@ -204,6 +218,8 @@ class Landing:
         }
         if settings.offsets_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
+        if settings.group is not None:
+            options["groupId"] = settings.group
 
         def land(rows: DataFrame, batch_id: int) -> None:
             try:
@@ -279,6 +295,7 @@ class Landing:
                 self._batch_running.release()
             with suppress(PySparkException):  # a planner that waits for the service: Java ends it
                 query.stop()
+            self._look(query, client)
             return
         self._look(query, client)
         failure = query.exception()
@@ -292,7 +309,10 @@ class Landing:
         last = query.lastProgress
         end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
         if end is not None:
-            self._reporter.change(offset=Position.from_spark(end).offset)
+            position = Position.from_spark(end)
+            self._reporter.change(offset=position.offset)
+            if self._receipts is not None:
+                self._receipts.tell(position.offset)
         try:
             self._reporter.change(latest=client.offsets(self._settings.stream).latest)
         except PenstockError:

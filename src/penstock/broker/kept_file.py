@@ -1,0 +1,106 @@
+"""A small file in the data directory that holds records of the present log, one kind a file.
+
+It is replaced whole: whoever reads it finds what was written last, or what was there before.
+Records say offsets, which mean nothing in another log: those of another epoch are left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, TypeVar, final
+
+import msgspec
+
+from penstock.errors import StoreError, StoreFailed
+from penstock.store.watermark import sync_directory
+
+logger = logging.getLogger(__name__)
+
+_DAMAGED: Final = ".damaged"
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class _Content(msgspec.Struct, Generic[Record]):
+    epoch: str
+    records: list[Record]
+
+
+@final
+class KeptFile(Generic[Record]):
+    """One such file.
+
+    Args:
+        path: where it is; made when it is first written.
+        kind: of its records.
+        epoch: of the log.
+    """
+
+    def __init__(self, path: Path, kind: type[Record], epoch: str) -> None:
+        self._path = path
+        self._kind = kind
+        self._epoch = epoch
+        self._one_at_a_time = asyncio.Lock()
+        self.is_behind = False
+        """Whether something changed that was not written yet, and may be lost."""
+
+    def read(self) -> list[Record]:
+        """The records; none where there is no file, or it is of another log.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        try:
+            found = msgspec.json.decode(
+                self._path.read_bytes(),
+                type=_Content[self._kind],  # type: ignore[name-defined]
+            )
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
+        except msgspec.MsgspecError as error:
+            kept = self._path.with_name(self._path.name + _DAMAGED)
+            self._path.replace(kept)
+            logger.error("%s is damaged, and is %s now: %s", self._path, kept.name, error)
+            return []
+        if found.epoch != self._epoch:
+            if found.records:
+                logger.warning(
+                    "%s is of the log's epoch %s, which is %s now: its %d entries are forgotten",
+                    self._path,
+                    found.epoch,
+                    self._epoch,
+                    len(found.records),
+                )
+            return []
+        return list(found.records)
+
+    async def write(self, records: Callable[[], list[Record]]) -> None:
+        """Replace the file by what ``records`` gives, and return when that is synced.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        loop = asyncio.get_running_loop()
+        async with self._one_at_a_time:
+            content = msgspec.json.encode(_Content(self._epoch, records()))
+            self.is_behind = False
+            try:
+                await loop.run_in_executor(None, self._replace, content)
+            except OSError as error:
+                self.is_behind = True
+                raise StoreFailed(f"{self._path} cannot be written: {error.strerror}") from error
+
+    def _replace(self, content: bytes) -> None:
+        unfinished = self._path.with_name(self._path.name + ".new")
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self._path)
+        sync_directory(self._path.parent)

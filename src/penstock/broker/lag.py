@@ -1,0 +1,41 @@
+"""How far somebody is behind the log: in messages, and for how long the oldest one has waited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.store.api import Store
+
+_MICROSECONDS = 1_000_000
+
+
+class Lag(NamedTuple):
+    """How far; ``seconds`` is None where the oldest message is not in the log any more."""
+
+    messages: int
+    seconds: float | None
+
+
+async def lags(store: Store, offsets: Iterable[int]) -> dict[int, Lag]:
+    """The lag of everyone who has all that lies before these offsets."""
+    log = store.log_extent()
+    wanted = set(offsets)
+    first = {offset: max(offset, log.earliest) for offset in wanted}
+    loop = asyncio.get_running_loop()
+    oldest = await loop.run_in_executor(
+        None, store.read, [at for at in set(first.values()) if at < log.end]
+    )
+    now_us = time.time_ns() // 1000
+    found = {}
+    for offset, at in first.items():
+        message = oldest.get(at)
+        seconds: float | None = None
+        if at >= log.end:
+            seconds = 0.0
+        elif message is not None:
+            seconds = max(0.0, (now_us - message.received_at_us) / _MICROSECONDS)
+        found[offset] = Lag(max(0, log.end - at), seconds)
+    return found

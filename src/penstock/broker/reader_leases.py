@@ -1,0 +1,171 @@
+"""The leases of registered readers in a running broker: asked for, kept, expired, told about.
+
+::
+
+      control socket ─ lease ─▶ Readers ─ new, or moved back ─▶ readers.json, synced ─▶ granted
+                                   │  ╰───── renewed ─────────────────────────────────▶ granted
+                                   │                  (readers.json follows at the next round)
+                                   ╰─ held_from ─▶ retention
+
+What the rules are: ``broker.readers``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Final, final
+
+from penstock.broker.kept_file import KeptFile
+from penstock.broker.lag import Lag, lags
+from penstock.broker.readers import Reader, Readers
+from penstock.config import Stream
+from penstock.errors import StoreError
+from penstock.store.api import Store
+from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "readers.json"
+
+
+@final
+class ReaderLeases:
+    """The registered readers of one broker.
+
+    Args:
+        data_dir: where they are kept.
+        epoch: of the log.
+        store: whose log they read.
+        settings: their bounds.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+
+    def __init__(self, data_dir: Path, epoch: str, store: Store, settings: Stream) -> None:
+        self._store = store
+        self._file = KeptFile(data_dir / FILE_NAME, Reader, epoch)
+        self._readers = Readers(
+            epoch,
+            settings.readers_max,
+            settings.reader_lease_s_max,
+            self._file.read(),
+            time.monotonic(),
+        )
+        self._lags: dict[int, Lag] = {}
+        self.hold_bytes_max = settings.readers_hold_bytes_max
+        self.trimming = asyncio.Lock()
+        """Held while messages leave the log: no lease is granted on what is on its way out."""
+
+    async def lease(self, asked: Lease) -> Granted:
+        """Register a reader, or renew its lease; see ``Readers.lease``."""
+        async with self.trimming:
+            granted, is_new = self._readers.lease(
+                asked, self._store.log_extent().end, time.monotonic()
+            )
+        if is_new:
+            logger.info(
+                "group %s holds the log from offset %d on, for %g s (%s)",
+                asked.group,
+                granted.offset,
+                granted.ttl_s,
+                asked.about or "it does not say who it is",
+            )
+            await self._file.write(self._readers.records)
+        else:
+            self._file.is_behind = True
+        return granted
+
+    async def release(self, asked: Release) -> bool:
+        """Forget a group."""
+        was_known = self._readers.release(asked.group)
+        if was_known:
+            logger.info("group %s was released", asked.group)
+            await self._file.write(self._readers.records)
+        return was_known
+
+    async def readers(self, asked: ListReaders) -> list[ReaderState]:
+        """Where every group is."""
+        del asked
+        await self._measure()
+        now_s = time.monotonic()
+        return [self._state(reader, now_s) for reader in self._readers.records()]
+
+    def held_from(self) -> int:
+        """Retention leaves the log alone from here on."""
+        return self._readers.held_from(time.monotonic())
+
+    def trimmed(self, before: int, earliest: int) -> None:
+        """Retention moved the beginning of the log."""
+        for reader, lost in self._readers.trimmed(before, earliest, time.monotonic()):
+            self._file.is_behind = True
+            logger.warning(
+                "group %s lost %d messages: the log was larger than"
+                " stream.readers_hold_bytes_max before it had read them",
+                reader.group,
+                lost,
+            )
+
+    async def tick(self) -> None:
+        """End leases, write down what moved, and see who is how far behind."""
+        for reader in self._readers.expire(time.monotonic()):
+            self._file.is_behind = True
+            logger.warning(
+                "the lease of group %s has ended: it was not heard of for %g s, and what it has"
+                " not read, from offset %d on, may leave the log",
+                reader.group,
+                reader.ttl_s,
+                reader.offset,
+            )
+        await self._measure()
+        await self.save()
+
+    async def save(self) -> None:
+        """Write down what moved since the last time."""
+        if self._file.is_behind:
+            try:
+                await self._file.write(self._readers.records)
+            except StoreError as error:
+                logger.error("readers are where they were after a restart: %s", error)
+
+    def status(self) -> list[tuple[str, object]]:
+        """What ``$SYS`` says."""
+        now_s = time.monotonic()
+        found: list[tuple[str, object]] = []
+        for reader in self._readers.records():
+            state = self._state(reader, now_s)
+            topic = f"readers/{reader.group}"
+            found += [
+                (f"{topic}/offset", state.offset),
+                (f"{topic}/lag/messages", state.lag_messages),
+                (f"{topic}/lag/seconds", "" if state.lag_s is None else f"{state.lag_s:.0f}"),
+                (f"{topic}/lease/seconds", f"{state.lease_left_s:.0f}"),
+                (f"{topic}/lost", state.lost),
+            ]
+        return found
+
+    async def _measure(self) -> None:
+        try:
+            self._lags = await lags(
+                self._store, [reader.offset for reader in self._readers.records()]
+            )
+        except StoreError as error:
+            logger.error("how far readers are behind is not known: %s", error)
+
+    def _state(self, reader: Reader, now_s: float) -> ReaderState:
+        log = self._store.log_extent()
+        lag = self._lags.get(reader.offset)
+        return ReaderState(
+            reader.group,
+            reader.stream,
+            reader.topics,
+            reader.offset,
+            max(0, log.end - max(reader.offset, log.earliest)),
+            None if lag is None else lag.seconds,
+            self._readers.left_s(reader.group, now_s),
+            reader.lost,
+            reader.about,
+        )

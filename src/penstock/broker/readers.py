@@ -1,0 +1,207 @@
+"""Registered readers: who reads the log, how far each is, and what is kept for them.
+
+A reader is known by its group. It leases the log from its offset on, for a time; each renewal moves
+the offset and begins the time anew. One that crashed does not say so: its lease ends by itself.
+
+::
+
+                      lease                       ttl_s without a renewal
+      unknown ────────────────────▶ holding ─────────────────────────────▶ lapsed
+        ▲ ▲                         ▲   │ ▲                                 │  │
+        │ │                         ╰───╯ ╰───────────── lease ─────────────╯  │
+        │ ╰──────── release ────────────╯                                      │
+        ╰───────── release, or its place is needed for another group ──────────╯
+
+Invariants:
+
+1. The log is kept from the lowest offset of those that hold, up to a size; what leaves it all the
+   same is counted for each that lost it.
+2. A group that holds has one selection, a stream and topic filters: a second query with the same
+   group would move its offset to and fro.
+3. At most ``readers_max`` groups are known. One that holds gives its place to nobody.
+4. Time is monotonic. It ends with the process, so a restart gives every lease its whole time
+   again: it may hold for too long, never too short.
+5. A group that lapsed stays where it was, and so does one after a restart: a query that comes
+   back goes on there, or is told what it lost.
+
+Pure: the caller has the clock, the file and the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+import msgspec
+
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.store.api import NOTHING_HELD
+from penstock.store.reader_requests import Granted, Lease, check_group
+
+
+class Reader(msgspec.Struct):
+    """A group that is known, as it is kept; attributes as in ``Lease``."""
+
+    group: str
+    stream: str
+    topics: tuple[str, ...]
+    offset: int
+    ttl_s: float
+    about: str
+    holds: bool = True
+    lost: int = 0
+
+
+@final
+class Readers:
+    """All groups of one log.
+
+    Args:
+        epoch: of the log.
+        readers_max: how many may be known.
+        lease_s_max: the longest lease.
+        kept: as they were when the broker ended.
+        now_s: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        epoch: str,
+        readers_max: int,
+        lease_s_max: float,
+        kept: Iterable[Reader],
+        now_s: float,
+    ) -> None:
+        self._epoch = epoch
+        self._readers_max = readers_max
+        self._lease_s_max = lease_s_max
+        self._known = {reader.group: reader for reader in kept}  # those that lapsed first, first
+        self._ends_s = {
+            reader.group: now_s + min(reader.ttl_s, lease_s_max)
+            for reader in self._known.values()
+            if reader.holds
+        }
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def records(self) -> list[Reader]:
+        """Every group, to be kept."""
+        return list(self._known.values())
+
+    def left_s(self, group: str, now_s: float) -> float:
+        """Until the lease of ``group`` ends, in seconds; 0 when it has."""
+        return max(0.0, self._ends_s.get(group, now_s) - now_s)
+
+    def lease(self, asked: Lease, end: int, now_s: float) -> tuple[Granted, bool]:
+        """Register or renew; the lease, and whether it must be kept before it is granted.
+
+        A renewal that is forgotten holds too much, and nothing else.
+
+        Args:
+            asked: the request.
+            end: the offset after the last message of the log.
+            now_s: monotonic, in seconds.
+
+        Raises:
+            ConfigError: it is not one that can be granted.
+            EpochMismatch: its offset belongs to another log.
+            OffsetOutOfRange: its offset is not in the log yet.
+            StoreError: there are too many readers.
+        """
+        self.expire(now_s)
+        self._check(asked, end)
+        reader = self._known.pop(asked.group, None)  # to be the last again
+        ttl_s = min(asked.ttl_s, self._lease_s_max)
+        is_new = reader is None or not reader.holds or reader.ttl_s < ttl_s
+        if reader is None:
+            reader = Reader(
+                asked.group, asked.stream, asked.topics, asked.offset, ttl_s, asked.about
+            )
+        elif (reader.stream, reader.topics) != (asked.stream, asked.topics):
+            reader = msgspec.structs.replace(
+                reader, stream=asked.stream, topics=asked.topics, offset=asked.offset, lost=0
+            )
+        elif not asked.resume:
+            is_new = is_new or asked.offset < reader.offset
+            reader.offset = asked.offset
+        reader.ttl_s = ttl_s
+        reader.about = asked.about
+        reader.holds = True
+        self._known[asked.group] = reader
+        self._ends_s[asked.group] = now_s + ttl_s
+        return Granted(self._epoch, reader.offset, ttl_s, reader.lost), is_new
+
+    def _check(self, asked: Lease, end: int) -> None:
+        check_group(asked.group)
+        if not asked.ttl_s > 0:
+            raise ConfigError(f"a lease must last for more than 0 s, not {asked.ttl_s:g} s")
+        if asked.epoch != self._epoch:
+            raise EpochMismatch(
+                f"the offset {asked.offset} of group {asked.group} belongs to epoch {asked.epoch},"
+                f" and the log is now of epoch {self._epoch}: it was restored or created anew"
+            )
+        if not 0 <= asked.offset <= end:
+            raise OffsetOutOfRange(
+                f"group {asked.group} asks for offset {asked.offset}, and the log ends at {end}"
+            )
+        reader = self._known.get(asked.group)
+        if reader is None:
+            self._make_room(asked.group)
+        elif reader.holds and (reader.stream, reader.topics) != (asked.stream, asked.topics):
+            raise ConfigError(
+                f"group {asked.group} reads {_selection(reader.stream, reader.topics)}, and cannot"
+                f" read {_selection(asked.stream, asked.topics)} as well: take another group, or"
+                f" 'penstock stream release {asked.group}'"
+            )
+
+    def _make_room(self, group: str) -> None:
+        if len(self._known) < self._readers_max:
+            return
+        for reader in self._known.values():
+            if not reader.holds:
+                del self._known[reader.group]
+                return
+        raise StoreError(
+            f"there is no place for the group {group}: {len(self._known)} groups of readers are"
+            " registered (stream.readers_max); 'penstock stream release GROUP' gives one up"
+        )
+
+    def release(self, group: str) -> bool:
+        """Forget ``group``; whether it was known."""
+        self._ends_s.pop(group, None)
+        return self._known.pop(group, None) is not None
+
+    def expire(self, now_s: float) -> list[Reader]:
+        """End the leases whose time is over; of which groups."""
+        ended = [group for group, ends_s in self._ends_s.items() if ends_s <= now_s]
+        lapsed = []
+        for group in ended:
+            del self._ends_s[group]
+            reader = self._known.pop(group)
+            reader.holds = False
+            self._known[group] = reader
+            lapsed.append(reader)
+        return lapsed
+
+    def held_from(self, now_s: float) -> int:
+        """The log is kept from here on; ``NOTHING_HELD`` when no lease lasts."""
+        held = (
+            self._known[group].offset for group, ends_s in self._ends_s.items() if ends_s > now_s
+        )
+        return min(held, default=NOTHING_HELD)
+
+    def trimmed(self, before: int, earliest: int, now_s: float) -> list[tuple[Reader, int]]:
+        """The log began at ``before`` and begins at ``earliest`` now: who lost how many."""
+        losses = []
+        for group, ends_s in self._ends_s.items():
+            reader = self._known[group]
+            lost = earliest - max(before, reader.offset)
+            if lost > 0 and ends_s > now_s:
+                reader.lost += lost
+                losses.append((reader, lost))
+        return losses
+
+
+def _selection(stream: str, topics: tuple[str, ...]) -> str:
+    return f"{', '.join(topics) or 'all'} of the stream {stream}"

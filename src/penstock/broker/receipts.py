@@ -1,0 +1,141 @@
+"""Receipts: a publisher that asked is told that its message is in a table.
+
+::
+
+      PUBLISH  response topic R, correlation data C, user property penstock-receipt: readings
+         ⋮                                 (PUBACK does not wait for any of what follows)
+      the table readings has committed the message
+         ⋮
+      PUBLISH to R, QoS 1, C, penstock-receipt: readings, penstock-offset, penstock-epoch,
+              penstock-landed-at
+
+It is a response as MQTT 5 §4.10 has it, and the broker is the one who responds. So as not to
+publish for somebody where he may not publish himself, the response topic must be open to the
+client that asked: to the user of its session, or to an anonymous client where the session is gone,
+or has not been used since the broker was started, so that its user is not known.
+
+Each is published at least once, for what was told is written down afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, final
+
+from penstock.engine.message import Message
+from penstock.engine.server import Server
+from penstock.engine.topics import is_system_topic
+from penstock.errors import RemoteProtocolError, StoreFailed
+from penstock.protocol.kinds import PUBLISH
+from penstock.protocol.properties import Properties, decode_properties, encode_properties
+from penstock.runtime.driver import Driver
+from penstock.store.api import Store
+from penstock.store.landed_requests import RECEIPT, asks_for_receipt
+
+logger = logging.getLogger(__name__)
+
+OFFSET: Final = "penstock-offset"
+EPOCH: Final = "penstock-epoch"
+LANDED_AT: Final = "penstock-landed-at"
+
+SLICE_MESSAGES: Final = 50
+"""Receipts published before others have their turn."""
+
+COMMIT_S_MAX: Final = 8.0
+"""How long the commit of receipts may take before their table is asked to try again."""
+
+
+class Told(NamedTuple):
+    """What became of some requests for a receipt."""
+
+    published: int
+    refused: int
+
+
+@final
+class Receipts:
+    """Publishes them.
+
+    Args:
+        server: routes them, and knows who may publish where.
+        driver: has the clock, and knows when they are durable.
+        store: has the messages that asked.
+    """
+
+    def __init__(self, server: Server, driver: Driver, store: Store) -> None:
+        self._server = server
+        self._driver = driver
+        self._store = store
+
+    async def tell(self, table: str, asking: Sequence[int]) -> Told:
+        """Publish the receipts for the messages at these offsets, and wait until they are durable.
+
+        Raises:
+            StoreFailed: they are not, and may become so.
+        """
+        if not asking:
+            return Told(0, 0)
+        failure = self._server.effects.store_failure
+        if failure:
+            raise StoreFailed(failure)
+        loop = asyncio.get_running_loop()
+        messages = await loop.run_in_executor(None, self._store.read, asking)
+        published = 0
+        for begin in range(0, len(asking), SLICE_MESSAGES):
+            for offset in asking[begin : begin + SLICE_MESSAGES]:
+                message = messages.get(offset)  # gone: retention was faster than the table
+                published += message is not None and self._publish(table, message)
+            self._driver.end_turn_soon()
+            await asyncio.sleep(0)
+        try:
+            await asyncio.wait_for(self._driver.durable(), COMMIT_S_MAX)
+        except TimeoutError:
+            raise StoreFailed("the store does not take receipts at the moment") from None
+        refused = len(asking) - published
+        if refused:
+            logger.warning(
+                "%d of %d receipts of table %s could not be sent: the message has left the log, or"
+                " its publisher may not publish to the response topic",
+                refused,
+                len(asking),
+                table,
+            )
+        return Told(published, refused)
+
+    def _publish(self, table: str, message: Message) -> bool:
+        try:
+            asked = decode_properties(message.properties, 0, len(message.properties), PUBLISH)
+        except RemoteProtocolError:
+            return False
+        topic = asked.response_topic
+        if topic is None or not asks_for_receipt(asked, table):
+            return False
+        if not self._may(message.client_id, topic):
+            return False
+        now = self._driver.now()
+        landed_at = datetime.fromtimestamp(now.wall_us / 1_000_000, UTC)
+        properties = Properties(
+            correlation_data=asked.correlation_data,
+            user_properties=[
+                (RECEIPT, table),
+                (OFFSET, str(message.offset)),
+                (EPOCH, self._server.epoch),
+                (LANDED_AT, landed_at.isoformat(timespec="microseconds")),
+            ],
+        )
+        receipt = Message(topic, b"", 1, False, "", now.wall_us, encode_properties(properties))
+        self._server.router.publish(receipt, None, now)
+        return True
+
+    def _may(self, client_id: str, topic: str) -> bool:
+        if is_system_topic(topic):
+            return False
+        session = self._server.registry.sessions.get(client_id)
+        if session is not None and session.identified:
+            permissions = session.permissions
+        else:
+            permissions = self._server.authorize.permissions(None, client_id)
+        return permissions is None or permissions.may_publish(topic)

@@ -1,0 +1,133 @@
+"""`penstock stream`: who reads the log, which tables it lands in, and how far each of them is.
+
+Everything is imported when a command runs, so that `penstock --help` needs no Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.stream.client import StreamClient
+
+SERVER: Final = "127.0.0.1:8815"
+SERVER_ANSWER_S_MAX: Final = 5.0
+
+app = typer.Typer(
+    no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
+)
+
+Server = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+
+@app.command()
+def readers(server: Server = SERVER, as_json: AsJson = False) -> None:
+    """List the groups of readers that are registered, and how far each is behind the log."""
+    with _client(server) as client:
+        found = client.readers()
+    if as_json:
+        _print_json(found)
+        return
+    listing = Table(box=None, pad_edge=False)
+    for name in ("group", "reads", "offset", "lag", "lag in time", "lease left", "lost", "about"):
+        listing.add_column(name, overflow="fold")
+    for state in found:
+        listing.add_row(
+            state.group,
+            ", ".join((state.stream, *state.topics)),
+            f"{state.offset:,}",
+            f"{state.lag_messages:,}",
+            span(state.lag_s),
+            span(state.lease_left_s) if state.lease_left_s else "ended",
+            f"{state.lost:,}",
+            state.about,
+        )
+    Console().print(listing, highlight=False, markup=False)
+
+
+@app.command()
+def release(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="As 'penstock stream readers'.")],
+    server: Server = SERVER,
+) -> None:
+    """Forget a group of readers: the log is not kept for it any more."""
+    with _client(server) as client:
+        if not client.release(group):
+            raise ConfigError(f"there is no group {group}")
+
+
+@app.command()
+def tables(server: Server = SERVER, as_json: AsJson = False) -> None:
+    """List the tables that messages land in, and how far each is behind the log."""
+    with _client(server) as client:
+        found = client.tables()
+    if as_json:
+        _print_json(found)
+        return
+    listing = Table(box=None, pad_edge=False)
+    for name in ("table", "lands", "offset", "lag", "lag in time", "receipts", "refused"):
+        listing.add_column(name, overflow="fold")
+    for state in found:
+        listing.add_row(
+            state.table,
+            ", ".join((state.stream, *state.topics)),
+            f"{state.offset:,}",
+            f"{state.lag_messages:,}",
+            span(state.lag_s),
+            f"{state.receipts:,}",
+            f"{state.refused:,}",
+        )
+    Console().print(listing, highlight=False, markup=False)
+
+
+@app.command()
+def forget(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="As 'penstock stream tables'.")],
+    server: Server = SERVER,
+) -> None:
+    """Forget a table. A job that still lands messages in it makes it known again."""
+    with _client(server) as client:
+        if not client.forget(table):
+            raise ConfigError(f"there is no table {table}")
+
+
+def _print_json(found: Sequence[object]) -> None:
+    import msgspec
+
+    for state in found:
+        print(json.dumps(msgspec.to_builtins(state)))
+
+
+def span(seconds: float | None) -> str:
+    """A time in words that are short."""
+    if seconds is None:
+        return "unknown"
+    for length_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@contextmanager
+def _client(server: str) -> Iterator[StreamClient]:
+    from penstock.config import Address
+    from penstock.stream.client import StreamClient
+
+    try:
+        address = Address.parse(server.removeprefix("grpc://"))
+    except ValueError as error:
+        raise ConfigError(f"--server must be {error}, not {server!r}") from error
+    with StreamClient(str(address), SERVER_ANSWER_S_MAX) as client:
+        yield client

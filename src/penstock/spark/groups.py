@@ -1,0 +1,95 @@
+"""The option `groupId`: a streaming query is a registered reader of the broker.
+
+The broker then keeps what the query has not read yet (`penstock.broker.readers`), knows how far it
+is behind, and remembers where it began.
+
+How far it is: Spark asks for the end of the next batch, and says where that starts, when the batch
+before has been committed. So the start is what counts. `commit` comes one batch late, and for the
+last batch of Trigger.AvailableNow never; `stop` may not come at all, hence leases with a time
+limit.
+
+    initialOffset ─▶ begin: register, and wait for it      (refused: the query ends)
+    latestOffset  ─▶ renew: the first one waits, too        (a checkpoint may know the beginning)
+                     later ones are a hint: where the broker is away the lease goes on, and
+                     the next trigger tries again
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from penstock.spark.offsets import Position
+from penstock.store.reader_requests import Granted, Lease
+from penstock.stream.client import StreamClient, StreamUnavailable
+
+LEASE_S = 3600.0
+"""How long a query may be away before the broker stops keeping messages for it, by default."""
+
+RENEWALS = 3
+"""Of a lease in its time, by a query that stays where it is."""
+
+
+class Group:
+    """A query as a registered reader. Used by its planner only.
+
+    Args:
+        name: the group.
+        stream: what it reads.
+        topics: of that, only these topic filters.
+        lease_s: how long it may be away.
+    """
+
+    def __init__(self, name: str, stream: str, topics: tuple[str, ...], lease_s: float) -> None:
+        self._name = name
+        self._stream = stream
+        self._topics = topics
+        self._lease_s = lease_s
+        self._held: Position | None = None
+        self._due_s = 0.0  # monotonic
+
+    def begin(self, client: StreamClient, position: Position, *, resume: bool) -> Position:
+        """Register at `position`; where `resume`, a group that is known stays where it was.
+
+        Raises:
+            ConfigError: the broker refuses it.
+        """
+        granted = self._lease(client, position, resume=resume)
+        return Position(granted.epoch, granted.offset)
+
+    def renew(self, client: StreamClient, position: Position) -> None:
+        """All before `position` is done.
+
+        Raises:
+            ConfigError: the broker refuses it.
+        """
+        if position == self._held and time.monotonic() < self._due_s:
+            return
+        try:
+            self._lease(client, position, patience_s=None if self._held is None else 0.0)
+        except StreamUnavailable:
+            if self._held is None:
+                raise
+
+    def _lease(
+        self,
+        client: StreamClient,
+        position: Position,
+        *,
+        resume: bool = False,
+        patience_s: float | None = None,
+    ) -> Granted:
+        asked = Lease(
+            self._name,
+            self._stream,
+            self._topics,
+            position.epoch,
+            position.offset,
+            self._lease_s,
+            resume,
+            f"Spark on {socket.gethostname()}",
+        )
+        granted = client.lease(asked, patience_s)
+        self._held = position
+        self._due_s = time.monotonic() + granted.ttl_s / RENEWALS
+        return granted

@@ -1,0 +1,121 @@
+"""What the stream service asks the broker for on behalf of tables: receipts (``store.control``).
+
+A *table* has committed all messages of its selection up to an offset. The broker remembers that,
+and tells publishers that asked; what becomes of it is in ``broker.landed_tables``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from penstock.errors import ConfigError
+from penstock.protocol.properties import Properties
+
+RECEIPT: Final = "penstock-receipt"
+"""User property of a PUBLISH that asks for a receipt, and of the receipt: the table's name."""
+
+ANY_TABLE: Final = "*"
+"""As its value: of whatever table the message gets into."""
+
+OFFSETS_MAX: Final = 500
+"""Receipts of one request, so that it fits into ``REQUEST_BYTES_MAX``."""
+
+NAME_LENGTH_MAX: Final = 200
+
+
+class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="landed", tag_field="do"):
+    """A table has its messages up to ``end``; ``done`` is ``Through``.
+
+    Without ``until`` it is answered with where to begin. Those that follow say which messages of a
+    range asked for a receipt, in the order of ranges.
+
+    Attributes:
+        table: its name.
+        stream: what it lands.
+        topics: of that, only what matches one of these filters; empty: all.
+        epoch: of the log that the offsets belong to.
+        since: where a table that the broker does not know began to land.
+        end: the offset after the last message that it has.
+        begin: of the range that was looked at.
+        until: the offset after it, at most ``end``; None: nothing was looked at yet.
+        asking: offsets of messages in it whose publishers asked for a receipt.
+    """
+
+    table: str
+    stream: str
+    topics: tuple[str, ...]
+    epoch: str
+    since: int
+    end: int
+    begin: int = 0
+    until: int | None = None
+    asking: tuple[int, ...] = ()
+
+
+class Through(msgspec.Struct, frozen=True):
+    """Where a table is: publishers were told up to ``offset``."""
+
+    offset: int
+
+
+class ListTables(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="tables", tag_field="do"
+):
+    """List every table that is known; ``done`` is a list of ``TableState``."""
+
+
+class ForgetTable(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="forget", tag_field="do"
+):
+    """Forget a table; ``done`` says whether it was known."""
+
+    table: str
+
+
+class TableState(msgspec.Struct, frozen=True):
+    """Where a table is.
+
+    Attributes:
+        table: its name.
+        stream: what it lands.
+        topics: of that, only these topic filters; empty: all.
+        offset: it has all that lies before it, and publishers were told.
+        lag_messages: how many there are in the log from there on.
+        lag_s: for how long the oldest of them has waited, in seconds; None where it is gone.
+        landed_at_us: when it last said so, microseconds since the Unix epoch.
+        receipts: how many were published, since it is known.
+        refused: how many could not be.
+    """
+
+    table: str
+    stream: str
+    topics: tuple[str, ...]
+    offset: int
+    lag_messages: int
+    lag_s: float | None
+    landed_at_us: int
+    receipts: int
+    refused: int
+
+
+LandedRequest = Landed | ListTables | ForgetTable
+
+
+def asks_for_receipt(properties: Properties, table: str) -> bool:
+    """Whether a message with these properties asks for a receipt of ``table``."""
+    return properties.response_topic is not None and any(
+        name == RECEIPT and value in (table, ANY_TABLE)
+        for name, value in properties.user_properties or ()
+    )
+
+
+def check_table(table: str) -> str:
+    """``table``, if it may be the name of one; else ConfigError."""
+    if not 1 <= len(table) <= NAME_LENGTH_MAX or not table.isprintable() or table == ANY_TABLE:
+        raise ConfigError(
+            f"the name of a table must be 1 to {NAME_LENGTH_MAX} printable characters, and not *,"
+            f" not {table!r}"
+        )
+    return table

@@ -1,0 +1,109 @@
+"""What the stream service asks the broker for on behalf of readers: leases (``store.control``).
+
+A *reader* is known by its group. Its lease says how far it is, and that nothing from there on
+may leave the log while the lease lasts; what becomes of it is in ``broker.readers``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from penstock.errors import ConfigError
+
+_GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease", tag_field="do"):
+    """Register a reader, or renew its lease; ``done`` is ``Granted``.
+
+    Attributes:
+        group: who it is.
+        stream: what it reads.
+        topics: of that, only what matches one of these filters; empty: all.
+        epoch: of the log that ``offset`` belongs to.
+        offset: everything before it is needed no more.
+        ttl_s: how long the lease lasts unless it is renewed, in seconds.
+        resume: a group that is known stays where it is; ``offset`` is for one that is new.
+        about: who reads, for those who look at the list.
+    """
+
+    group: str
+    stream: str
+    topics: tuple[str, ...]
+    epoch: str
+    offset: int
+    ttl_s: float
+    resume: bool = False
+    about: str = ""
+
+
+class Granted(msgspec.Struct, frozen=True):
+    """A lease.
+
+    Attributes:
+        epoch: of the log.
+        offset: from here on the log is kept for the reader.
+        ttl_s: for so long, in seconds; less than was asked for where the broker has a limit.
+        lost: messages that left the log although they were held for this group, since it began.
+    """
+
+    epoch: str
+    offset: int
+    ttl_s: float
+    lost: int
+
+
+class Release(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="release", tag_field="do"
+):
+    """Forget a group; ``done`` says whether it was known."""
+
+    group: str
+
+
+class ListReaders(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="readers", tag_field="do"
+):
+    """List every group that is known; ``done`` is a list of ``ReaderState``."""
+
+
+class ReaderState(msgspec.Struct, frozen=True):
+    """Where a reader is.
+
+    Attributes:
+        group: who it is.
+        stream: what it reads.
+        topics: of that, only these topic filters; empty: all.
+        offset: everything before it is needed no more.
+        lag_messages: how many there are in the log from there on.
+        lag_s: for how long the oldest of them has waited, in seconds; None where it is gone.
+        lease_left_s: until the lease ends, in seconds; 0: it has, and holds nothing.
+        lost: messages that left the log although they were held for it.
+        about: who reads, as it said.
+    """
+
+    group: str
+    stream: str
+    topics: tuple[str, ...]
+    offset: int
+    lag_messages: int
+    lag_s: float | None
+    lease_left_s: float
+    lost: int
+    about: str
+
+
+ReaderRequest = Lease | Release | ListReaders
+
+
+def check_group(group: str) -> str:
+    """``group``, if it may be the name of one; else ConfigError."""
+    if _GROUP.fullmatch(group) is None:
+        raise ConfigError(
+            "a group must be 1 to 64 letters, digits and . _ - that start with a letter or"
+            f" digit, not {group!r}"
+        )
+    return group

@@ -1,0 +1,132 @@
+"""The stream service's actions for tables: it looks who asked for a receipt, the broker tells them.
+
+    landed, end = E
+      ask the broker where the table is ─▶ T
+      rows T to U, U ≤ E, of the table's selection ─▶ those that ask, at most OFFSETS_MAX ─▶ broker
+      ... until E, or the time of one call is over; the answer says how far it came
+
+Which rows ask is seen in their property bytes, a block at a time; only those are taken apart.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config import StreamDefinition
+from penstock.protocol.properties import parse_properties
+from penstock.store.landed_requests import (
+    OFFSETS_MAX,
+    RECEIPT,
+    ForgetTable,
+    Landed,
+    ListTables,
+    TableState,
+    Through,
+    asks_for_receipt,
+)
+from penstock.store.ranges import without
+from penstock.store.secondary import Extent, LogFollower
+from penstock.store.selection import TopicSelector
+from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read_request
+
+CALL_S_MAX: Final = 2.0
+"""Time after which a call is answered, wherever it is."""
+
+DESCRIPTIONS: Final = (
+    ("landed", "say up to where a table has its messages, as JSON"),
+    ("tables", "tables and how far they are behind, as JSON"),
+    ("forget", "forget a table"),
+)
+
+
+class LandedActions:
+    """Landed, tables and forget.
+
+    Args:
+        data_dir: the broker's data directory.
+        log: what lands.
+        stream: the stream of a name; raises RequestError where there is none.
+    """
+
+    def __init__(
+        self, data_dir: Path, log: LogFollower, stream: Callable[[str], StreamDefinition]
+    ) -> None:
+        self._data_dir = data_dir
+        self._log = log
+        self._stream = stream
+        self.actions: Mapping[str, Action] = {
+            "landed": self._landed,
+            "tables": self._tables,
+            "forget": self._forget,
+        }
+
+    def _landed(self, fields: dict[str, Any]) -> object:
+        ends_s = time.monotonic() + CALL_S_MAX
+        asked = read_request(fields, Landed)
+        asked = msgspec.structs.replace(asked, until=None, asking=())  # we look ourselves
+        stream = self._stream(asked.stream)
+        extent = self._log.extent(stream)
+        check_epoch(asked.epoch, extent.epoch)
+        selector = TopicSelector([stream.topic_filters, asked.topics])
+        through = ask_broker(self._data_dir, asked, Through)
+        while through.offset < min(asked.end, extent.end) and time.monotonic() < ends_s:
+            asking, until = self._look(through.offset, asked, stream, extent, selector, ends_s)
+            piece = msgspec.structs.replace(
+                asked, begin=through.offset, until=until, asking=tuple(asking)
+            )
+            through = ask_broker(self._data_dir, piece, Through)
+        return through
+
+    def _look(
+        self,
+        begin: int,
+        asked: Landed,
+        stream: StreamDefinition,
+        extent: Extent,
+        selector: TopicSelector,
+        ends_s: float,
+    ) -> tuple[list[int], int]:
+        """Offsets of messages that ask, from `begin` on, and how far they were looked for."""
+        asking: list[int] = []
+        end = min(asked.end, extent.end)
+        for first, last in without(max(begin, min(extent.earliest, end)), end, extent.given_up):
+            for rows in self._log.rows(first, last, stream):
+                asking += who_asks(rows.batch, rows.offsets, selector, asked.table)
+                if len(asking) > OFFSETS_MAX:
+                    return asking[:OFFSETS_MAX], asking[OFFSETS_MAX]
+                if len(asking) == OFFSETS_MAX or time.monotonic() > ends_s:
+                    return asking, rows.end
+        return asking, end
+
+    def _tables(self, fields: dict[str, Any]) -> object:
+        return ask_broker(self._data_dir, read_request(fields, ListTables), list[TableState])
+
+    def _forget(self, fields: dict[str, Any]) -> object:
+        return ask_broker(self._data_dir, read_request(fields, ForgetTable), bool)
+
+
+def who_asks(
+    log_rows: pa.RecordBatch, offsets: pa.Array, selector: TopicSelector, table: str
+) -> list[int]:
+    """Offsets of the rows of the log whose publishers asked for a receipt of `table`."""
+    properties = log_rows.column("properties")
+    if properties.null_count == len(properties):
+        return []
+    candidates = pc.fill_null(pc.match_substring(properties, RECEIPT), False)
+    if not pc.any(candidates).as_py():
+        return []
+    rows = pa.Table.from_batches([log_rows.append_column("offset", offsets)]).filter(candidates)
+    mask = selector.mask(rows)
+    if mask is not None:
+        rows = rows.filter(mask)
+    pairs = zip(*(rows.column(name).to_pylist() for name in ("offset", "properties")), strict=True)
+    return [
+        offset for offset, encoded in pairs if asks_for_receipt(parse_properties(encoded), table)
+    ]

@@ -1,0 +1,93 @@
+"""The stream service's actions for registered readers: it checks them, and the broker decides.
+
+The broker has the leases, for it is what removes messages; the service is what readers reach. While
+the broker is away, or goes away before it has answered, a reader is told to try again: to ask
+twice for a lease does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from penstock.errors import PenstockError, StoreFailed
+from penstock.store.control import NoBroker, Request, ask
+from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
+from penstock.store.secondary import LogFollower, StoreNotReady
+from penstock.stream.requests import Refusal, RequestError
+
+Action = Callable[[dict[str, Any]], object]
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+Done = TypeVar("Done")
+
+DESCRIPTIONS: Final = (
+    ("lease", "register a reader or renew its lease, as JSON"),
+    ("release", "forget a reader"),
+    ("readers", "registered readers and how far they are behind, as JSON"),
+)
+
+
+class ReaderActions:
+    """Lease, release and readers.
+
+    Args:
+        data_dir: the broker's data directory.
+        log: what is read.
+        check_stream: raises RequestError for the name of a stream that is not offered.
+    """
+
+    def __init__(
+        self, data_dir: Path, log: LogFollower, check_stream: Callable[[str], object]
+    ) -> None:
+        self._data_dir = data_dir
+        self._log = log
+        self._check_stream = check_stream
+        self.actions: Mapping[str, Action] = {
+            "lease": self._lease,
+            "release": self._release,
+            "readers": self._readers,
+        }
+
+    def _lease(self, fields: dict[str, Any]) -> object:
+        asked = read_request(fields, Lease)
+        self._check_stream(asked.stream)
+        check_epoch(asked.epoch, self._log.extent().epoch)
+        return ask_broker(self._data_dir, asked, Granted)
+
+    def _release(self, fields: dict[str, Any]) -> object:
+        return ask_broker(self._data_dir, read_request(fields, Release), bool)
+
+    def _readers(self, fields: dict[str, Any]) -> object:
+        return ask_broker(self._data_dir, read_request(fields, ListReaders), list[ReaderState])
+
+
+def read_request(fields: dict[str, Any], kind: type[Asked]) -> Asked:
+    """The request for the broker in the fields of an action; RequestError where they are wrong."""
+    try:
+        return msgspec.convert({"do": kind.__struct_config__.tag, **fields}, kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(Refusal.BAD_REQUEST, f"the request is not understood: {error}") from None
+
+
+def check_epoch(epoch: str, of_the_log: str) -> None:
+    """Refuse an offset of another log."""
+    if epoch != of_the_log:
+        raise RequestError(
+            Refusal.EPOCH_MISMATCH,
+            f"the offsets belong to epoch {epoch}, and the log is now of epoch {of_the_log}: it was"
+            " restored or created anew",
+        )
+
+
+def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
+    """What the broker answers; it may be asked again, so one that is away is not ready yet."""
+    try:
+        return ask(data_dir, request, done)
+    except (NoBroker, StoreFailed) as error:
+        raise StoreNotReady(str(error)) from error
+    except PenstockError as error:
+        raise RequestError(Refusal.BAD_REQUEST, str(error)) from error

@@ -1,0 +1,57 @@
+"""The small file of records: whole or not there, and of this log or empty."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.broker.kept_file import KeptFile
+from penstock.errors import StoreFailed
+
+
+class Entry(msgspec.Struct):
+    name: str
+
+
+def kept(path: Path, epoch: str = "e1") -> KeptFile[Entry]:
+    return KeptFile(path / "entries.json", Entry, epoch)
+
+
+def names(path: Path) -> list[str]:
+    return [found.name for found in path.iterdir()]
+
+
+async def test_what_was_written_is_read(tmp_path: Path) -> None:
+    assert kept(tmp_path).read() == []
+    file = kept(tmp_path)
+    await asyncio.gather(*(file.write(lambda: [Entry("a"), Entry("b")]) for _ in range(5)))
+    assert kept(tmp_path).read() == [Entry("a"), Entry("b")]
+    assert not file.is_behind
+    assert names(tmp_path) == ["entries.json"]
+
+
+async def test_records_of_another_log_are_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await kept(tmp_path).write(lambda: [Entry("a")])
+    assert kept(tmp_path, "e2").read() == []
+    assert "its 1 entries are forgotten" in caplog.text
+
+
+async def test_a_damaged_file_is_put_aside_and_told_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "entries.json").write_bytes(b"\0\0\0")
+    assert kept(tmp_path).read() == []
+    assert "entries.json is damaged, and is entries.json.damaged now" in caplog.text
+    assert names(tmp_path) == ["entries.json.damaged"]
+
+
+async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
+    file = kept(tmp_path / "missing")
+    with pytest.raises(StoreFailed, match="cannot be written: No such file"):
+        await file.write(lambda: [Entry("a")])
+    assert file.is_behind
