@@ -33,6 +33,7 @@ from penstock.broker.flow_topics import FlowTopics
 from penstock.broker.garbage import all_stays, collect_in_portions, settle
 from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.retention import retain_forever
+from penstock.broker.sinks import SinkPublisher
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
@@ -42,10 +43,11 @@ from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
-from penstock.store.control import Backup
+from penstock.store.control import Abandon, Backup, Publish
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
+from penstock.store.staging import Staging
 from penstock.telemetry.logs import configure_logs
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
@@ -100,6 +102,7 @@ class _Broker:
         self._listeners: list[OpenListener] = []
         self._stream: StreamProcess | None = None
         self._control: Control | None = None
+        self._sinks: SinkPublisher | None = None
 
     async def run(self) -> int:
         settings = self._settings
@@ -125,7 +128,7 @@ class _Broker:
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
-            await self._open(driver)
+            await self._open(server, driver)
             await self._stopped.wait()
         finally:
             for task in tasks:
@@ -133,6 +136,8 @@ class _Broker:
             for listener in self._listeners:
                 listener.close()
             authentication.close()
+            if self._sinks is not None:
+                await self._sinks.stop()
             await driver.stop()
             if self._control is not None:
                 await self._control.close()
@@ -188,7 +193,7 @@ class _Broker:
         ]
         return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
-    async def _open(self, driver: Driver) -> None:
+    async def _open(self, server: Server, driver: Driver) -> None:
         """Everything others can reach; says ``ready`` when it is."""
         settings = self._settings
         stream_address = ""
@@ -196,15 +201,26 @@ class _Broker:
             bind = settings.stream.bind
             port = await settle_port(bind.host, bind.port)
             self._stream = StreamProcess(
-                settings.durability.data_dir, bind.host, port, self._streams_json()
+                settings.durability.data_dir,
+                bind.host,
+                port,
+                self._streams_json(),
+                self._publishing_json(),
             )
             stream_address = f" stream grpc://{bind.host}:{port}"
+        if isinstance(self._store, RocksStore):
+            staging = Staging(settings.durability.data_dir)
+            self._sinks = SinkPublisher(server, driver, staging, settings.stream.staged_expiry_s)
+            self._sinks.start()
         await self._open_listeners(driver)
         if self._stream is not None:
             self._stream.start()
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
             self._control.on(Backup, BackupWriter(self._store))
+            if self._sinks is not None:
+                self._control.on(Publish, self._sinks.publish)
+                self._control.on(Abandon, self._sinks.abandon)
             await self._control.open()
         logger.info("worst case of memory for clients: %s", commitment(settings))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
@@ -255,6 +271,19 @@ class _Broker:
                 {"name": stream.name, "topic_filters": list(stream.topic_filters)}
                 for stream in self._settings.stream.streams
             ]
+        )
+
+    def _publishing_json(self) -> str:
+        """What the stream service must know to take rows; empty where it may take none."""
+        settings = self._settings
+        if not settings.lets_sinks_publish():
+            return ""
+        return json.dumps(
+            {
+                "topic_levels_max": settings.limits.topic_levels_max,
+                "packet_bytes_max": settings.limits.max_packet_size_bytes,
+                "staged_bytes_max": settings.stream.staged_bytes_max,
+            }
         )
 
     def _asked_to_stop(self, number: signal.Signals) -> None:

@@ -39,9 +39,12 @@ class StreamProcess:
         host: address to listen on.
         port: port to listen on; must not be 0, so that readers find it again.
         streams: JSON list of {"name", "topic_filters"}.
+        publishing: JSON of the bounds of what may be published through it; empty: nothing may.
     """
 
-    def __init__(self, data_dir: Path, host: str, port: int, streams: str) -> None:
+    def __init__(
+        self, data_dir: Path, host: str, port: int, streams: str, publishing: str = ""
+    ) -> None:
         self._command = (
             sys.executable,
             "-m",
@@ -52,6 +55,7 @@ class StreamProcess:
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "--streams",
             streams,
+            *(("--publishing", publishing) if publishing else ()),
         )
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None

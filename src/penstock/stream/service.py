@@ -5,6 +5,7 @@
 
 It never slows the broker: it takes no lock the broker could wait for, runs at a lower priority, and
 when it dies the broker starts it again. It shows nothing that is not synced (`store.secondary`).
+Rows that come to be published go the other way, through files (`stream.publishing`).
 
 A range is read block by block, and the next block only when the reader has taken the one before, so
 memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
@@ -26,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
@@ -35,10 +37,13 @@ from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.store.selection import TopicSelector
+from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.requests import (
+    PutRequest,
     RangeRequest,
     Refusal,
     RequestError,
+    SetRequest,
     read_object,
     read_text,
 )
@@ -62,9 +67,16 @@ _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves the streams of one log. Listens as soon as it is made."""
 
-    def __init__(self, bind: Address, log: LogFollower, streams: Sequence[StreamDefinition]):
+    def __init__(
+        self,
+        bind: Address,
+        log: LogFollower,
+        streams: Sequence[StreamDefinition],
+        publishing: Publishing,
+    ):
         super().__init__(f"grpc://{bind}")
         self._log = log
+        self._publishing = publishing
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
 
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
@@ -94,15 +106,23 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 "offsets",
                 "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
             ),
+            ("publish", "how far a batch of staged rows is published, as JSON; to be asked again"),
+            ("abandon", "removes staged rows that are not to be published"),
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
-        """Answer `streams` or `offsets`."""
+        """Answer one of `list_actions`."""
         try:
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
                 return [self._offsets(read_object(action.body.to_pybytes()))]
+            if action.type == "publish":
+                wanted = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.publish(wanted))]
+            if action.type == "abandon":
+                wanted = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.abandon(wanted))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
@@ -123,6 +143,22 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             raise _refuse(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
+
+    def do_put(
+        self,
+        _context: object,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Stage rows that are to be published; the answer says where they are."""
+        try:
+            request = PutRequest.from_json(descriptor.command or b"")
+            parts = (part.data for part in reader)
+            staged = self._publishing.put(request, reader.schema, parts)
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+        writer.write(pa.py_buffer(msgspec.json.encode(staged)))
 
     def _blocks(
         self,
@@ -255,18 +291,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--bind", default="127.0.0.1:8815", help="HOST:PORT, port 0 for any")
     parser.add_argument("--port-file", type=Path, help="file to write the port to")
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
+    parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
     options = parser.parse_args(arguments)
     try:
+        limits = options.publishing and msgspec.json.decode(options.publishing, type=PublishLimits)
         streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
         bind = Address.parse(options.bind)
-    except (ValidationError, ValueError) as error:
+    except (ValidationError, ValueError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
     ending = Ending()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
-        server = StreamServer(bind, log, streams)
+        publishing = Publishing(options.data_dir, limits or None)
+        server = StreamServer(bind, log, streams, publishing)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2
