@@ -12,8 +12,9 @@
    until the position is beyond the batch, on disk.
 2. ``Publish`` may be asked again at any time, and is answered with how far the set is; nobody waits
    longer than ``ANSWER_S_MAX`` for that.
-3. The event loop is held up no longer than by one client: a turn publishes one turn's share, files
-   are read in a thread, and a piece is on disk before the next one, of whichever sink, begins.
+3. The event loop is held up less than by one client: a turn publishes a part of one client's share,
+   files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
+   whichever sink, begins.
 
 A sink's batches are published in their order, those of different sinks in turn. Where a queue that
 rejects is full, or the store cannot write, a set waits.
@@ -38,7 +39,7 @@ from penstock.store.staging import RowSet, Staging
 logger = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
-PIECE_ROWS_MAX: Final = 4096
+PIECE_ROWS_MAX: Final = 2048
 PIECE_BYTES_MAX: Final = 1_048_576  # and one row
 _LOOK_AGAIN_S: Final = 0.1  # whether there is room
 _SWEEP_S: Final = 600.0
@@ -153,12 +154,14 @@ class SinkPublisher:
     async def _publish_set(self, row_set: RowSet) -> None:
         sinks, sink, batch = self._sinks, row_set.sink, row_set.batch
         if not sinks.is_done(sink, batch):
-            passed = sinks.rows_done(sink, batch)
+            at = sinks.rows_done(sink, batch)
             for file in row_set.files:
-                if file.rows > passed:
-                    rows = await _in_thread(partial(self._staging.read, row_set, file))
-                    await self._publish_rows(row_set, rows, passed)
-                passed = max(0, passed - file.rows)
+                while at < file.rows:
+                    reading = partial(self._staging.read, row_set, file, at, PIECE_ROWS_MAX)
+                    rows = await _in_thread(reading)
+                    await self._publish_rows(row_set, rows)
+                    at += len(rows)
+                at -= file.rows
             sinks.finish(sink, batch, self._driver.now_of_turn())
         await self._driver.durable()
         async with self._deciding:
@@ -166,8 +169,8 @@ class SinkPublisher:
             del self._decided[sink, batch]
         logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
 
-    async def _publish_rows(self, row_set: RowSet, rows: list[Row], first: int) -> None:
-        at = first
+    async def _publish_rows(self, row_set: RowSet, rows: list[Row]) -> None:
+        at = 0
         while at < len(rows):
             async with self._piece:
                 end = _end_of_piece(rows, at)
@@ -209,7 +212,7 @@ def _end_of_piece(rows: list[Row], first: int) -> int:
     """Where the piece ends that begins with row ``first``."""
     at = first
     size_bytes = 0
-    while at < len(rows) and at - first < PIECE_ROWS_MAX and size_bytes < PIECE_BYTES_MAX:
+    while at < len(rows) and size_bytes < PIECE_BYTES_MAX:
         topic, payload, _, _, properties = rows[at]
         size_bytes += len(topic) + len(payload) + len(properties)
         at += 1

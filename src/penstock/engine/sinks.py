@@ -10,7 +10,8 @@ published (``store.staging``). How far a sink has got is one number that only gr
 1. Rows are published in the order of the batch, and the position moves in the commit of the rows:
    no crash can part the two. After one, the log holds as many rows as the position says.
 2. A batch is *done* when the position is at the next one, or beyond: it is not published again.
-3. Rows published in one turn are bounded by the work they make, as a client's packets are.
+3. Rows published in one turn are bounded by the work they make, as a client's packets are, and
+   lower.
 
 A position is kept like the number of a producer (``producers``), under a name that no client can
 have, and forgotten like one.
@@ -32,6 +33,8 @@ Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
 
 BATCH_MAX: Final = 2**31 - 2
 ROWS_MAX: Final = 2**32 - 1  # of one batch
+
+SHARE: Final = WORK_PER_TURN_MAX // 5  # of the work of a turn: clients go first
 
 _SHIFT: Final = 32
 _USER: Final = "$sinks"  # they share one number of producers
@@ -76,7 +79,7 @@ class Sinks:
     ) -> int:
         """Publish ``rows`` from ``first`` on, which follow those that are published.
 
-        No more than one turn's share; fewer, or none, where there is no room for them now.
+        No more than the share of a turn; fewer, or none, where there is no room for them now.
 
         Args:
             sink: whose rows they are.
@@ -93,7 +96,7 @@ class Sinks:
         router = self._router
         work = 0
         at = first
-        while at < len(rows) and work < WORK_PER_TURN_MAX:
+        while at < len(rows) and work < SHARE:
             if effects.store_fails:
                 break
             topic, payload, qos, retain, properties = rows[at]

@@ -188,8 +188,10 @@ class Staging:
 
     # -- publishing --------------------------------------------------------------------
 
-    def read(self, row_set: RowSet, file: StagedFile) -> list[Row]:
-        """The rows of one file of a batch.
+    def read(self, row_set: RowSet, file: StagedFile, first: int, count: int) -> list[Row]:
+        """Rows of one file of a batch: up to ``count``, from number ``first`` of the file on.
+
+        Making objects of a column holds up all threads: ``count`` bounds that.
 
         Raises:
             StoreFailed: it cannot be read.
@@ -198,14 +200,12 @@ class Staging:
         try:
             with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
                 table = reader.read_all()
-                columns = [column.to_pylist() for column in table.columns]
+                if table.num_rows != file.rows:
+                    raise StoreFailed(f"{path} has {table.num_rows} rows, not {file.rows}")
+                columns = [column.to_pylist() for column in table.slice(first, count).columns]
         except (OSError, pa.ArrowException) as error:
             raise StoreFailed(f"{path} cannot be read: {error}") from error
         topics, payloads, qos, retain, properties = columns
-        if len(topics) != file.rows:
-            raise StoreFailed(
-                f"{path} has {len(topics)} rows, not the {file.rows} that were staged"
-            )
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
     def forget(self, sink: str, batch: int) -> None:
@@ -257,23 +257,26 @@ class Staging:
                 yield path, found.st_size, found.st_mtime
 
     def _write(self, place: Path, name: str, data: bytes | pa.Buffer) -> None:
-        """Write a file whole, synced, and its name too."""
-        try:
-            unfinished = place / (name + _UNFINISHED)
-            while True:
+        """Write a file whole, synced, and its name too.
+
+        The broker may remove the directory meanwhile, because the batch is done or nothing was in
+        it: then it is made once more.
+        """
+        unfinished = place / (name + _UNFINISHED)
+        while True:
+            try:
                 self._make(place)
-                try:
-                    with unfinished.open("wb") as file:
-                        file.write(data)
-                        file.flush()
-                        os.fsync(file.fileno())
-                    break
-                except FileNotFoundError:  # the empty directory was removed meanwhile
-                    continue
-            unfinished.rename(place / name)
-            sync_directory(place)
-        except OSError as error:
-            raise self._failed(error) from error
+                with unfinished.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.rename(place / name)
+                sync_directory(place)
+                return
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._failed(error) from error
 
     def _make(self, place: Path) -> None:
         missing = [path for path in (place, place.parent, self._top) if not path.exists()]
