@@ -23,6 +23,7 @@ class Broker:
 
     port: int
     pid: int
+    stream: str = ""  # HOST:PORT of its stream service
 
     def cpu_s(self) -> float:
         """User and system time of the process so far, seconds."""
@@ -64,7 +65,8 @@ def penstock_in(
         if "ready" not in line:
             raise RuntimeError(f"the broker did not start: {line!r}")
         address = next(word for word in line.split() if word.startswith("mqtt://"))
-        yield Broker(int(address.rpartition(":")[2]), process.pid)
+        stream = line.partition(" stream grpc://")[2].strip()
+        yield Broker(int(address.rpartition(":")[2]), process.pid, stream)
 
 
 @contextlib.contextmanager

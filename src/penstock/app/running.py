@@ -42,6 +42,7 @@ from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Receipts
 from penstock.broker.retention import retain_forever
+from penstock.broker.sinks import SinkPublisher
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
@@ -51,12 +52,13 @@ from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
-from penstock.store.control import Backup
+from penstock.store.control import Abandon, Backup, Publish
 from penstock.store.identity import new_epoch
 from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
 from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
+from penstock.store.staging import Staging
 from penstock.telemetry.logs import configure_logs
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
@@ -116,6 +118,7 @@ class _Broker:
         self._control: Control | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
+        self._sinks: SinkPublisher | None = None
 
     async def run(self) -> int:
         settings = self._settings
@@ -152,7 +155,7 @@ class _Broker:
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
-            await self._open(driver)
+            await self._open(server, driver)
             await self._stopped.wait()
         finally:
             for task in tasks:
@@ -160,6 +163,8 @@ class _Broker:
             for listener in self._listeners:
                 listener.close()
             authentication.close()
+            if self._sinks is not None:
+                await self._sinks.stop()
             await driver.stop()
             if self._control is not None:
                 await self._control.close()
@@ -235,7 +240,7 @@ class _Broker:
         ]
         return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
-    async def _open(self, driver: Driver) -> None:
+    async def _open(self, server: Server, driver: Driver) -> None:
         """Everything others can reach; says ``ready`` when it is."""
         settings = self._settings
         stream_address = ""
@@ -245,7 +250,12 @@ class _Broker:
             bind = stream.bind
             port = await settle_port(bind.host, bind.port)
             self._stream = StreamProcess(
-                settings.durability.data_dir, bind.host, port, self._streams_json(), stream.files
+                settings.durability.data_dir,
+                bind.host,
+                port,
+                self._streams_json(),
+                self._publishing_json(),
+                stream.files,
             )
             scheme = "grpc+tls" if stream.certificate else "grpc"
             stream_address = f" stream {scheme}://{bind.host}:{port}"
@@ -255,6 +265,10 @@ class _Broker:
                     " give stream.certificate and stream.key",
                     bind,
                 )
+        if isinstance(self._store, RocksStore):
+            staging = Staging(settings.durability.data_dir)
+            self._sinks = SinkPublisher(server, driver, staging, settings.stream.staged_expiry_s)
+            self._sinks.start()
         await self._open_listeners(driver)
         if self._stream is not None:
             self._stream.start()
@@ -269,6 +283,9 @@ class _Broker:
                 self._control.on(Landed, self._tables.landed)
                 self._control.on(ListTables, self._tables.tables)
                 self._control.on(ForgetTable, self._tables.forget)
+            if self._sinks is not None:
+                self._control.on(Publish, self._sinks.publish)
+                self._control.on(Abandon, self._sinks.abandon)
             await self._control.open()
         logger.info("worst case of memory for clients: %s", commitment(settings))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
@@ -327,6 +344,19 @@ class _Broker:
                 {"name": stream.name, "topic_filters": list(stream.topic_filters)}
                 for stream in self._settings.stream.streams
             ]
+        )
+
+    def _publishing_json(self) -> str:
+        """What the stream service must know to take rows; empty where it may take none."""
+        settings = self._settings
+        if not settings.lets_sinks_publish():
+            return ""
+        return json.dumps(
+            {
+                "topic_levels_max": settings.limits.topic_levels_max,
+                "packet_bytes_max": settings.limits.max_packet_size_bytes,
+                "staged_bytes_max": settings.stream.staged_bytes_max,
+            }
         )
 
     def _asked_to_stop(self, number: signal.Signals) -> None:

@@ -46,7 +46,7 @@ class Control:
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._handlers: dict[type, Handler[Any]] = {}
+        self._handlers: dict[type[msgspec.Struct], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
         self._asking: set[asyncio.Task[None]] = set()  # their requests are still to come
         self._at_work: set[asyncio.Task[None]] = set()

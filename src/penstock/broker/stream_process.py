@@ -40,12 +40,19 @@ class StreamProcess:
         host: address to listen on.
         port: port to listen on; must not be 0, so that readers find it again.
         streams: JSON list of {"name", "topic_filters"}.
+        publishing: JSON of the bounds of what may be published through it; empty: nothing may.
         options: further arguments. They can be seen by everyone on the machine: secrets are named
             by their files.
     """
 
     def __init__(
-        self, data_dir: Path, host: str, port: int, streams: str, options: Sequence[str] = ()
+        self,
+        data_dir: Path,
+        host: str,
+        port: int,
+        streams: str,
+        publishing: str = "",
+        options: Sequence[str] = (),
     ) -> None:
         self._command = (
             sys.executable,
@@ -57,6 +64,7 @@ class StreamProcess:
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "--streams",
             streams,
+            *(("--publishing", publishing) if publishing else ()),
             *options,
         )
         self._is_restarting = False

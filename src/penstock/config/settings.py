@@ -63,6 +63,11 @@ class Settings(Group):
         is_private = not listener.is_open and not self.access.password_file
         return listener.allow_anonymous or is_private
 
+    def lets_sinks_publish(self) -> bool:
+        """Whether rows may be published through the stream service, which knows no users."""
+        has_rules = bool(self.access.password_file or self.access.acl_file)
+        return self.stream.allow_publish or (self.stream.bind.is_loopback and not has_rules)
+
     @model_validator(mode="after")
     def _addresses_differ(self) -> Settings:
         for listener in self.listener.open_ones():

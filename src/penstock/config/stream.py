@@ -59,6 +59,20 @@ class Stream(Group):
     """File of the tokens that readers show, one a line; empty asks for none. With one, nobody reads
     without a token, wherever the service is bound."""
 
+    allow_publish: bool = False
+    """Let everyone who reaches the service publish through it (docs/spark.md, Publishing from
+    Spark): it knows no users, and the access list does not hold there. Without it, that is so only
+    where everyone on this machine may publish anyway: bind is an address that other machines
+    cannot reach, and there is neither an access.password_file nor an access.acl_file."""
+
+    staged_bytes_max: int = Field(default=16 * 1024**3, ge=1_048_576, le=2**62)
+    """Rows that wait in the data directory to be published take at most so many bytes; a task of
+    Spark that brings more fails. 1048576 to 4611686018427387904."""
+
+    staged_expiry_s: float = Field(default=86_400.0, ge=0, le=10**10)
+    """Rows whose batch Spark has not decided to publish for this long are removed, in seconds:
+    longer than the longest batch takes. 0 to 10000000000; 0 keeps them for ever."""
+
     streams: tuple[StreamDefinition, ...] = Field(
         default=(StreamDefinition(name="messages", topic_filters=("#",)),),
         min_length=1,

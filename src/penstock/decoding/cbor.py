@@ -2,8 +2,9 @@
 
 Dates and decimal fractions become values. Tags that let a small payload stand for a large one
 (shared values, string references) are refused; those with a syntax of their own (regular
-expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text, which
-converts to any number: as the keys of a map they could be chosen so that all have the same hash.
+expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text,
+which converts to any number: as the keys of a map they could be chosen so that all have the same
+hash.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ A published message::
     parked             what waits for a group, and who may take it over
     holding            what is known of what one session holds of it
     dead_letters       what was dropped, published once more
+    sinks              sets of rows from outside, published whole and exactly once
 
 One turn of the loop::
 

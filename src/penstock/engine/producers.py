@@ -134,10 +134,14 @@ class Producers:
         if message.mistake or message.sequence != latest + 1 or _is_too_long(username):
             self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
             return REFUSED
-        if record is None and not self._has_room(username or ""):
+        if record is None and not self._has_room_for(username or ""):
             self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
             return NO_ROOM
         return NEXT
+
+    def has_room(self, username: str, name: str) -> bool:
+        """Whether the latest number of this producer is remembered, or can be."""
+        return _key(username, name) in self._latest or self._has_room_for(username)
 
     def why(self, username: str | None, message: Numbered) -> str:
         """One sentence for the client whose message was refused."""
@@ -174,7 +178,7 @@ class Producers:
             self._count_of(key, -1)
             self._effects.put_producer(key, None)
 
-    def _has_room(self, username: str) -> bool:
+    def _has_room_for(self, username: str) -> bool:
         """Whether there may be one more producer, of this user."""
         if 0 < self._count_max <= len(self._latest):
             return False

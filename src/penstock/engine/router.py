@@ -130,7 +130,7 @@ class Router:
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
 
-    def refuses(self, message: Message, publisher: Session) -> bool:
+    def refuses(self, message: Message, publisher: Session | None) -> bool:
         """Whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
 
         Nobody has got anything of it then, so that sending it again is no duplicate. If it is

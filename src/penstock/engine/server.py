@@ -26,6 +26,7 @@ from penstock.engine.producers import Producers
 from penstock.engine.records import Recovered
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
+from penstock.engine.sinks import Sinks
 from penstock.engine.wills import Wills
 from penstock.protocol import reasons
 
@@ -82,6 +83,7 @@ class Server:
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
             )
         self.producers = Producers(self.effects, limits, self.drops)
+        self.sinks = Sinks(self.effects, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)

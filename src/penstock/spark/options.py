@@ -6,15 +6,15 @@ case of option names, and neither does this. docs/spark.md explains each option 
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import WantedPosition
+from penstock.spark.option_values import address, check_names, seconds, truth, whole_number
 from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.requests import bad_filter
@@ -76,36 +76,31 @@ class SourceOptions:
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Read the options of a source; ConfigError names the first mistake in one sentence."""
     given = {name.lower(): value for name, value in options.items()}
-    _check_names(given)
+    check_names(given, OPTION_NAMES, "source")
 
     def number(name: str, low: int, high: int, default: int) -> int:
         text = given.get(name.lower())
-        return default if text is None else _whole_number(name, text, low, high)
+        return default if text is None else whole_number(name, text, low, high)
 
     limit = given.get("maxoffsetspertrigger")
     return SourceOptions(
-        server=_server(given.get("server", SourceOptions.server)),
+        server=address(given.get("server", SourceOptions.server)),
         stream=given.get("stream", SourceOptions.stream),
         topics=parse_topics(given.get("topics", "")),
         starting=_edge("startingOffsets", given.get("startingoffsets", "earliest")),
         ending=_edge("endingOffsets", given.get("endingoffsets", "latest")),
         offsets_per_trigger_max=None
         if limit is None
-        else _whole_number("maxOffsetsPerTrigger", limit, 1, 2**63 - 1),
+        else whole_number("maxOffsetsPerTrigger", limit, 1, 2**63 - 1),
         partitions_max=number("minPartitions", 1, PARTITIONS_MAX, _cores()),
-        fail_on_data_loss=_truth("failOnDataLoss", given.get("failondataloss", "true")),
-        connect_timeout_s=_seconds(
+        fail_on_data_loss=truth("failOnDataLoss", given.get("failondataloss", "true")),
+        connect_timeout_s=seconds(
             "connectTimeoutSeconds", given.get("connecttimeoutseconds", str(CONNECT_TIMEOUT_S))
         ),
         checkpoint=given.get("checkpointlocation"),
         group=_group(given.get("groupid")),
-        group_lease_s=_in_range(
-            "groupLeaseSeconds",
-            given.get("groupleaseseconds", str(LEASE_S)),
-            float,
-            1,
-            100_000_000,
-            "a number of seconds",
+        group_lease_s=seconds(
+            "groupLeaseSeconds", given.get("groupleaseseconds", str(LEASE_S)), 1, 100_000_000
         ),
     )
 
@@ -117,32 +112,6 @@ def parse_topics(text: str) -> tuple[str, ...]:
     if wrong is not None:
         raise ConfigError(f"option topics: {wrong!r} is not an MQTT topic filter")
     return filters
-
-
-def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in OPTION_NAMES}
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            advice = (
-                f"did you mean {known[close[0]]}?"
-                if close
-                else (f"there is {', '.join(OPTION_NAMES)}")
-            )
-            raise ConfigError(f"the penstock source has no option {name!r}; {advice}")
-
-
-def _server(text: str) -> str:
-    # Imported here because Spark's many Python processes would each pay for pydantic.
-    from penstock.config.address import Address
-
-    try:
-        address = Address.parse(text.removeprefix("grpc://").rstrip("/"))
-    except ValueError as error:
-        raise ConfigError(f"option server must be {error}, not {text!r}") from error
-    if address.port == 0:
-        raise ConfigError("option server needs the port the stream service listens on")
-    return str(address)
 
 
 def _group(text: str | None) -> str | None:
@@ -161,32 +130,6 @@ def _edge(option: str, text: str) -> Edge | WantedPosition:
     if word.startswith("{"):
         return WantedPosition.parse(option, text)
     raise ConfigError(f"option {option} must be earliest, latest or a position, not {text!r}")
-
-
-def _whole_number(option: str, text: str, low: int, high: int) -> int:
-    return int(_in_range(option, text, int, low, high, "a whole number"))
-
-
-def _seconds(option: str, text: str) -> float:
-    return _in_range(option, text, float, 0, 86_400, "a number of seconds")
-
-
-def _in_range(
-    option: str, text: str, kind: Callable[[str], float], low: float, high: float, what: str
-) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise ConfigError(f"option {option} must be {what} from {low} to {high}, not {text!r}")
-    return value
-
-
-def _truth(option: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"option {option} must be true or false, not {text!r}")
-    return text.lower() == "true"
 
 
 def _cores() -> int:

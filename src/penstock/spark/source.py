@@ -42,6 +42,8 @@ from penstock.spark.offsets import Position, WantedPosition, check_epoch, split_
 from penstock.spark.options import Edge, SourceOptions, parse_options
 from penstock.spark.pins import pinned
 from penstock.spark.schema import SPARK_SCHEMA, choose_columns
+from penstock.spark.sink import BatchWriter, StreamWriter
+from penstock.spark.sink_options import parse_sink_options
 from penstock.store.ranges import without
 from penstock.stream.client import StreamClient, StreamOffsets
 
@@ -53,10 +55,6 @@ _ACCEPT: Final = (
 class PenstockDataSource(DataSource):
     """The `penstock` format."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._parsed = parse_options(options)
-
     @classmethod
     def name(cls) -> str:
         """What comes after `format`."""
@@ -64,15 +62,24 @@ class PenstockDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, unless the user chooses some with `.schema(…)`."""
+        parse_options(self.options)  # a mistake is told before anything runs
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader behind `spark.read`."""
-        return BatchReader(self._parsed, choose_columns(schema))
+        return BatchReader(parse_options(self.options), choose_columns(schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
         """The reader behind `spark.readStream`."""
-        return StreamReader(self._parsed, choose_columns(schema))
+        return StreamReader(parse_options(self.options), choose_columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """The writer behind `df.write`."""
+        return BatchWriter(schema, parse_sink_options(self.options, False), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
+        """The writer behind `df.writeStream`."""
+        return StreamWriter(schema, parse_sink_options(self.options, True), overwrite)
 
 
 class Range(InputPartition):

@@ -36,7 +36,42 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backu
     destination: str
 
 
-Request = Backup | ReaderRequest | LandedRequest
+class Publish(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="publish", tag_field="do"
+):
+    """Publish a set of staged rows (``store.staging``); ``done`` is ``Published``.
+
+    ``proposal`` names the file that lists them; the set may have been decided before.
+    """
+
+    sink: str
+    batch: int
+    proposal: str
+
+
+class Abandon(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="abandon", tag_field="do"
+):
+    """Remove what one attempt staged, unless it is decided; ``done`` is ``Published``."""
+
+    sink: str
+    batch: int
+    run: str
+
+
+class Published(msgspec.Struct, frozen=True):
+    """How far a set is.
+
+    Attributes:
+        is_done: all of it is published, and on disk.
+        rows: so many are published; 0 of a set that was done before.
+    """
+
+    is_done: bool
+    rows: int = 0
+
+
+Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest
 """Everything that may be asked."""
 
 

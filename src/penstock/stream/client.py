@@ -1,4 +1,4 @@
-"""Reading streams from elsewhere: Spark's planner and executors, and whoever else wants rows.
+"""Streams from elsewhere: Spark's planner and executors, and whoever else wants or brings rows.
 
 The service is restarted now and then, with the broker or alone, and its readers should not notice.
 Every call therefore tries again, with growing pauses, until the service has been away for
@@ -18,7 +18,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -36,13 +36,16 @@ from penstock.errors import (
 from penstock.store.landed_requests import Landed, TableState, Through
 from penstock.store.reader_requests import Granted, Lease, ReaderState
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.requests import RangeRequest, Refusal
+from penstock.stream.requests import PutRequest, RangeRequest, Refusal, SetRequest
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """How long the service may be away before a reader gives up, unless told otherwise."""
 
 CALL_TIMEOUT_S: Final = 10.0
 """Longest wait for the answer to one small call."""
+
+PUT_TIMEOUT_S: Final = 120.0
+"""Longest wait until rows are staged."""
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
@@ -63,6 +66,7 @@ _REFUSALS: Final[dict[str, type[PenstockError]]] = {
     Refusal.EPOCH_MISMATCH: EpochMismatch,
     Refusal.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
     Refusal.STORE_FAILED: StoreFailed,
+    Refusal.NOT_ALLOWED: ConfigError,
 }
 
 _NOT_BELIEVED: Final = ("certificate verify failed", "is not in peer certificate")
@@ -233,6 +237,43 @@ class StreamClient:
                 deadline = self._wait_or_give_up(error, deadline, pause, self._connect_timeout_s)
             else:
                 return
+
+    def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
+        """Stage rows that are to be published: name, rows and bytes of the file they are in.
+
+        Where it is not known whether they are, they are staged once more under another name: a file
+        that no batch names means nothing.
+
+        Args:
+            request: what they are part of.
+            rows: of `PUBLISH_SCHEMA`, as many as fit into memory here and there.
+        """
+        return self._persist(lambda: self._put(request, rows))
+
+    def publish(self, request: SetRequest) -> None:
+        """Publish a batch of staged rows; when this returns they are published, on disk.
+
+        It may be called again with the same batch, which is published once.
+        """
+        while not self._persist(lambda: self._act("publish", asdict(request)))["is_done"]:
+            pass  # the service answers after a while
+
+    def abandon(self, request: SetRequest) -> None:
+        """Give up what was staged for a batch, unless it is being published already; tried once."""
+        self._persist(lambda: self._act("abandon", asdict(request)), 0.0)
+
+    def _put(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
+        writer, reader = self._connect().do_put(
+            flight.FlightDescriptor.for_command(request.to_json()),
+            rows.schema,
+            flight.FlightCallOptions(timeout=PUT_TIMEOUT_S),
+        )
+        with writer:
+            writer.write_table(rows)
+            writer.done_writing()
+            answer = reader.read()
+        name, count, size_bytes = json.loads(answer.to_pybytes())
+        return name, count, size_bytes
 
     def _fetch(self, request: RangeRequest) -> Iterator[pa.RecordBatch]:
         connection = self._connect()

@@ -14,6 +14,9 @@ Requests are small JSON objects::
     action "tables"   {}                → [{"table", "offset", "lag_messages", "lag_s", ...}, ...]
     action "forget"   {"table"}         → whether there was one
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
+    do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
+    action "publish"  {"sink", "batch", "run", "client_id", "files"}   → {"is_done", "rows"}
+    action "abandon"  {"sink", "batch", "run"}                         → {"is_done", "rows"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
@@ -25,6 +28,10 @@ or after it (`penstock.store.time_search`), null where there is none.
 
 A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
 
+Rows to publish come in the descriptor's command, and are staged for a batch of a sink
+(`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in
+their order. `publish` may be asked again, and is, until `is_done`.
+
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
 alone is also in `extra_info`, so that the other end need not take the message apart.
 """
@@ -33,9 +40,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from penstock.engine.topics import is_topic_filter
 
@@ -51,6 +58,9 @@ REQUEST_BYTES_MAX: Final = 1_048_576
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, beyond which nobody looks."""
 
+CLIENT_ID_CHARACTERS_MAX: Final = 256
+"""Of the name that stands in the log beside what is published."""
+
 
 class Refusal(StrEnum):
     """Why a request was refused."""
@@ -62,6 +72,7 @@ class Refusal(StrEnum):
     OFFSET_OUT_OF_RANGE = "offset_out_of_range"
     STORE_FAILED = "store_failed"
     NOT_READY = "not_ready"
+    NOT_ALLOWED = "not_allowed"
 
 
 class RequestError(Exception):
@@ -127,6 +138,78 @@ class RangeRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PutRequest:
+    """Rows to be staged.
+
+    Attributes:
+        sink: who publishes them.
+        batch: the number of the sink's batch they are of.
+        run: the attempt at that batch.
+        partition: the part of the batch they are of.
+        first_row: the number of the first one in that part.
+    """
+
+    sink: str
+    batch: int
+    run: str
+    partition: int
+    first_row: int = 0
+
+    def to_json(self) -> bytes:
+        """The command of the descriptor."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> PutRequest:
+        """Read a command; RequestError says what is wrong with it."""
+        fields = read_object(data)
+        return cls(
+            read_text(fields, "sink"),
+            _number(fields, "batch"),
+            read_text(fields, "run"),
+            _number(fields, "partition"),
+            _number(fields, "first_row"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SetRequest:
+    """A batch that is to be published, or given up.
+
+    Attributes:
+        sink: whose it is.
+        batch: its number.
+        run: the attempt at it.
+        client_id: who published its messages, for the log.
+        files: name, rows and bytes of each of its files, in their order.
+    """
+
+    sink: str
+    batch: int
+    run: str
+    client_id: str = ""
+    files: tuple[tuple[str, int, int], ...] = ()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> SetRequest:
+        """Read a body; RequestError says what is wrong with it."""
+        fields = read_object(data)
+        files = fields.get("files")
+        if not isinstance(files, list) or not all(_is_file(file) for file in files):
+            raise _bad("files must be a list of name, rows and bytes")
+        client_id = read_text(fields, "client_id")
+        if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
+            raise _bad(f"client_id may have {CLIENT_ID_CHARACTERS_MAX} characters, and no U+0000")
+        return cls(
+            read_text(fields, "sink"),
+            _number(fields, "batch"),
+            read_text(fields, "run"),
+            client_id,
+            tuple((name, rows, size_bytes) for name, rows, size_bytes in files),
+        )
+
+
 def read_object(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`; RequestError when it is something else."""
     if len(data) > REQUEST_BYTES_MAX:
@@ -166,9 +249,26 @@ def bad_filter(topic_filters: Sequence[str]) -> str | None:
 
 def _offset(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not _is_count(value):
         raise _bad(f"{name} must be given, as an offset of 0 or more")
     return value
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name)
+    if not _is_count(value):
+        raise _bad(f"{name} must be given, as a number of 0 or more")
+    return value
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_file(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 3 or not isinstance(value[0], str):
+        return False
+    return _is_count(value[1]) and _is_count(value[2])
 
 
 def _topic_filters(value: object) -> tuple[str, ...]:

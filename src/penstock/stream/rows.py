@@ -52,6 +52,17 @@ STREAM_SCHEMA: Final = pa.schema(
 """The columns of a stream. All are nullable by type, because Spark compares types exactly and
 makes its own nullable; only `properties` is ever null."""
 
+PUBLISH_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("payload", pa.binary()),
+        pa.field("qos", pa.int8()),
+        pa.field("retain", pa.bool_()),
+        pa.field("properties", PROPERTIES_TYPE),
+    ]
+)
+"""The columns of rows that are to be published, as in a stream; only `properties` may be null."""
+
 
 def select_schema(columns: Sequence[str] | None) -> pa.Schema:
     """The schema of the given columns, in their order (None: all).

@@ -5,6 +5,7 @@
 
 It never slows the broker: it takes no lock the broker could wait for, runs at a lower priority, and
 when it dies the broker starts it again. It shows nothing that is not synced (`store.secondary`).
+Rows that come to be published go the other way, through files (`stream.publishing`).
 
 A range is read block by block, and the next block only when the reader has taken the one before, so
 memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
@@ -44,11 +45,14 @@ from penstock.store.selection import TopicSelector
 from penstock.store.time_search import first_received_at
 from penstock.stream import landed_actions, reader_actions
 from penstock.stream.landed_actions import LandedActions
+from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.reader_actions import ReaderActions
 from penstock.stream.requests import (
+    PutRequest,
     RangeRequest,
     Refusal,
     RequestError,
+    SetRequest,
     read_object,
     read_text,
     read_time,
@@ -100,6 +104,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         streams: Sequence[StreamDefinition],
         certificate: tuple[bytes, bytes] | None = None,
         tokens: Tokens | None = None,
+        publishing: Publishing | None = None,
     ):
         self.scheme = "grpc" if certificate is None else "grpc+tls"
         super().__init__(
@@ -108,6 +113,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             middleware=None if tokens is None else {"tokens": _TokenCheck(tokens)},
         )
         self._log = log
+        self._publishing = publishing or Publishing(log.data_dir, None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
         self._of_broker = {
             **ReaderActions(log.data_dir, log, self._stream).actions,
@@ -144,6 +150,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             ("offset_at", "the first offset received at or after a time, as JSON"),
             *reader_actions.DESCRIPTIONS,
             *landed_actions.DESCRIPTIONS,
+            ("publish", "how far a batch of staged rows is published, as JSON; to be asked again"),
+            ("abandon", "removes staged rows that are not to be published"),
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
@@ -158,6 +166,12 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             act = self._of_broker.get(action.type)
             if act is not None:
                 return [msgspec.json.encode(act(read_object(action.body.to_pybytes())))]
+            if action.type == "publish":
+                wanted = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.publish(wanted))]
+            if action.type == "abandon":
+                wanted = SetRequest.from_json(action.body.to_pybytes())
+                return [msgspec.json.encode(self._publishing.abandon(wanted))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
@@ -178,6 +192,22 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             raise _refuse(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
+
+    def do_put(
+        self,
+        _context: object,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        """Stage rows that are to be published; the answer says where they are."""
+        try:
+            request = PutRequest.from_json(descriptor.command or b"")
+            parts = (part.data for part in reader)
+            staged = self._publishing.put(request, reader.schema, parts)
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+        writer.write(pa.py_buffer(msgspec.json.encode(staged)))
 
     def _blocks(
         self,
@@ -325,20 +355,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
     parser.add_argument("--token-file", type=Path, help="file of the tokens that are believed")
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
+    parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
     options = parser.parse_args(arguments)
     try:
+        limits = options.publishing and msgspec.json.decode(options.publishing, type=PublishLimits)
         streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
         bind = Address.parse(options.bind)
         pair = None if options.certificate is None else read_pair(options.certificate, options.key)
         tokens = None if options.token_file is None else Tokens(read_tokens(options.token_file))
-    except (ValidationError, ValueError, ConfigError) as error:
+    except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
     ending = Ending()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
-        server = StreamServer(bind, log, streams, pair, tokens)
+        publishing = Publishing(options.data_dir, limits or None)
+        server = StreamServer(bind, log, streams, pair, tokens, publishing)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2

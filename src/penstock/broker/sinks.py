@@ -1,0 +1,223 @@
+"""Staged sets of rows, published: what the control requests ``Publish`` and ``Abandon`` do.
+
+::
+
+      Publish ─▶ decided (a rename, synced) ─▶ piece by piece into the router ─▶ done ─▶ forgotten
+         │                 ▲                      │ each with its position, in one commit
+         │                 ╰── the broker starts: what was decided goes on where its position is
+         ╰─ done before ─▶ answered as done
+
+1. What is decided will be published, once, whatever crashes: the decision is on disk before the
+   first row is routed, the position moves with the rows (``engine.sinks``), and the files stay
+   until the position is beyond the batch, on disk.
+2. ``Publish`` may be asked again at any time, and is answered with how far the set is; nobody waits
+   longer than ``ANSWER_S_MAX`` for that.
+3. The event loop is held up less than by one client: a turn publishes a part of one client's share,
+   files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
+   whichever sink, begins.
+
+A sink's batches are published in their order, those of different sinks in turn. Where a queue that
+rejects is full, or the store cannot write, a set waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar, final
+
+from penstock.engine.server import Server
+from penstock.engine.sinks import Row
+from penstock.errors import StoreError
+from penstock.runtime.driver import Driver
+from penstock.store.control import Abandon, Publish, Published
+from penstock.store.staging import RowSet, Staging
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S_MAX: Final = 2.0
+PIECE_ROWS_MAX: Final = 2048
+PIECE_BYTES_MAX: Final = 1_048_576  # and one row
+_LOOK_AGAIN_S: Final = 0.1  # whether there is room
+_SWEEP_S: Final = 600.0
+
+Result = TypeVar("Result")
+
+
+@final
+class SinkPublisher:
+    """Publishes what is staged.
+
+    Args:
+        server: the engine.
+        driver: runs it.
+        staging: where the rows are.
+        expiry_s: how long what is not decided is kept, seconds; 0 = for ever.
+    """
+
+    def __init__(self, server: Server, driver: Driver, staging: Staging, expiry_s: float) -> None:
+        self._sinks = server.sinks
+        self._effects = server.effects
+        self._driver = driver
+        self._staging = staging
+        self._expiry_s = expiry_s
+        self._decided: dict[tuple[str, int], RowSet] = {}  # and not finished
+        self._at_work: dict[str, asyncio.Task[None]] = {}  # by sink
+        self._deciding = asyncio.Lock()  # or removing
+        self._piece = asyncio.Lock()
+        self._sweeping: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Go on with what was decided in an earlier run."""
+        for row_set in self._staging.decided():
+            self._decided[row_set.sink, row_set.batch] = row_set
+            self._sinks.take_up(row_set.sink, row_set.batch, self._driver.now())
+            logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
+        for sink in {sink for sink, _ in self._decided}:
+            self._work(sink)
+        self._sweeping = asyncio.create_task(self._sweep_forever(), name="staging area")
+
+    async def stop(self) -> None:
+        """Leave off; the next run goes on."""
+        tasks = [*self._at_work.values()]
+        if self._sweeping is not None:
+            tasks.append(self._sweeping)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def publish(self, request: Publish) -> Published:
+        """Publish a set; how far it is after a while.
+
+        Raises:
+            StoreError: it is not decided, and why; or it is, and cannot be read.
+        """
+        sink, batch = request.sink, request.batch
+        async with self._deciding:
+            if (sink, batch) not in self._decided:
+                if self._sinks.is_done(sink, batch):
+                    return Published(True)
+                if not self._sinks.has_room(sink):
+                    raise StoreError(
+                        "there is no room for one more sink: durability.producers_max or"
+                        " durability.producers_per_user_max are reached"
+                    )
+                self._decided[sink, batch] = await _in_thread(
+                    partial(self._staging.decide, sink, batch, request.proposal)
+                )
+        at_work = self._work(sink)
+        await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
+        row_set = self._decided.get((sink, batch))
+        if row_set is None:
+            return Published(True)
+        if at_work.done() and not at_work.cancelled():
+            at_work.result()  # raises what went wrong
+        return Published(False, self._sinks.rows_done(sink, batch))
+
+    async def abandon(self, request: Abandon) -> Published:
+        """Remove what an attempt staged, if it is not decided; whether the batch is done."""
+        async with self._deciding:
+            if (request.sink, request.batch) not in self._decided:
+                await _in_thread(
+                    partial(self._staging.abandon, request.sink, request.batch, request.run)
+                )
+        return Published(self._is_over(request.sink, request.batch))
+
+    def _is_over(self, sink: str, batch: int) -> bool:
+        return (sink, batch) not in self._decided and self._sinks.is_done(sink, batch)
+
+    # -- publishing --------------------------------------------------------------------
+
+    def _work(self, sink: str) -> asyncio.Task[None]:
+        """The task that publishes what is decided of ``sink``."""
+        task = self._at_work.get(sink)
+        if task is None or task.done():
+            task = asyncio.create_task(self._publish_all(sink), name=f"sink {sink}")
+            task.add_done_callback(lambda done: self._ended(sink, done))
+            self._at_work[sink] = task
+        return task
+
+    def _ended(self, sink: str, task: asyncio.Task[None]) -> None:
+        if self._at_work.get(sink) is task:
+            del self._at_work[sink]
+        if not task.cancelled() and task.exception() is not None:
+            why = task.exception()
+            logger.error("the sink %s stands still until it is asked again: %s", sink, why)
+
+    async def _publish_all(self, sink: str) -> None:
+        while batches := [batch for name, batch in self._decided if name == sink]:
+            await self._publish_set(self._decided[sink, min(batches)])
+
+    async def _publish_set(self, row_set: RowSet) -> None:
+        sinks, sink, batch = self._sinks, row_set.sink, row_set.batch
+        if not sinks.is_done(sink, batch):
+            at = sinks.rows_done(sink, batch)
+            for file in row_set.files:
+                while at < file.rows:
+                    reading = partial(self._staging.read, row_set, file, at, PIECE_ROWS_MAX)
+                    rows = await _in_thread(reading)
+                    await self._publish_rows(row_set, rows)
+                    at += len(rows)
+                at -= file.rows
+            sinks.finish(sink, batch, self._driver.now_of_turn())
+        await self._driver.durable()
+        async with self._deciding:
+            await _in_thread(partial(self._staging.forget, sink, batch))
+            del self._decided[sink, batch]
+        logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
+
+    async def _publish_rows(self, row_set: RowSet, rows: list[Row]) -> None:
+        at = 0
+        while at < len(rows):
+            async with self._piece:
+                end = _end_of_piece(rows, at)
+                published = await self._publish_piece(row_set, rows[at:end])
+            at += published
+            if published == 0:
+                await asyncio.sleep(_LOOK_AGAIN_S)
+
+    async def _publish_piece(self, row_set: RowSet, rows: list[Row]) -> int:
+        """Publish rows as far as there is room; so many are published, and on disk."""
+        at = 0
+        while at < len(rows):
+            count = self._sinks.publish(
+                row_set.sink, row_set.batch, row_set.client_id, rows, at, self._driver.now_of_turn()
+            )
+            if count == 0:
+                break
+            at += count
+            self._driver.end_turn_soon()
+            await asyncio.sleep(0)  # the others' turn
+            if self._effects.is_full():
+                break
+        await self._driver.durable()
+        return at
+
+    # -- the time limit ----------------------------------------------------------------
+
+    async def _sweep_forever(self) -> None:
+        while self._expiry_s > 0:
+            before_s = time.time() - self._expiry_s
+            async with self._deciding:
+                removed = await _in_thread(partial(self._staging.sweep, before_s))
+            if removed:
+                logger.info("removed %d staged files that were never published", removed)
+            await asyncio.sleep(min(_SWEEP_S, self._expiry_s))
+
+
+def _end_of_piece(rows: list[Row], first: int) -> int:
+    """Where the piece ends that begins with row ``first``."""
+    at = first
+    size_bytes = 0
+    while at < len(rows) and size_bytes < PIECE_BYTES_MAX:
+        topic, payload, _, _, properties = rows[at]
+        size_bytes += len(topic) + len(payload) + len(properties)
+        at += 1
+    return at
+
+
+async def _in_thread(call: Callable[[], Result]) -> Result:
+    return await asyncio.get_running_loop().run_in_executor(None, call)

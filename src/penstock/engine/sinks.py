@@ -1,0 +1,121 @@
+"""Sinks: sets of rows from outside, published whole and exactly once, some in each turn.
+
+A *sink* publishes numbered *batches*; a batch is a list of rows that lies on disk until it is
+published (``store.staging``). How far a sink has got is one number that only grows::
+
+      position = batch · 2^32 + rows of that batch that are published
+
+      (batch, 0) ─ some rows ─▶ (batch, n) ─ … ─▶ (batch, all) ── finish ──▶ (batch + 1, 0)
+
+1. Rows are published in the order of the batch, and the position moves in the commit of the rows:
+   no crash can part the two. After one, the log holds as many rows as the position says.
+2. A batch is *done* when the position is at the next one, or beyond: it is not published again.
+3. Rows published in one turn are bounded by the work they make, as a client's packets are, and
+   lower.
+
+A position is kept like the number of a producer (``producers``), under a name that no client can
+have, and forgotten like one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+from penstock.engine.clock import Now
+from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
+from penstock.engine.effects import Effects
+from penstock.engine.message import Message
+from penstock.engine.producers import Numbered, Producers
+from penstock.engine.router import Router
+
+# topic, payload, qos, retain, encoded properties
+Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
+
+BATCH_MAX: Final = 2**31 - 2
+ROWS_MAX: Final = 2**32 - 1  # of one batch
+
+SHARE: Final = WORK_PER_TURN_MAX // 5  # of the work of a turn: clients go first
+
+_SHIFT: Final = 32
+_USER: Final = "$sinks"  # they share one number of producers
+_BEFORE: Final = "\0"  # in no MQTT string, so in no producer's name [MQTT-1.5.4-2]
+
+
+@final
+class Sinks:
+    """How far each sink has got.
+
+    Args:
+        effects: the open batch.
+        router: publishes.
+        producers: keeps the positions.
+    """
+
+    def __init__(self, effects: Effects, router: Router, producers: Producers) -> None:
+        self._effects = effects
+        self._router = router
+        self._producers = producers
+
+    def has_room(self, sink: str) -> bool:
+        """Whether the position of ``sink`` can be kept."""
+        return self._producers.has_room(_USER, _BEFORE + sink)
+
+    def is_done(self, sink: str, batch: int) -> bool:
+        """Whether all of ``batch`` is published, in the open batch or before."""
+        return self._position(sink) >> _SHIFT > batch
+
+    def rows_done(self, sink: str, batch: int) -> int:
+        """How many rows of ``batch``, which is not done, are published."""
+        position = self._position(sink)
+        return position & ROWS_MAX if position >> _SHIFT == batch else 0
+
+    def take_up(self, sink: str, batch: int, now: Now) -> None:
+        """Go on with ``batch``: while it waits its position must not be forgotten."""
+        if not self.is_done(sink, batch):
+            self._move(sink, batch, self.rows_done(sink, batch), now)
+
+    def publish(
+        self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
+    ) -> int:
+        """Publish ``rows`` from ``first`` on, which follow those that are published.
+
+        No more than the share of a turn; fewer, or none, where there is no room for them now.
+
+        Args:
+            sink: whose rows they are.
+            batch: and of which batch.
+            client_id: who published them, for the log.
+            rows: what follows.
+            first: index of the next row to publish.
+            now: when.
+
+        Returns:
+            How many were published.
+        """
+        effects = self._effects
+        router = self._router
+        work = 0
+        at = first
+        while at < len(rows) and work < SHARE:
+            if effects.store_fails:
+                break
+            topic, payload, qos, retain, properties = rows[at]
+            message = Message(topic, payload, qos, retain, client_id, now.wall_us, properties)
+            if qos > 0 and router.rejecting and router.refuses(message, None):
+                break
+            work += WORK_OF_A_PACKET + router.publish(message, None, now)
+            at += 1
+        if at > first:
+            self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)
+        return at - first
+
+    def finish(self, sink: str, batch: int, now: Now) -> None:
+        """All rows of ``batch`` are published."""
+        self._move(sink, batch + 1, 0, now)
+
+    def _position(self, sink: str) -> int:
+        return self._producers.latest(_USER, _BEFORE + sink)
+
+    def _move(self, sink: str, batch: int, rows: int, now: Now) -> None:
+        number = Numbered(_BEFORE + sink, batch << _SHIFT | rows)
+        self._producers.published(_USER, number, now)

@@ -1,0 +1,194 @@
+"""`df.write.format("penstock")` and `df.writeStream.format("penstock")`: rows become messages.
+
+    executors, a task for each partition           driver
+    ────────────────────────────────────           ──────
+    write   some rows at a time are staged in      commit   all files of all tasks are the batch:
+            the broker's data directory; what               published, once, when this returns
+            is staged is told to the driver         abort    what was staged is given up
+
+1. A staged file means nothing until the driver names it: tasks that are run again, or twice at the
+   same time, leave files that nobody publishes.
+2. (sink, batch) names a batch for ever. The broker decides once which files it is; a commit that is
+   repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
+3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
+   batch. For `df.write` they are options; without them every run is a sink of its own.
+4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
+   can tell, and it keeps what it has decided (`penstock.broker.sinks`).
+
+Messages are published in the order of the rows within a partition, partition after partition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.spark.sink_options import SinkOptions, check_columns
+from penstock.spark.sink_rows import rows_to_publish
+from penstock.stream.client import StreamClient
+from penstock.stream.requests import PutRequest, SetRequest
+
+STAGED_BYTES: Final = 8 * 1_048_576
+"""Rows of a task that are staged at a time: what it keeps in memory, and sends again."""
+
+STAGED_ROWS: Final = 65_536
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task staged: for which sink and batch, its partition, and its files in order."""
+
+    sink: str
+    batch: int
+    partition: int
+    files: list[tuple[str, int, int]]
+
+
+class _Writer:
+    """What both writers share. It is pickled, so connections are made where they are used."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        check_columns(schema, options)
+        self._names = schema.fieldNames()
+        self._options = options
+        self._run = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of one task."""
+        context = TaskContext.get()
+        assert context is not None
+        sink, batch = self._identity(context)
+        staged = Staged(sink, batch, context.partitionId(), [])
+        first_row = 0
+        with self._client() as client:
+            for rows in _portions(iterator, self._names, self._options):
+                request = PutRequest(sink, batch, self._run, staged.partition, first_row)
+                staged.files.append(client.stage(request, rows))
+                first_row += rows.num_rows
+        return staged
+
+    def _identity(self, context: TaskContext) -> tuple[str, int]:
+        """The sink, and the number of its batch."""
+        raise NotImplementedError
+
+    def _publish(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _told(messages)
+        files = tuple(file for task in staged for file in task.files)
+        if files:
+            with self._client() as client:
+                client.publish(self._set_of(staged[0], files))
+
+    def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
+        staged = _told(messages)
+        if staged:
+            # What cannot be given up now is removed when its time is over.
+            with contextlib.suppress(PenstockError, pa.ArrowException), self._client() as client:
+                client.abandon(self._set_of(staged[0], ()))
+
+    def _set_of(self, staged: Staged, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
+        client_id = self._options.client_id or f"spark-{staged.sink}"
+        return SetRequest(staged.sink, staged.batch, self._run, client_id, files)
+
+    def _client(self) -> StreamClient:
+        return StreamClient(self._options.server, self._options.connect_timeout_s)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Publishes a DataFrame once."""
+
+    def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
+        super().__init__(schema, options)
+        if overwrite:
+            raise ConfigError("what is published cannot be overwritten: use mode append")
+        self._sink = options.sink_id or uuid.uuid4().hex
+
+    def _identity(self, _context: TaskContext) -> tuple[str, int]:
+        return self._sink, self._options.batch
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks staged."""
+        self._publish(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Give up what was staged."""
+        self._abandon(messages)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Publishes the batches of a query, each once."""
+
+    def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
+        super().__init__(schema, options)
+        if overwrite:
+            raise ConfigError(
+                "outputMode complete would publish all results again with each batch: use append"
+                " or update"
+            )
+
+    def _identity(self, context: TaskContext) -> tuple[str, int]:
+        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        if query is None or batch is None:
+            raise ConfigError("Spark does not say which query and batch this task is of")
+        return query, int(batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Publish what all tasks staged for a batch."""
+        wrong = {task.batch for task in _told(messages)} - {batchId}
+        if wrong:
+            raise ConfigError(f"tasks of batch {min(wrong)} were told of in batch {batchId}")
+        self._publish(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Give up what was staged for a batch."""
+        del batchId  # the tasks told it
+        self._abandon(messages)
+
+
+def _told(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    """What the tasks told, in the order of their partitions; one that failed told nothing."""
+    staged = [message for message in messages if isinstance(message, Staged)]
+    return sorted(staged, key=lambda task: task.partition)
+
+
+def _portions(
+    iterator: Iterator[pa.RecordBatch], names: list[str], options: SinkOptions
+) -> Iterator[pa.Table]:
+    """The rows to publish, as much at a time as is staged together."""
+    held: list[Any] = []
+    rows = size_bytes = 0
+    for batch in iterator:
+        for part in _halves(batch):
+            held.append(rows_to_publish(part, names, options))
+            rows += part.num_rows
+            size_bytes += held[-1].nbytes
+            if rows >= STAGED_ROWS or size_bytes >= STAGED_BYTES:
+                yield pa.concat_tables(held).combine_chunks()
+                held, rows, size_bytes = [], 0, 0
+    if rows:
+        yield pa.concat_tables(held).combine_chunks()
+
+
+def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The batch in pieces that are not much larger than what is staged together."""
+    if batch.nbytes <= STAGED_BYTES or batch.num_rows < 2:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _halves(batch.slice(0, middle))
+    yield from _halves(batch.slice(middle))

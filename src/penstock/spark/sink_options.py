@@ -1,0 +1,156 @@
+"""The options and columns of `format("penstock")` when it publishes, checked once.
+
+Columns are found by their names. `topic` and `payload` must be there (`topic` as a column or as an
+option); `qos`, `retain` and `properties` may be, and where they are null, or missing, the options
+hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegralType,
+    NullType,
+    StringType,
+    StructType,
+)
+
+from penstock.engine.sinks import BATCH_MAX
+from penstock.errors import ConfigError
+from penstock.spark.option_values import address, check_names, seconds, truth, whole_number
+from penstock.spark.schema import SPARK_SCHEMA
+from penstock.store.staging import NAME_RULE, is_name
+from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX
+
+OPTION_NAMES: Final = (
+    "server",
+    "topic",
+    "qos",
+    "retain",
+    "clientId",
+    "sinkId",
+    "batchId",
+    "connectTimeoutSeconds",
+    "checkpointLocation",
+)
+
+COLUMNS: Final = ("topic", "payload", "qos", "retain", "properties")
+
+_PROPERTIES: Final = SPARK_SCHEMA["properties"].dataType
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """The options of one sink, validated.
+
+    Attributes:
+        server: HOST:PORT of the stream service.
+        topic: where rows without a topic are published; None: they must have one.
+        qos: of rows without a QoS.
+        retain: of rows without a RETAIN flag.
+        client_id: what the log has as publisher; empty: made of the sink's id.
+        sink_id: by which the broker recognises a batch of `df.write`; empty: one is drawn.
+        batch: its number.
+        connect_timeout_s: how long the service may be away.
+    """
+
+    server: str = "127.0.0.1:8815"
+    topic: str | None = None
+    qos: int = 1
+    retain: bool = False
+    client_id: str = ""
+    sink_id: str = ""
+    batch: int = 0
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+
+
+def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
+    """Read the options of a sink; ConfigError names the first mistake in one sentence."""
+    given = {name.lower(): value for name, value in options.items()}
+    check_names(given, OPTION_NAMES, "sink")
+    if is_streaming:
+        for name in ("sinkId", "batchId"):
+            if name.lower() in given:
+                raise ConfigError(
+                    f"option {name} is for df.write; a streaming query is recognised by the id in"
+                    " its checkpoint, and its batches by their numbers"
+                )
+    elif "batchid" in given and "sinkid" not in given:
+        raise ConfigError("option batchId needs sinkId: whose batch it is")
+    sink_id = given.get("sinkid", "")
+    if "sinkid" in given and not is_name(sink_id):
+        raise ConfigError(f"option sinkId must be {NAME_RULE}, not {sink_id!r}")
+    client_id = given.get("clientid", "")
+    if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
+        raise ConfigError(f"option clientId may have {CLIENT_ID_CHARACTERS_MAX} characters")
+    return SinkOptions(
+        server=address(given.get("server", SinkOptions.server)),
+        topic=given.get("topic"),
+        qos=whole_number("qos", given.get("qos", "1"), 0, 2),
+        retain=truth("retain", given.get("retain", "false")),
+        client_id=client_id,
+        sink_id=sink_id,
+        batch=whole_number("batchId", given.get("batchid", "0"), 0, BATCH_MAX),
+        connect_timeout_s=seconds(
+            "connectTimeoutSeconds", given.get("connecttimeoutseconds", str(CONNECT_TIMEOUT_S))
+        ),
+    )
+
+
+def check_columns(schema: StructType, options: SinkOptions) -> None:
+    """ConfigError names the first column that cannot be published, or is missing."""
+    found = {field.name: field.dataType for field in schema.fields}
+    for name in schema.fieldNames():
+        if name not in COLUMNS:
+            raise ConfigError(
+                f"a column {name!r} cannot be published; select only {', '.join(COLUMNS)}"
+            )
+    if len(found) < len(schema.fields):
+        raise ConfigError("two columns have the same name")
+    if "payload" not in found:
+        raise ConfigError("there must be a column payload, a string or binary")
+    if "topic" not in found and options.topic is None:
+        raise ConfigError("there must be a column topic, or the option topic for all rows")
+    for name, kinds, what in (
+        ("topic", (StringType,), "a string"),
+        ("payload", (StringType, BinaryType), "a string or binary"),
+        ("qos", (IntegralType, NullType), "a whole number"),
+        ("retain", (BooleanType, NullType), "boolean"),
+    ):
+        if name in found and not isinstance(found[name], kinds):
+            raise ConfigError(f"column {name!r} must be {what}, not {found[name].simpleString()}")
+    _check_properties(found.get("properties"))
+
+
+def _check_properties(kind: DataType | None) -> None:
+    if kind is None or isinstance(kind, NullType):
+        return
+    assert isinstance(_PROPERTIES, StructType)
+    known = {field.name: field.dataType for field in _PROPERTIES.fields}
+    if not isinstance(kind, StructType):
+        raise ConfigError(
+            f"column 'properties' must be a struct of any of {', '.join(known)}, not"
+            f" {kind.simpleString()}"
+        )
+    for field in kind.fields:
+        if field.name not in known:
+            raise ConfigError(
+                f"column 'properties' has a field {field.name!r}; there is {', '.join(known)}"
+            )
+        wanted = known[field.name]
+        if field.dataType == wanted or isinstance(field.dataType, NullType):
+            continue
+        if isinstance(wanted, IntegralType) and isinstance(field.dataType, IntegralType):
+            continue
+        if field.dataType.simpleString() != wanted.simpleString():
+            raise ConfigError(
+                f"field {field.name!r} of column 'properties' must be {wanted.simpleString()}, not"
+                f" {field.dataType.simpleString()}"
+            )

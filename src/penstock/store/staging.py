@@ -1,0 +1,313 @@
+"""The staging area: rows from outside, on disk before the broker publishes them.
+
+::
+
+    DATA_DIR/staged/SINK/BATCH/RUN-PARTITION-UNIQUE.arrow   rows of a task, synced
+                               UNIQUE.proposal              the files that are to be the batch
+                               decided                      the proposal that was chosen
+
+    staged ─▶ proposed ── decide: renamed, synced ──▶ decided ─▶ published ─▶ forgotten
+      ╰──────────┴── abandoned, or older than the time limit ─▶ removed
+
+1. What has its name is whole and synced, and so are the names of the directories above it.
+2. Of all proposals for a batch at most one is ever decided; from then on exactly its files, in its
+   order, are the batch, whatever else is staged, and they stay until the batch is published.
+3. What is not decided means nothing: it may be removed at any time, and a proposal of what is not
+   there any more is refused.
+
+The stream service stages and proposes, the broker decides, publishes and removes; decisions and
+removals are the broker's alone while the batch is not done, and one at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+import msgspec
+import pyarrow as pa
+
+from penstock.engine.sinks import BATCH_MAX, ROWS_MAX, Row
+from penstock.errors import StoreError, StoreFailed
+from penstock.store.faults import with_remedy
+from penstock.store.watermark import sync_directory
+
+STAGED_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+        pa.field("qos", pa.int8(), nullable=False),
+        pa.field("retain", pa.bool_(), nullable=False),
+        pa.field("properties", pa.binary(), nullable=True),  # raw MQTT 5 property bytes
+    ]
+)
+"""The columns of a staged file: rows that were checked, as the log will have them."""
+
+STAGED_DIRECTORY: Final = "staged"
+DECIDED: Final = "decided"
+
+_PROPOSAL: Final = ".proposal"
+_ROWS: Final = ".arrow"
+_UNFINISHED: Final = ".new"
+NAME_RULE: Final = "1 to 128 letters, digits and . _ - that start with a letter or digit"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+class StagedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of rows: its name, and how many rows and bytes it has."""
+
+    name: str
+    rows: int
+    size_bytes: int
+
+
+class RowSet(msgspec.Struct, frozen=True):
+    """The rows of one batch: files in their order, and who publishes them."""
+
+    sink: str
+    batch: int
+    client_id: str
+    files: tuple[StagedFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(file.rows for file in self.files)
+
+
+_decode_set = msgspec.json.Decoder(RowSet).decode
+
+
+@final
+class Staging:
+    """The staging area below ``data_dir``."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._top = data_dir / STAGED_DIRECTORY
+
+    # -- staging -----------------------------------------------------------------------
+
+    def stage(self, sink: str, batch: int, run: str, partition: int, rows: pa.Table) -> StagedFile:
+        """Write rows of ``STAGED_SCHEMA``; they are on disk when this returns.
+
+        Args:
+            sink: who publishes them.
+            batch: its number.
+            run: the attempt at this batch, see ``abandon``.
+            partition: which part of it the rows are of.
+            rows: at least one.
+
+        Raises:
+            StoreFailed: they could not be written.
+        """
+        sink_of_file = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink_of_file, STAGED_SCHEMA) as writer:
+            writer.write_table(rows)
+        data = sink_of_file.getvalue()
+        name = f"{_checked(run)}-{partition:05d}-{uuid.uuid4().hex}{_ROWS}"
+        self._write(self._place(sink, batch), name, data)
+        return StagedFile(name, rows.num_rows, data.size)
+
+    def propose(self, row_set: RowSet) -> str:
+        """Write down which files are to be a batch; the name of the proposal.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        name = uuid.uuid4().hex + _PROPOSAL
+        self._write(self._place(row_set.sink, row_set.batch), name, msgspec.json.encode(row_set))
+        return name
+
+    def size_bytes(self) -> int:
+        """What all that is staged occupies."""
+        return sum(size for _, size, _ in self._files())
+
+    # -- deciding ----------------------------------------------------------------------
+
+    def decide(self, sink: str, batch: int, proposal: str) -> RowSet:
+        """Let a proposal be the batch, for good; if one was decided before, it is that one.
+
+        Raises:
+            StoreError: the proposal, or a file it names, is not there.
+            StoreFailed: the decision could not be written.
+        """
+        place = self._place(sink, batch)
+        decided = place / DECIDED
+        try:
+            if not decided.exists():
+                self._check(place, proposal)
+                (place / _checked(proposal)).rename(decided)
+            sync_directory(place)  # also one that was renamed and perhaps not synced
+            return _decode_set(decided.read_bytes())
+        except (OSError, msgspec.MsgspecError) as error:
+            raise self._failed(error) from error
+
+    def is_decided(self, sink: str, batch: int) -> bool:
+        """Whether a batch is decided, and not forgotten yet."""
+        return (self._place(sink, batch) / DECIDED).exists()
+
+    def decided(self) -> list[RowSet]:
+        """All batches that are decided and not forgotten.
+
+        Raises:
+            StoreFailed: they cannot be read.
+        """
+        found: list[RowSet] = []
+        try:
+            for path in sorted(self._top.glob(f"*/*/{DECIDED}")):
+                sync_directory(path.parent)  # the decision may have been renamed and not synced
+                found.append(_decode_set(path.read_bytes()))
+            return found
+        except (OSError, msgspec.MsgspecError) as error:
+            raise self._failed(error) from error
+
+    def _check(self, place: Path, proposal: str) -> None:
+        try:
+            proposed = _decode_set((place / _checked(proposal)).read_bytes())
+        except FileNotFoundError:
+            raise StoreError(f"there is no proposal {proposal} in {place}") from None
+        if proposed.rows > ROWS_MAX:
+            raise StoreError(f"a batch may have {ROWS_MAX} rows, and this one has {proposed.rows}")
+        for file in proposed.files:
+            try:
+                size_bytes = (place / _checked(file.name)).stat().st_size
+            except FileNotFoundError:
+                raise StoreError(
+                    f"staged rows of batch {proposed.batch} of {proposed.sink} were removed before"
+                    " it was published, after stream.staged_expiry_s or because it was given up"
+                ) from None
+            if size_bytes != file.size_bytes:
+                raise StoreError(f"{place / file.name} has {size_bytes} bytes, not what was staged")
+
+    # -- publishing --------------------------------------------------------------------
+
+    def read(self, row_set: RowSet, file: StagedFile, first: int, count: int) -> list[Row]:
+        """Rows of one file of a batch: up to ``count``, from number ``first`` of the file on.
+
+        Making objects of a column holds up all threads: ``count`` bounds that.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        path = self._place(row_set.sink, row_set.batch) / file.name
+        try:
+            with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+                table = reader.read_all()
+                if table.num_rows != file.rows:
+                    raise StoreFailed(f"{path} has {table.num_rows} rows, not {file.rows}")
+                columns = [column.to_pylist() for column in table.slice(first, count).columns]
+        except (OSError, pa.ArrowException) as error:
+            raise StoreFailed(f"{path} cannot be read: {error}") from error
+        topics, payloads, qos, retain, properties = columns
+        return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
+
+    def forget(self, sink: str, batch: int) -> None:
+        """A batch is published: remove all that is staged for it; what cannot go now goes later."""
+        place = self._place(sink, batch)
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()  # of the last batch
+
+    def abandon(self, sink: str, batch: int, run: str) -> None:
+        """Remove what one attempt staged for a batch, unless the batch is decided."""
+        if self.is_decided(sink, batch):
+            return
+        place = self._place(sink, batch)
+        for path in _entries(place):
+            if path.name.startswith(f"{_checked(run)}-"):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        _remove_empty(place)
+
+    def sweep(self, before_s: float) -> int:
+        """Remove what was staged before a time and is not decided; how many files it was.
+
+        Args:
+            before_s: seconds since the Unix epoch.
+        """
+        removed = 0
+        for path, _, modified_s in list(self._files()):
+            if modified_s < before_s and not (path.parent / DECIDED).exists():
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    removed += 1
+        for place in self._top.glob("*/*"):
+            _remove_empty(place)
+        return removed
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _place(self, sink: str, batch: int) -> Path:
+        if not 0 <= batch <= BATCH_MAX:
+            raise StoreError(f"a batch has a number from 0 to {BATCH_MAX}, not {batch}")
+        return self._top / _checked(sink) / str(batch)
+
+    def _files(self) -> Iterator[tuple[Path, int, float]]:
+        """Path, bytes and time of change of each file."""
+        for path in self._top.glob("*/*/*"):
+            with contextlib.suppress(OSError):  # it has just gone
+                found = path.stat()
+                yield path, found.st_size, found.st_mtime
+
+    def _write(self, place: Path, name: str, data: bytes | pa.Buffer) -> None:
+        """Write a file whole, synced, and its name too.
+
+        The broker may remove the directory meanwhile, because the batch is done or nothing was in
+        it: then it is made once more.
+        """
+        unfinished = place / (name + _UNFINISHED)
+        while True:
+            try:
+                self._make(place)
+                with unfinished.open("wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                unfinished.rename(place / name)
+                sync_directory(place)
+                return
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._failed(error) from error
+
+    def _make(self, place: Path) -> None:
+        missing = [path for path in (place, place.parent, self._top) if not path.exists()]
+        place.mkdir(parents=True, exist_ok=True)
+        for path in reversed(missing):
+            sync_directory(path.parent)
+
+    def _failed(self, error: Exception) -> StoreFailed:
+        why = with_remedy(error, self._data_dir)
+        return StoreFailed(f"the staging area {self._top} cannot be used: {why}")
+
+
+def is_name(name: str) -> bool:
+    """Whether a sink may be called so: it is the name of a directory, too."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _checked(name: str) -> str:
+    if not is_name(name):
+        raise StoreError(f"a name must be {NAME_RULE}, not {name!r}")
+    return name
+
+
+def _entries(place: Path) -> list[Path]:
+    try:
+        return list(place.iterdir())
+    except OSError:
+        return []
+
+
+def _remove_empty(place: Path) -> None:
+    for path in (place, place.parent):
+        with contextlib.suppress(OSError):
+            path.rmdir()

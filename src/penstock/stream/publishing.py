@@ -1,0 +1,232 @@
+"""Rows that come to be published: checked here, staged, and handed to the broker as a set.
+
+    task of Spark ──do_put, some rows at a time──▶ checked ─▶ staged (`penstock.store.staging`)
+    driver ──action publish──▶ proposed ─▶ the broker decides and publishes (control socket)
+
+A row that no client could publish is refused with all that came with it: the broker takes what is
+staged as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.engine.message import is_utf8
+from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.errors import ProtocolError, StoreFailed
+from penstock.protocol.properties import Properties, encode_properties
+from penstock.protocol.wire import bytes_of
+from penstock.store import control
+from penstock.store.control import NoBroker, Published
+from penstock.store.secondary import StoreNotReady
+from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging
+from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest
+from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
+
+PUT_BYTES_MAX: Final = 32 * 1_048_576
+"""Bytes of the rows of one put, beside one message of any length."""
+
+_HEADER_BYTES_MAX: Final = 12  # of a PUBLISH, beside topic, properties and payload [v5 §3.3]
+_PROPERTIES: Final = tuple(field.name for field in PROPERTIES_TYPE)
+
+
+class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the broker's settings say of messages, and of the staging area."""
+
+    topic_levels_max: int
+    packet_bytes_max: int
+    staged_bytes_max: int
+
+
+class Publishing:
+    """What may be done through one stream service to publish.
+
+    Args:
+        data_dir: the broker's data directory.
+        limits: bounds; None where nothing may be published.
+    """
+
+    def __init__(self, data_dir: Path, limits: PublishLimits | None) -> None:
+        self._data_dir = data_dir
+        self._limits = limits
+        self._staging = Staging(data_dir)
+
+    def put(self, request: PutRequest, schema: pa.Schema, batches: Iterator[Any]) -> StagedFile:
+        """Stage rows; they are on disk when this returns.
+
+        Raises:
+            RequestError: they may not be published; says which row, and why.
+            StoreError: they cannot be staged.
+        """
+        limits = self._allowed()
+        if schema != PUBLISH_SCHEMA:
+            raise _bad("rows to publish must have the columns of PUBLISH_SCHEMA")
+        held: list[pa.RecordBatch] = []
+        size_bytes = 0
+        for batch in batches:
+            held.append(batch)
+            size_bytes += batch.nbytes
+            if size_bytes > PUT_BYTES_MAX + limits.packet_bytes_max:
+                raise _bad(f"one put may have about {PUT_BYTES_MAX} bytes")
+        rows = pa.Table.from_batches(held, PUBLISH_SCHEMA).combine_chunks()
+        if not rows.num_rows:
+            raise _bad("there are no rows")
+        checked = check_rows(rows, limits, request.first_row)
+        if self._staging.size_bytes() + checked.nbytes > limits.staged_bytes_max:
+            raise StoreFailed(
+                "the staging area has no room for these rows: stream.staged_bytes_max is"
+                f" {limits.staged_bytes_max}"
+            )
+        return self._staging.stage(
+            request.sink, request.batch, request.run, request.partition, checked
+        )
+
+    def publish(self, request: SetRequest) -> Published:
+        """Have the broker publish a set; how far it is.
+
+        Raises:
+            RequestError: nothing may be published here.
+            StoreNotReady: the broker is away: ask again.
+            StoreError: why it is not published.
+        """
+        self._allowed()
+        sink, batch = request.sink, request.batch
+        proposal = ""
+        if not self._staging.is_decided(sink, batch):
+            files = tuple(StagedFile(*file) for file in request.files)
+            proposal = self._staging.propose(RowSet(sink, batch, request.client_id, files))
+        published = self._ask(control.Publish(sink, batch, proposal))
+        if published.is_done:
+            self._staging.forget(sink, batch)  # what was staged once more
+        return published
+
+    def abandon(self, request: SetRequest) -> Published:
+        """Have the broker remove what an attempt staged, if it is not decided; errors as above."""
+        self._allowed()
+        return self._ask(control.Abandon(request.sink, request.batch, request.run))
+
+    def _ask(self, request: control.Publish | control.Abandon) -> Published:
+        try:
+            return control.ask(self._data_dir, request, Published)
+        except NoBroker as error:
+            raise StoreNotReady(str(error)) from error
+        except StoreFailed as error:  # it went away: asking again is no repetition
+            raise StoreNotReady(str(error)) from error
+
+    def _allowed(self) -> PublishLimits:
+        if self._limits is None:
+            raise RequestError(
+                Refusal.NOT_ALLOWED,
+                "nothing may be published through this stream service; set stream.allow_publish ="
+                " true for the broker if everyone who reaches the service may publish",
+            )
+        return self._limits
+
+
+def check_rows(rows: pa.Table, limits: PublishLimits, first_row: int = 0) -> pa.Table:
+    """Rows of `PUBLISH_SCHEMA` as rows of `STAGED_SCHEMA`.
+
+    Args:
+        rows: in one chunk a column.
+        limits: bounds of a message.
+        first_row: the number of the first one, for those who are told of a mistake.
+
+    Raises:
+        RequestError: the first row found that cannot be published, and why.
+    """
+    topics, payloads, qos, retain = (rows.column(at).combine_chunks() for at in range(4))
+    for name, column in zip(rows.schema.names, (topics, payloads, qos, retain), strict=False):
+        if column.null_count:
+            raise _wrong(rows, _first(column.is_null()), first_row, f"its {name} is null")
+    encoded_topics = pc.dictionary_encode(topics)
+    for code, topic in enumerate(encoded_topics.dictionary.to_pylist()):
+        why = _why_no_topic(topic, limits.topic_levels_max)
+        if why:
+            at = _first(pc.equal(encoded_topics.indices, code))
+            raise _wrong(rows, at, first_row, why)
+    bad_qos = pc.or_(pc.less(qos, 0), pc.greater(qos, 2))
+    if pc.any(bad_qos).as_py():
+        at = _first(bad_qos)
+        raise _wrong(rows, at, first_row, f"its qos is {qos[at]}, not 0, 1 or 2")
+    properties = _encode_all(rows, first_row)
+    sizes = pc.add(pc.binary_length(topics), pc.binary_length(payloads))
+    sizes = pc.add(sizes, pc.fill_null(pc.binary_length(properties), 0))
+    too_large = pc.greater(sizes, limits.packet_bytes_max - _HEADER_BYTES_MAX)
+    if pc.any(too_large).as_py():
+        at = _first(too_large)
+        raise _wrong(
+            rows,
+            at,
+            first_row,
+            f"it has {sizes[at]} bytes, more than limits.max_packet_size_bytes"
+            f" ({limits.packet_bytes_max}) allows",
+        )
+    return pa.Table.from_arrays([topics, payloads, qos, retain, properties], schema=STAGED_SCHEMA)
+
+
+def _why_no_topic(topic: str, levels_max: int) -> str:
+    """Why nobody may publish to `topic`; empty where one may."""
+    try:
+        bytes_of(topic)
+    except ProtocolError as error:
+        return f"its topic is no topic name: {error.message}"
+    if not is_topic_name(topic, levels_max):
+        return (
+            "its topic is no topic name: that is not empty, has no + and #, and at most"
+            f" {levels_max} levels"
+        )
+    return "topics below $SYS are the broker's own" if is_system_topic(topic) else ""
+
+
+def _encode_all(rows: pa.Table, first_row: int) -> pa.Array:
+    column = rows.column("properties").combine_chunks()
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.binary())
+    payloads = rows.column("payload")
+    encoded: list[bytes | None] = []
+    for at, found in enumerate(column.to_pylist()):
+        try:
+            value = None if found is None else _encode(found)
+        except (ProtocolError, TypeError) as error:
+            why = error.message if isinstance(error, ProtocolError) else "a user property is null"
+            why = f"its properties cannot be published: {why}"
+            raise _wrong(rows, at, first_row, why) from None
+        is_text = found is not None and found["payload_format_indicator"] == 1
+        if is_text and not is_utf8(payloads[at].as_py()):
+            why = "its payload is not UTF-8, as payload_format_indicator 1 says"
+            raise _wrong(rows, at, first_row, why)
+        encoded.append(value or None)
+    return pa.array(encoded, pa.binary())
+
+
+def _encode(found: dict[str, Any]) -> bytes:
+    values = {name: found[name] for name in _PROPERTIES}
+    pairs = values["user_properties"]
+    if pairs is not None:
+        values["user_properties"] = [(_text(pair["key"]), _text(pair["value"])) for pair in pairs]
+    return encode_properties(Properties(**values))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _first(mask: pa.Array) -> int:
+    return int(pc.index(mask, True).as_py())
+
+
+def _wrong(rows: pa.Table, at: int, first_row: int, why: str) -> RequestError:
+    topic = rows.column("topic")[at].as_py()
+    return _bad(f"row {first_row + at} of its task (topic {topic!r}) cannot be published: {why}")
+
+
+def _bad(sentence: str) -> RequestError:
+    return RequestError(Refusal.BAD_REQUEST, sentence)
