@@ -240,13 +240,13 @@ class InFlightWindow:
             entry.state = AWAIT_PUBCOMP
             entry.delivery.message = None
 
-    def supply(self, bodies: dict[int, Message], missing: set[int]) -> int:
+    def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
         """Give the entries their bodies, by log offset; those that are ``missing`` are given up.
 
         Returns:
-            How many were given up.
+            What was given up.
         """
-        given_up = 0
+        given_up: list[Delivery] = []
         for entry in self.entries():
             delivery = entry.delivery
             if delivery.message is None and entry.state != AWAIT_PUBCOMP:
@@ -256,7 +256,7 @@ class InFlightWindow:
                     delivery.size_bytes = body.size_bytes()
                 if delivery.offset in missing:
                     self.give_up(entry)
-                    given_up += 1
+                    given_up.append(delivery)
         return given_up
 
     def lowest_offset(self) -> int:
