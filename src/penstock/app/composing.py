@@ -17,7 +17,7 @@ from penstock.config.bridge import Remote
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.runtime.dialler import established
 from penstock.store.api import Store
@@ -78,6 +78,7 @@ def engine(
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
         zones,
+        _event_options(settings),
     )
 
 
@@ -163,7 +164,7 @@ def _streamed_filters(settings: Settings) -> tuple[str, ...]:
     if not has_streams(settings):
         return ()
     return tuple(
-        topic_filter for stream in settings.stream.streams for topic_filter in stream.topic_filters
+        topic_filter for stream in settings.streams for topic_filter in stream.topic_filters
     )
 
 
@@ -175,6 +176,21 @@ def _sharing_options(settings: Settings) -> SharingOptions:
         {entry.group: entry.strategy for entry in sharing.groups},
         secrets.randbits(32),
         sharing.before_mqtt5,
+    )
+
+
+def _event_options(settings: Settings) -> EventOptions | None:
+    events = settings.events
+    if not events.enabled:
+        return None
+    listeners = {settings.listener.name: settings.listener.kind}
+    listeners |= {other.name: other.kind for other in settings.listener.others}
+    return EventOptions(
+        events.kinds,
+        events.topic_filters,
+        events.sample_one_in,
+        events.flow_interval_s,
+        dict(listeners),
     )
 
 

@@ -342,7 +342,7 @@ class _Broker:
         return json.dumps(
             [
                 {"name": stream.name, "topic_filters": list(stream.topic_filters)}
-                for stream in self._settings.stream.streams
+                for stream in self._settings.streams
             ]
         )
 
@@ -373,7 +373,7 @@ def _open_store(settings: Settings) -> Store:
     if settings.durability.persistence == "memory":
         return MemoryStore(new_epoch())
     try:
-        return RocksStore(settings.durability.data_dir, settings.stream.streams)
+        return RocksStore(settings.durability.data_dir, settings.streams)
     except (StoreBroken, StoreDamaged):
         raise
     except StoreError as error:

@@ -156,6 +156,10 @@ class SysTopics:
             ("publish/bytes/received", counters.publish_bytes_received),
             ("publish/bytes/sent", counters.publish_bytes_sent),
         ]
+        events = self._server.effects.events
+        log = self._server.event_log
+        if events is not None and log is not None:
+            found += [("events/written", log.written), ("events/lost", events.lost)]
         return found + [
             (f"publish/messages/dropped/{slug_of(reason)}", drops[reason])
             for reason in range(len(REASONS))

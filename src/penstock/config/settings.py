@@ -11,13 +11,14 @@ from penstock.config.access import Access
 from penstock.config.bridge import Bridge, Remote
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
+from penstock.config.events import STREAM_FILTER, STREAM_NAME, Events
 from penstock.config.group import Group
 from penstock.config.limits import Limits, Memory
 from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
 from penstock.config.mqtt5 import Mqtt5
 from penstock.config.sharing import Sharing
 from penstock.config.status import Log, Status
-from penstock.config.stream import Stream
+from penstock.config.stream import Stream, StreamDefinition
 
 
 class Settings(Group):
@@ -32,6 +33,7 @@ class Settings(Group):
     mqtt5: Mqtt5 = Mqtt5()
     bridge: Bridge = Bridge()
     stream: Stream = Stream()
+    events: Events = Events()
     status: Status = Status()
     access: Access = Access()
     log: Log = Log()
@@ -57,6 +59,32 @@ class Settings(Group):
                 " stream.token_file, or let everyone read with stream.allow_anonymous = true"
             )
         return self
+
+    @model_validator(mode="after")
+    def _events_have_their_stream(self) -> Settings:
+        """What is written must be read by somebody, and under the name that readers expect."""
+        if not self.events.enabled:
+            return self
+        if not self.stream.enabled or self.durability.persistence != "file":
+            raise ValueError(
+                'events.enabled needs the log and its service: durability.persistence = "file" and'
+                " stream.enabled = true"
+            )
+        for stream in self.stream.streams:
+            if stream.name == STREAM_NAME and STREAM_FILTER not in stream.topic_filters:
+                raise ValueError(
+                    f"with events.enabled the stream {STREAM_NAME!r} is that of the broker's"
+                    f" events: give it the topic filter {STREAM_FILTER}, or another name"
+                )
+        return self
+
+    @property
+    def streams(self) -> tuple[StreamDefinition, ...]:
+        """All streams that are offered: those of the settings, and that of the events."""
+        offered = self.stream.streams
+        if not self.events.enabled or any(stream.name == STREAM_NAME for stream in offered):
+            return offered
+        return (*offered, StreamDefinition(name=STREAM_NAME, topic_filters=(STREAM_FILTER,)))
 
     def lets_anonymous_in(self, listener: Listener) -> bool:
         """Whether clients without a user name get in through this listener."""

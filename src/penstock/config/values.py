@@ -12,7 +12,14 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from penstock.config.address import Address, SocketFile, parse_place
-from penstock.engine.topics import is_share_name, is_shared, is_topic_filter, is_topic_name
+from penstock.engine.events import KINDS
+from penstock.engine.topics import (
+    is_of_events,
+    is_share_name,
+    is_shared,
+    is_topic_filter,
+    is_topic_name,
+)
 
 TOPIC_LEVELS_MAX: Final = 1000
 
@@ -72,6 +79,19 @@ def _dead_letter_topic(value: str) -> str:
     return value
 
 
+def _message_filter(value: str) -> str:
+    _topic_filter(value)
+    if is_of_events(value):
+        raise ValueError("a topic filter of messages; there are no events about events")
+    return value
+
+
+def _event_kind(value: str) -> str:
+    if value not in KINDS:
+        raise ValueError("one of " + ", ".join(KINDS))
+    return value
+
+
 def _share_name(value: str) -> str:
     if not is_share_name(value):
         raise ValueError("the name of a group of shared subscriptions, without / + and #")
@@ -88,6 +108,8 @@ StreamName = Annotated[str, AfterValidator(_name)]
 BridgeName = Annotated[str, AfterValidator(_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+MessageFilter = Annotated[str, AfterValidator(_message_filter)]
+EventKind = Annotated[str, AfterValidator(_event_kind)]
 DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]
 ShareName = Annotated[str, AfterValidator(_share_name)]
 SharingStrategy = Literal[

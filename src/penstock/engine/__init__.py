@@ -14,6 +14,7 @@ Words and bounds::
     access             the ports: who a client is, and what it may do
     counters           what went through, in plain integers
     drop_counts        the closed list of reasons to drop, and how often each struck
+    events             what happens to clients and messages, for who wants to know
     timers             what is done later
 
 What one client is sent::
@@ -87,6 +88,7 @@ A connection::
 One broker::
 
     server             what all its connections share
+    event_log          events become messages of the log
     at_limit           one client at one of its limits: how often, how long
     held_up            by which of its limits a client's queue is
     flow               all about the flow of one client, as a value

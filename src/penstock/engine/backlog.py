@@ -155,6 +155,8 @@ class Backlog(Stored):
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return
+        if self._effects.events is not None:
+            self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
         number = priority
         if delivery.shared is not None:
             number += self._slot(delivery.shared.topic_filter) << SLOT_SHIFT
@@ -249,5 +251,6 @@ class Backlog(Stored):
         """Whether this client may have ``message``; if not, it is counted."""
         if self.may_receive(message):
             return True
-        self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+        refused = Delivery(message, message.offset, 0)
+        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, refused)
         return False

@@ -56,6 +56,8 @@ PACKETS_PER_TURN_MAX: Final = 1000
 WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
 WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 
+DISCONNECTED_ITSELF: Final = "client disconnected"  # why a connection ended
+
 EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
 
 
@@ -78,6 +80,8 @@ class Connection(Resumable):
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
+        self.closed_here = False  # by this side, and not by the peer or the network
+        self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
         self._decoder = decoder
         self._keep_alive = keep_alive
         self._early_bytes = 0
@@ -169,6 +173,8 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
+        self.closed_here = True
+        self.closing_code = reason_code
         if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
             farewell = Disconnect(reason_code, Properties(reason_string=because))
             if server_reference and farewell.properties is not None:

@@ -12,6 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from penstock.engine.events import Events
 from penstock.engine.message import Delivery
 
 QUEUE_FULL: Final = 0
@@ -89,19 +90,46 @@ class Drops:
         self.clients: Mapping[str, object] = {}  # those with a session; only they are told apart
         self._by_client: dict[str, dict[int, int]] = {}
         self.heir: Heir | None = None
+        self.events: Events | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
 
     def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Count one delivery that is dropped, and leave it to the heir."""
-        topic = "" if delivery.message is None else delivery.message.topic
-        self.count(reason, client_id, topic)
+        self.refuse(reason, client_id, delivery)
         if self.heir is not None:
             self.heir.inherit(reason, client_id, delivery)
+
+    def refuse(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """Count one delivery that is dropped, and leave it to nobody."""
+        topic = "" if delivery.message is None else delivery.message.topic
+        self._count(reason, client_id, topic, 1)
+        if self.events is not None:
+            self.events.dropped(slug_of(reason), client_id, delivery)
 
     def count(self, reason: int, client_id: str, topic: str, messages: int = 1) -> None:
         """Count ``messages`` dropped for ``reason`` on their way to ``client_id``."""
         if messages <= 0:
             return
+        self._count(reason, client_id, topic, messages)
+        if self.events is not None:
+            self.events.dropped_some(slug_of(reason), client_id, topic, messages)
+
+    def count_known(
+        self, reason: int, client_id: str, known: list[Delivery], messages: int
+    ) -> None:
+        """As ``count``, of ``messages`` without a topic; some of them are ``known``."""
+        if messages <= 0:
+            return
+        self._count(reason, client_id, "", messages)
+        events = self.events
+        if events is None:
+            return
+        for delivery in known:
+            events.dropped(slug_of(reason), client_id, delivery)
+        if messages > len(known):
+            events.dropped_some(slug_of(reason), client_id, "", messages - len(known))
+
+    def _count(self, reason: int, client_id: str, topic: str, messages: int) -> None:
         self.counts[reason] += messages
         if client_id in self.clients:
             counts = self._by_client.get(client_id)

@@ -19,6 +19,7 @@ from typing import Final, final
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.columns import Columns, columns_of
+from penstock.engine.events import Events
 from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
 from penstock.engine.message import Delivery, Message
@@ -130,6 +131,7 @@ class Effects(Turn):
         self.tick_line = RoomLine(self.told_lines)  # those who are asked again in every tick
         self.group_lines: dict[str, RoomLine] = {}  # those of groups that somebody waits for
         self.groups = Groups()
+        self.events: Events | None = None  # None: nobody wants any
         self.timers = Timers()
         self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
         self.changed: list[Stored] = []
@@ -259,6 +261,8 @@ class Effects(Turn):
 
     def seal(self) -> Commit:
         """Close the batch and start the next."""
+        if self.events is not None:
+            self.events.seal()
         commit = Commit(self._base_offset)
         commit.messages = self._messages
         if self._columns is not None and self._columns.count > 0:

@@ -191,6 +191,7 @@ class Delivery:
         self.shared: Shared | None = None
         self.size_bytes = 0  # of the message; set when it joins a queue
         self.gone = False  # dropped while it waits among others
+        self.untold = False  # it is known to have no events of its own, see ``events``
 
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""

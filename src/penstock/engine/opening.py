@@ -24,8 +24,10 @@ from penstock.engine.connection import (
     AWAIT_CONNECT,
     AWAIT_VERDICT,
     CONNECTED,
+    DISCONNECTED_ITSELF,
     Connection,
 )
+from penstock.engine.events import REFUSED, Event
 from penstock.engine.grants import (
     accepted_properties,
     granted_keep_alive_s,
@@ -89,7 +91,7 @@ class OpeningConnection(Connection):
         elif isinstance(packet, Auth):
             self._authenticate(packet, now)
         elif isinstance(packet, Disconnect):
-            self._end(False, "client disconnected", now)
+            self._end(False, DISCONNECTED_ITSELF, now)
         else:
             raise RemoteProtocolError(  # [MQTT-3.1.2-30]
                 reasons.PROTOCOL_ERROR, f"a client that authenticates must not send {packet!r}"
@@ -150,6 +152,17 @@ class OpeningConnection(Connection):
         answer = refusing_connack(connect, code, why, reference)
         if not self._exceeds(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
+        events = self._server.effects.events
+        if events is not None:
+            refused: Event = {
+                "client": "" if connect is None else connect.client_id,
+                "user": None if connect is None else connect.username,
+                "protocol": self.version,
+                "listener": self.limits.zone,
+                "code": code,
+                "reason": why,
+            }
+            events.note(REFUSED, refused)
         self._end(False, f"CONNECT refused: {why}{claimed_names(connect)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
@@ -222,6 +235,18 @@ class OpeningConnection(Connection):
         if not self.link.closed:
             server.router.rejecting = server.router.rejecting or limits.rejects
             self.receive_maximum = receive_maximum
+            events = server.effects.events
+            if events is not None:
+                granted: Event = {
+                    "user": username,
+                    "protocol": connect.version,
+                    "clean_start": connect.clean_start,
+                    "session_present": present,
+                    "session_expiry_s": expiry_s,
+                    "keep_alive_s": keep_alive_s,
+                    "receive_maximum": receive_maximum,
+                }
+                events.connected(self.client_id, limits.zone, granted)
             session.attach(self.link, limits, receive_maximum, now)
             self._sharing.came(session, now)
 

@@ -84,6 +84,33 @@ class ServerOptions:
 
 
 @final
+class EventOptions:
+    """What the broker tells of its own life: see ``events``.
+
+    Args:
+        kinds: names of ``events.KINDS``; others are not written.
+        topic_filters: messages whose topic matches one have events of their own; none without.
+        sample_one_in: of these messages, one in so many.
+        flow_interval_s: how often it is asked what waits for clients; 0 = never.
+        listeners: kind of transport of each listener, by its name.
+    """
+
+    def __init__(
+        self,
+        kinds: tuple[str, ...],
+        topic_filters: tuple[str, ...] = (),
+        sample_one_in: int = 1,
+        flow_interval_s: float = 0.0,
+        listeners: dict[str, str] | None = None,
+    ) -> None:
+        self.kinds = kinds
+        self.topic_filters = topic_filters
+        self.sample_one_in = sample_one_in
+        self.flow_interval_s = flow_interval_s
+        self.listeners: dict[str, str] = listeners or {}
+
+
+@final
 class SharingOptions:
     """How shared subscriptions are handed out.
 

@@ -27,6 +27,7 @@ from penstock.engine.at_limit import WINDOW, WRITE_BUFFER
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.events import MOVED
 from penstock.engine.held_up import NOTHING
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
@@ -407,6 +408,10 @@ class Outbound(Transmission):
 
     def let_go(self, taken: list[Delivery]) -> None:
         """Others took these over, a part of ``shared_waiting``."""
+        events = self._effects.events
+        if events is not None:
+            for delivery in taken:
+                events.tell(MOVED, self.client_id, delivery)
         gone = set(taken)
         self._window.let_go(gone)
         self._touch()

@@ -19,6 +19,7 @@ from typing import Final, final
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.events import SESSION_EXPIRED
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.records import Progress, Recovered, SessionRecord
 from penstock.engine.router import Router
@@ -171,6 +172,16 @@ class Registry:
                 continue
             if _expires_at_us(session) <= now.wall_us:
                 self._effects.counters.sessions_expired += 1
+                if self._effects.events is not None:
+                    self._effects.events.note(
+                        SESSION_EXPIRED,
+                        {
+                            "client": client_id,
+                            "expiry_interval_s": session.expiry_interval_s,
+                            "queue": session.queue_length,
+                            "window": session.window_length,
+                        },
+                    )
                 self.end(session, now)
 
     def ask_for_lowest(self, end: int) -> LowestOffset:

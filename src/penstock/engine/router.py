@@ -94,6 +94,8 @@ class Router:
                 append = append or group.stored_qos > 0
         if append and (message.qos > 0 or self._may_append_qos0(message)):
             self._effects.append(message)
+        events = self._effects.events
+        told = None if events is None else events.received(message)
         if message.retain:
             self._retain(message)
         at_once = message.qos == 0
@@ -121,6 +123,8 @@ class Router:
                     member = planned[position]
                 if self.sharing.publish(group, member, message, at_once, now):
                     reached += 1
+        if told is not None:
+            told["sessions"] = reached
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:

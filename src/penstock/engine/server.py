@@ -17,10 +17,12 @@ from penstock.engine.connection import Connection
 from penstock.engine.dead_letters import DeadLetters
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.event_log import EventLog
+from penstock.engine.events import STARTED, STOPPED, Events
 from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
-from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.producers import Producers
 from penstock.engine.records import Recovered
@@ -49,6 +51,7 @@ class Server:
         dead_letter_topic: where dropped messages are published; nowhere if empty.
         dead_letters_of_qos0: also those of QoS 0.
         zones: bounds of each listener's clients, by its name: for sessions found in the store.
+        events: what the broker tells of its own life; nothing without.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Server:
         dead_letter_topic: str = "",
         dead_letters_of_qos0: bool = False,
         zones: dict[str, EngineLimits] | None = None,
+        events: EventOptions | None = None,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -93,6 +97,9 @@ class Server:
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False
+        self.event_log: EventLog | None = None
+        if events is not None:
+            self.event_log = self._tell(events, recovered, now)
         self._recover(recovered, now)
 
     def tick(self, now: Now) -> None:
@@ -104,6 +111,8 @@ class Server:
         self.effects.timers.wake_due(now)
         if self._dead_letters is not None:
             self._dead_letters.tick(now)
+        if self.event_log is not None:
+            self.event_log.tick(now)
         self.effects.tick()
 
     def resume(self, now: Now) -> list[Resumable]:
@@ -141,6 +150,9 @@ class Server:
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
             session.lose_qos0()
+        if self.event_log is not None and self.effects.events is not None:
+            self.effects.events.note(STOPPED, {"reason": because})
+            self.event_log.write(now)
 
     def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
         """Permissions changed: what clients may do from now on is what ``authorize`` says.
@@ -160,6 +172,23 @@ class Server:
             if connection is not None and session.username in revoked:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
         self.router.sharing.permissions_changed()
+
+    def _tell(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
+        """From now on, what happens is told."""
+        events = Events(options)
+        events.now_us = now.wall_us
+        events.note(
+            STARTED,
+            {
+                "epoch": recovered.epoch,
+                "next_offset": recovered.next_offset,
+                "sessions": len(recovered.sessions),
+            },
+        )
+        self.effects.events = events
+        self.drops.events = events
+        sessions = self.registry.sessions
+        return EventLog(events, self.router, self.effects, sessions, options.flow_interval_s)
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         for message in recovered.retained:

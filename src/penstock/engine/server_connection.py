@@ -22,7 +22,13 @@ from typing import Final, final
 
 from penstock.engine.at_limit import INBOUND, AtLimit
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED, CONNECTED, WORK_PER_TURN_MAX
+from penstock.engine.connection import (
+    CLOSED,
+    CONNECTED,
+    DISCONNECTED_ITSELF,
+    WORK_PER_TURN_MAX,
+)
+from penstock.engine.events import Event, Events
 from penstock.engine.limits import EngineLimits
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing
@@ -270,8 +276,9 @@ class ServerConnection(OpeningConnection):
                     reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
                 )
             session.expiry_interval_s = min(wanted_s, self.limits.session_expiry_s_max)
+        self.closing_code = packet.reason_code
         with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
-        self._end(with_will, "client disconnected", now, answered=True)
+        self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
 
     def ended(self, with_will: bool, now: Now) -> None:
         """Settle the will and the session; a server that shuts down keeps its wills armed."""
@@ -283,9 +290,25 @@ class ServerConnection(OpeningConnection):
             del server.connections[self.client_id]
         if self.inbound_limit is not None:
             self.inbound_limit.left(now.monotonic_s)
+        if server.effects.events is not None:
+            self._tell_end(server.effects.events, session)
         self._publishing.ended(self.client_id)
         server.registry.close(session, now)  # first: its own will finds the session away
         if not with_will:
             server.wills.disarm(self.client_id)
         elif not server.shutting_down:
             server.wills.lost(self.client_id, session.expiry_interval_s, now)
+
+    def _tell_end(self, events: Events, session: Session) -> None:
+        by = "broker" if self.closed_here else "network"
+        if self.closed_because == DISCONNECTED_ITSELF:
+            by = "client"
+        dropped = sum(self._server.drops.of(self.client_id).values())
+        event: Event = {
+            "by": by,
+            "reason": self.closed_because,
+            "code": self.closing_code,
+            "queue": session.queue_length,
+            "window": session.window_length,
+        }
+        events.disconnected(self.client_id, dropped, event)

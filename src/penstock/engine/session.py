@@ -150,7 +150,10 @@ class Session(Outbound):
         unfinished = len(in_flight) + len(self._queue)
         if self._drops.heir is not None:
             self._bequeath(in_flight, self._drops.heir)
-        self._drops.count(reasons_to_drop.SESSION_ENDED, self.client_id, "", unfinished)
+        known: list[Delivery] = []
+        if self._drops.events is not None:
+            known = in_flight + self._queue.waiting(_DEAD_LETTERS_MAX)
+        self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
         self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", len(self._held))
         self._queue.ended()
 

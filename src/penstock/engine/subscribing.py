@@ -12,12 +12,20 @@ from __future__ import annotations
 
 from penstock.engine.answers import fits, reason_properties, refused_filters
 from penstock.engine.clock import Now
+from penstock.engine.events import SUBSCRIBED, UNSUBSCRIBED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.topics import is_share_name, is_shared, is_topic_filter, share_name, unshared
+from penstock.engine.topics import (
+    is_of_events,
+    is_share_name,
+    is_shared,
+    is_topic_filter,
+    share_name,
+    unshared,
+)
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31
 from penstock.protocol.packets import Suback, Subscribe, Unsuback, Unsubscribe
@@ -34,6 +42,7 @@ def subscribe(
         identifier = packet.properties.subscription_identifiers[0]
     codes: list[int] = []
     added: list[Added] = []
+    events = server.effects.events
     for subscription in packet.subscriptions:
         topic_filter = subscription.topic_filter
         code = _judge(topic_filter, session, server, limits, link.version)
@@ -50,6 +59,10 @@ def subscribe(
         elif link.version != V5:
             code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
         codes.append(code)
+        if events is not None:
+            events.note(
+                SUBSCRIBED, {"client": session.client_id, "filter": topic_filter, "code": code}
+            )
     answer = Suback(packet.packet_id, codes)
     filters = [subscription.topic_filter for subscription in packet.subscriptions]
     answer.properties = reason_properties(link, refused_filters(filters, codes))
@@ -64,9 +77,12 @@ def unsubscribe(
     """End subscriptions of ``session``: the answer."""
     codes: list[int] = []
     shared: set[str] = set()
+    events = server.effects.events
     for topic_filter in packet.topic_filters:
         if server.router.unsubscribe(session, topic_filter):
             codes.append(reasons.SUCCESS)
+            if events is not None:
+                events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
             if is_shared(topic_filter):
                 shared.add(topic_filter)
             if session.stored:
@@ -104,7 +120,10 @@ def _judge(
     if is_new and len(session.subscriptions) >= limits.subscriptions_per_session_max:
         return reasons.QUOTA_EXCEEDED
     permissions = session.permissions
-    if permissions is not None and not permissions.may_subscribe(unshared(topic_filter)):
+    if permissions is None:
+        if is_of_events(unshared(topic_filter)):  # what others do: by permission only
+            return reasons.NOT_AUTHORIZED
+    elif not permissions.may_subscribe(unshared(topic_filter)):
         return reasons.NOT_AUTHORIZED
     if is_new and not server.effects.kept.has_room_for_sessions():
         return reasons.QUOTA_EXCEEDED

@@ -13,6 +13,7 @@ from typing import Final
 SHARE_PREFIX: Final = "$share/"
 SYSTEM_PREFIX: Final = "$SYS/"
 PENSTOCK_PREFIX: Final = "$penstock/"
+EVENTS_PREFIX: Final = "$events/"
 FLOW_TOPIC: Final = "$penstock/flow"
 TOPIC_BYTES_MAX: Final = 65535
 
@@ -74,9 +75,14 @@ def is_system_topic(topic: str) -> bool:
     """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
     if not topic.startswith("$"):
         return False
-    if topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX)):
+    if topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX, EVENTS_PREFIX)):
         return True
-    return topic in ("$SYS", "$penstock")  # "$SYS/#" matches its parent too
+    return topic in ("$SYS", "$penstock", "$events")  # "$SYS/#" matches its parent too
+
+
+def is_of_events(topic_filter: str) -> bool:
+    """Whether ``topic_filter``, or a topic, is of the broker's events and of nothing else."""
+    return topic_filter == "$events" or topic_filter.startswith(EVENTS_PREFIX)
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:

@@ -22,6 +22,7 @@ from penstock.engine.backlog import Backlog
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
+from penstock.engine.events import ACKNOWLEDGED, BRIDGED, COMPLETED, RESENT, SENT
 from penstock.engine.inflight import (
     AWAIT_PUBCOMP,
     REJECTED,
@@ -98,7 +99,11 @@ class Transmission(Backlog):
         self._touch()
         if not self._send(link, entry, message, False, now):
             self._window.drop(entry.packet_id)
-        elif link.version == V31:
+            return
+        events = self._effects.events
+        if events is not None:
+            events.sent(SENT, self.client_id, delivery, link)
+        if link.version == V31:
             self._sent(link, entry, now)
 
     def _send(
@@ -133,7 +138,7 @@ class Transmission(Backlog):
             return True
         lost = duplicate or delivery.shared is None
         if lost or not self._effects.groups.hand_back(self, delivery, message, now):
-            self._drops.count(reasons_to_drop.NO_PERMISSION, self.client_id, message.topic)
+            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
         return False
 
     def _send_qos0(
@@ -158,10 +163,15 @@ class Transmission(Backlog):
         frame = publish_frame(link, forwarding, message, 0, retain, False, 0, ids, batch, now)
         if len(frame) == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
-        elif at_once:
+            return
+        if at_once:
             link.send_qos0(frame)
         else:
             link.hold_qos0(frame)
+        events = self._effects.events
+        if events is not None:
+            delivery = Delivery(message, message.offset, 0)
+            events.sent(SENT, self.client_id, delivery, None if at_once else link)
 
     def reserve_packet_id(self) -> int:
         """A packet identifier for SUBSCRIBE or UNSUBSCRIBE, until ``answered``; 0: none is free."""
@@ -181,8 +191,12 @@ class Transmission(Backlog):
             RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
         """
         sender = self.sender
-        wanted = reason_code >= 0x80 or sender is not None
+        events = self._effects.events
+        wanted = reason_code >= 0x80 or sender is not None or events is not None
         entry = self._window.get(packet_id) if wanted else None
+        is_first = entry is not None and entry.state != AWAIT_PUBCOMP
+        if events is not None and entry is not None:
+            events.follows(entry.delivery)  # before the window lets go of its body
         verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -196,6 +210,12 @@ class Transmission(Backlog):
                 link.hold(encode_ack(PUBREL, packet_id, code, link.version))
             return
         self._touch()
+        if events is not None and entry is not None and verdict != REJECTED:
+            kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
+            if is_first:
+                events.answered(kind, self.client_id, entry.delivery)
+            if packet_type == PUBCOMP:
+                events.answered(COMPLETED, self.client_id, entry.delivery)
         if verdict == RELEASE:
             if link is not None:
                 link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
@@ -264,6 +284,8 @@ class Transmission(Backlog):
         if self._send(link, entry, message, not is_new, now):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
+            if self._effects.events is not None:
+                self._effects.events.sent(RESENT, self.client_id, entry.delivery, link)
             return True
         self._window.give_up(entry)
         self._touch()
@@ -355,7 +377,8 @@ class Transmission(Backlog):
         """The log has lost these before they could be sent: they leave nothing to an heir."""
         if deliveries:
             self._touch()
-            self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", len(deliveries))
+            count = len(deliveries)
+            self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, deliveries, count)
             if self.sender is not None:
                 for delivery in deliveries:
                     self.sender.inherit(reasons_to_drop.RETENTION, self.client_id, delivery)

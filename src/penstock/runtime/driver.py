@@ -110,6 +110,8 @@ class Driver:
     def now(self) -> Now:
         """Both clocks; the wall clock never goes back within one run."""
         self._wall_us = max(self._wall_us, time.time_ns() // 1000)
+        if self._effects.events is not None:
+            self._effects.events.now_us = self._wall_us
         return Now(time.monotonic(), self._wall_us)
 
     def now_of_turn(self) -> Now:
@@ -319,6 +321,9 @@ class Driver:
 
     def _release(self, commit: Commit) -> None:
         """The commit is durable: let go what waited for it."""
+        if self._effects.events is not None:
+            self.now()
+            self._effects.events.committed()
         if self._awaited_under_way is not None:
             self._awaited_under_way.set_result(None)
             self._awaited_under_way = None

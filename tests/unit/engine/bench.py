@@ -17,7 +17,7 @@ from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
@@ -95,6 +95,7 @@ class Bench:
         options: what clients are told.
         dead_letters: their topic; none without.
         zones: bounds of further listeners, by name.
+        events: what the broker tells of its own life.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Bench:
         options: ServerOptions | None = None,
         dead_letters: str = "",
         zones: dict[str, EngineLimits] | None = None,
+        events: EventOptions | None = None,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
@@ -119,6 +121,7 @@ class Bench:
         self._options = options
         self._dead_letters = dead_letters
         self.zones = zones or {}
+        self._events = events
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
@@ -135,12 +138,15 @@ class Bench:
             self._options,
             self._dead_letters,
             zones=self.zones,
+            events=self._events,
         )
 
     def pass_s(self, seconds: float) -> None:
         """Time passes; then what is due happens."""
         wall_us = self.now.wall_us + int(seconds * 1_000_000)
         self.now = Now(self.now.monotonic_s + seconds, wall_us)
+        if self.server.effects.events is not None:
+            self.server.effects.events.now_us = wall_us
         self.server.tick(self.now)
 
     # -- connections -------------------------------------------------------------------
@@ -212,6 +218,8 @@ class Bench:
 
     def release(self, commit: Commit) -> None:
         """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
+        if self.server.effects.events is not None:
+            self.server.effects.events.committed()
         for release in commit.releases:
             written = self._written.setdefault(release.link, bytearray())
             if not release.link.closed:
