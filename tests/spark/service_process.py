@@ -40,7 +40,8 @@ class ServiceProcess:
             env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
         )
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == f"ready grpc://{self.address}\n"
+        scheme = "grpc+tls" if "--certificate" in self._arguments else "grpc"
+        assert self._process.stdout.readline() == f"ready {scheme}://{self.address}\n"
 
     def kill(self) -> None:
         self.end(signal.SIGKILL)

@@ -135,7 +135,7 @@ class Broker:
             )
         self._groups.append(self._process.pid)
         words = self._ready_line().split()
-        self.urls = [word for word in words if "://" in word and not word.startswith("grpc:")]
+        self.urls = [word for word in words if "://" in word and not word.startswith("grpc")]
         self.address = address_of(words[words.index("ready") + 1])
         if "stream" in words:
             self.stream_address = address_of(words[words.index("stream") + 1])

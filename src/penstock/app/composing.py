@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from pathlib import Path
 from typing import Final
 
-from penstock.config import Limits, MainListener, OtherListener, Settings
+from penstock.auth.tokens import read_tokens
+from penstock.config import Limits, MainListener, OtherListener, Settings, Stream
 from penstock.config.bridge import Remote
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
@@ -19,6 +21,7 @@ from penstock.engine.options import ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.runtime.dialler import established
 from penstock.store.api import Store
+from penstock.transport.tls import read_pair
 
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
@@ -28,6 +31,18 @@ logger = logging.getLogger(__name__)
 def has_streams(settings: Settings) -> bool:
     """Whether there is a log on disk that readers of streams may have."""
     return settings.stream.enabled and settings.durability.persistence == "file"
+
+
+def check_stream_files(stream: Stream) -> None:
+    """Read what the stream service will read, so that a mistake is told before it starts.
+
+    Raises:
+        ConfigError: a file cannot be read, or does not fit.
+    """
+    if stream.certificate:
+        read_pair(Path(stream.certificate), Path(stream.key))
+    if stream.token_file:
+        read_tokens(Path(stream.token_file))
 
 
 def engine(

@@ -23,7 +23,13 @@ from typing import Final, final
 
 import uvloop
 
-from penstock.app.composing import bridge_limits, engine, engine_limits, has_streams
+from penstock.app.composing import (
+    bridge_limits,
+    check_stream_files,
+    engine,
+    engine_limits,
+    has_streams,
+)
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
@@ -193,12 +199,21 @@ class _Broker:
         settings = self._settings
         stream_address = ""
         if has_streams(settings):
-            bind = settings.stream.bind
+            stream = settings.stream
+            check_stream_files(stream)
+            bind = stream.bind
             port = await settle_port(bind.host, bind.port)
             self._stream = StreamProcess(
-                settings.durability.data_dir, bind.host, port, self._streams_json()
+                settings.durability.data_dir, bind.host, port, self._streams_json(), stream.files
             )
-            stream_address = f" stream grpc://{bind.host}:{port}"
+            scheme = "grpc+tls" if stream.certificate else "grpc"
+            stream_address = f" stream {scheme}://{bind.host}:{port}"
+            if not (bind.is_loopback or stream.certificate):
+                logger.warning(
+                    "stream.bind is %s, and what is read there travels in the clear, tokens too:"
+                    " give stream.certificate and stream.key",
+                    bind,
+                )
         await self._open_listeners(driver)
         if self._stream is not None:
             self._stream.start()
@@ -235,6 +250,14 @@ class _Broker:
             except ConfigError as error:
                 found = True
                 logger.error("the certificates in use stay in use: %s", error)
+        if self._stream is not None and self._settings.stream.files:
+            found = True
+            try:
+                check_stream_files(self._settings.stream)
+                self._stream.restart()
+                logger.info("restarting the stream service with its files as they are now")
+            except ConfigError as error:
+                logger.error("the stream service goes on with what it has: %s", error)
         files = self._settings.access
         try:
             access = load_access(files.password_file, files.acl_file)

@@ -13,6 +13,7 @@ import logging
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, final
 
@@ -39,9 +40,13 @@ class StreamProcess:
         host: address to listen on.
         port: port to listen on; must not be 0, so that readers find it again.
         streams: JSON list of {"name", "topic_filters"}.
+        options: further arguments. They can be seen by everyone on the machine: secrets are named
+            by their files.
     """
 
-    def __init__(self, data_dir: Path, host: str, port: int, streams: str) -> None:
+    def __init__(
+        self, data_dir: Path, host: str, port: int, streams: str, options: Sequence[str] = ()
+    ) -> None:
         self._command = (
             sys.executable,
             "-m",
@@ -52,13 +57,21 @@ class StreamProcess:
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "--streams",
             streams,
+            *options,
         )
+        self._is_restarting = False
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start and watch the service until ``stop``."""
         self._watching = asyncio.create_task(self._watch(), name="stream service")
+
+    def restart(self) -> None:
+        """Let the service read its files again: it ends, and starts at once. Readers go on."""
+        if self._process is not None and self._process.returncode is None:
+            self._is_restarting = True
+            self._process.terminate()
 
     async def stop(self) -> None:
         """End the service and wait for it."""
@@ -84,6 +97,9 @@ class StreamProcess:
                 ended = f"ended with code {await self._run()}"
             except OSError as error:  # no process or descriptor left, no memory: it may pass
                 ended = f"could not be started: {error.strerror or error}"
+            if self._is_restarting:
+                self._is_restarting = False
+                continue
             if loop.time() - started_s > _STEADY_S:
                 backoff_s = _BACKOFF_FIRST_S
             logger.warning("the stream service %s; starting it again in %.1f s", ended, backoff_s)

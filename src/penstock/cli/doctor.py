@@ -19,9 +19,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from penstock.app.composing import check_stream_files
 from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
-from penstock.config import Address, MainListener, OtherListener, Settings
+from penstock.config import Address, MainListener, OtherListener, Settings, Stream
 from penstock.config.listener import setting_of
 from penstock.config.memory import commitment, excess
 from penstock.errors import ConfigError
@@ -79,7 +80,7 @@ def examine(settings: Settings) -> list[Finding]:
     ]
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
-        findings.append(port("stream port", "stream.bind", settings.stream.bind))
+        findings.append(stream(settings.stream))
     findings.append(users(settings))
     findings.append(memory(settings))
     if settings.durability.persistence == "file":
@@ -206,6 +207,16 @@ def port(subject: str, setting: str, bind: Address) -> Finding:
         remedy = f"another program may use it, or this one already runs; else change {setting}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{bind} is free")
+
+
+def stream(settings: Stream) -> Finding:
+    """Whether the stream service's address can be listened on, and its files be read."""
+    subject = "stream port"
+    try:
+        check_stream_files(settings)
+    except ConfigError as error:
+        return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
+    return port(subject, "stream.bind", settings.bind)
 
 
 def listening(listener: MainListener | OtherListener) -> Finding:

@@ -32,7 +32,8 @@ places; the first that has it wins:
 
 `penstock config` prints all settings in effect as such a file, each with its explanation. A
 mistake in a setting is one sentence on standard error and exit code 2. Settings are read at the
-start: a change needs a restart. SIGHUP reads the files that `access` names again, and certificates.
+start: a change needs a restart. SIGHUP reads the files that `access` names again, certificates and
+tokens.
 
 ```toml
 [listener]

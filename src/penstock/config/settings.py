@@ -38,7 +38,7 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _nobody_unknown_gets_in(self) -> Settings:
-        """An address open to everyone must be asked for by name; streams know no users yet."""
+        """An address open to everyone must be asked for by name."""
         has_users = bool(self.access.password_file)
         for listener in self.listener.open_ones():
             if listener.is_open and not (has_users or listener.allow_anonymous):
@@ -48,14 +48,13 @@ class Settings(Group):
                     " access.password_file, or let everyone in with --allow-anonymous"
                     " (listener.allow_anonymous = true)"
                 )
-        is_asked_for = self.stream.allow_anonymous or (
-            self.listener.allow_anonymous and not has_users
-        )
-        if self.stream.enabled and not (self.stream.bind.is_loopback or is_asked_for):
+        stream = self.stream
+        is_asked_for = stream.allow_anonymous or (self.listener.allow_anonymous and not has_users)
+        if stream.enabled and not (stream.bind.is_loopback or stream.token_file or is_asked_for):
             raise ValueError(
-                f"stream.bind is {self.stream.bind}, which other machines can reach, and readers"
-                " of streams are not authenticated: bind to 127.0.0.1, or let everyone read with"
-                " stream.allow_anonymous = true"
+                f"stream.bind is {stream.bind}, which other machines can reach, and readers of"
+                " streams are not authenticated: bind to 127.0.0.1, or ask for a token with"
+                " stream.token_file, or let everyone read with stream.allow_anonymous = true"
             )
         return self
 

@@ -42,11 +42,22 @@ class Stream(Group):
 
     bind: BindAddress = Address("127.0.0.1", 8815)
     """Address of the service, HOST:PORT; port 0 takes any free port. An address that other
-    machines can reach is refused unless allow_anonymous, for readers are not authenticated."""
+    machines can reach is refused without a token_file, unless allow_anonymous."""
 
     allow_anonymous: bool = False
     """Let everyone read the streams on addresses that other machines can reach. Without an
     access.password_file, listener.allow_anonymous says so too."""
+
+    certificate: str = ""
+    """PEM file of the certificate and those between it and its authority: the service speaks TLS.
+    Empty for none. SIGHUP reads it again, as well as the key and the tokens."""
+
+    key: str = ""
+    """PEM file of the certificate's private key, without a password."""
+
+    token_file: str = ""
+    """File of the tokens that readers show, one a line; empty asks for none. With one, nobody reads
+    without a token, wherever the service is bound."""
 
     streams: tuple[StreamDefinition, ...] = Field(
         default=(StreamDefinition(name="messages", topic_filters=("#",)),),
@@ -54,6 +65,27 @@ class Stream(Group):
         max_length=100,
     )
     """Streams offered, 1 to 100. Every message that belongs to one is kept in the log."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Stream:
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("stream.certificate and stream.key, two PEM files, belong together")
+        if self.token_file and self.allow_anonymous:
+            raise ValueError(
+                "stream.token_file asks every reader for a token, and stream.allow_anonymous lets"
+                " everyone read: leave out one of them"
+            )
+        return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The arguments that tell the service's process of its files."""
+        given: list[str] = []
+        if self.certificate:
+            given += ["--certificate", self.certificate, "--key", self.key]
+        if self.token_file:
+            given += ["--token-file", self.token_file]
+        return tuple(given)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Stream:

@@ -9,7 +9,7 @@ range of offsets always gives the same rows.
                            └──connect_timeout_s over──▶ StreamUnavailable
 
 What the service refuses is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
-StoreFailed or ConfigError.
+StoreFailed or ConfigError. Nor is a service whose certificate is not believed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -32,6 +32,7 @@ from penstock.errors import (
     PenstockError,
     StoreFailed,
 )
+from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import RangeRequest, Refusal
 
 CONNECT_TIMEOUT_S: Final = 60.0
@@ -55,10 +56,14 @@ _AWAY: Final = (
 _REFUSALS: Final[dict[str, type[PenstockError]]] = {
     Refusal.BAD_REQUEST: ConfigError,
     Refusal.UNKNOWN_STREAM: ConfigError,
+    Refusal.UNAUTHENTICATED: ConfigError,
     Refusal.EPOCH_MISMATCH: EpochMismatch,
     Refusal.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
     Refusal.STORE_FAILED: StoreFailed,
 }
+
+_NOT_BELIEVED: Final = ("certificate verify failed", "is not in peer certificate")
+_NO_TLS: Final = "wrong version number"
 
 Answer = TypeVar("Answer")
 
@@ -85,11 +90,19 @@ class StreamClient:
     Args:
         server: where the service listens.
         connect_timeout_s: how long it may be away before a call gives up; 0 tries once.
+        credentials: what it asks for.
     """
 
-    def __init__(self, server: str, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        server: str,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        credentials: Credentials = PLAIN,
+    ) -> None:
         self._server = server.removeprefix("grpc://")
         self._connect_timeout_s = connect_timeout_s
+        self._credentials = credentials
+        self._headers: list[tuple[bytes, bytes]] = []
         self._connection: flight.FlightClient | None = None
 
     def __enter__(self) -> Self:
@@ -126,6 +139,18 @@ class StreamClient:
         return StreamOffsets(
             found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
         )
+
+    def offset_at(self, stream: str, epoch: str, received_at_us: int) -> int | None:
+        """The first offset that was received at or after a time; None where there is none.
+
+        Args:
+            stream: its name.
+            epoch: the incarnation of the log that is meant.
+            received_at_us: the time, µs since the Unix epoch.
+        """
+        body = {"stream": stream, "epoch": epoch, "received_at": received_at_us}
+        offset: int | None = self._persist(lambda: self._act("offset_at", body))["offset"]
+        return offset
 
     def read(
         self,
@@ -169,21 +194,28 @@ class StreamClient:
                 return
 
     def _fetch(self, request: RangeRequest) -> Iterator[pa.RecordBatch]:
-        reader = self._connect().do_get(flight.Ticket(request.to_json()))
+        connection = self._connect()
+        options = flight.FlightCallOptions(headers=self._headers)
+        reader = connection.do_get(flight.Ticket(request.to_json()), options)
         for part in reader:
             yield part.data
 
-    def _act(self, action: str, body: dict[str, object]) -> Any:
-        answers = self._connect().do_action(
+    def _act(self, action: str, body: Mapping[str, object]) -> Any:
+        connection = self._connect()
+        answers = connection.do_action(
             flight.Action(action, json.dumps(body).encode()),
-            flight.FlightCallOptions(timeout=CALL_TIMEOUT_S),
+            flight.FlightCallOptions(timeout=CALL_TIMEOUT_S, headers=self._headers),
         )
         return json.loads(next(iter(answers)).body.to_pybytes())
 
     def _connect(self) -> flight.FlightClient:
         if self._connection is None:
+            self._headers = self._credentials.headers()
+            scheme = "grpc+tls" if self._credentials.tls else "grpc"
             self._connection = flight.FlightClient(
-                f"grpc://{self._server}", generic_options=_CHANNEL
+                f"{scheme}://{self._server}",
+                tls_root_certs=self._credentials.root_certificates(),
+                generic_options=_CHANNEL,
             )
         return self._connection
 
@@ -206,6 +238,7 @@ class StreamClient:
         _raise_refusal(error)
         if not isinstance(error, _AWAY):
             raise error
+        self._raise_distrust(error)
         self.close()
         now = time.monotonic()
         if deadline is None:
@@ -218,6 +251,18 @@ class StreamClient:
             ) from error
         time.sleep(min(pause.next_s(), deadline - now))
         return deadline
+
+    def _raise_distrust(self, error: Exception) -> None:
+        """Raise what TLS found wrong with the service, which no other attempt would change."""
+        found = str(error)
+        if any(words in found for words in _NOT_BELIEVED):
+            who = self._credentials.ca_file or "an authority this machine knows"
+            raise ConfigError(
+                f"the stream service at {self._server} shows a certificate that is not for this"
+                f" name or not signed by {who}: {_first_sentence(error)}"
+            ) from error
+        if _NO_TLS in found:
+            raise ConfigError(f"the stream service at {self._server} speaks no TLS") from error
 
 
 class _Pause:

@@ -5,11 +5,16 @@ Requests are small JSON objects::
     list_flights                        a flight for each stream; its descriptor's path is [name]
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
+    action "offset_at"  {"stream", "epoch", "received_at"} → {"offset"}
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
+`received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
+or after it (`penstock.store.time_search`), null where there is none.
+
+A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
 
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
 alone is also in `extra_info`, so that the other end need not take the message apart.
@@ -34,11 +39,15 @@ FILTERS_MAX: Final = 1000
 REQUEST_BYTES_MAX: Final = 1_048_576
 """Length of one request."""
 
+TIME_US_MAX: Final = 253_402_300_799_999_999
+"""The last µs of the year 9999, beyond which nobody looks."""
+
 
 class Refusal(StrEnum):
     """Why a request was refused."""
 
     BAD_REQUEST = "bad_request"
+    UNAUTHENTICATED = "unauthenticated"
     UNKNOWN_STREAM = "unknown_stream"
     EPOCH_MISMATCH = "epoch_mismatch"
     OFFSET_OUT_OF_RANGE = "offset_out_of_range"
@@ -127,6 +136,14 @@ def read_text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise _bad(f"{name} must be given, as text")
+    return value
+
+
+def read_time(fields: dict[str, Any], name: str) -> int:
+    """The µs since the Unix epoch in field `name`; RequestError when they are something else."""
+    value = fields.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TIME_US_MAX:
+        raise _bad(f"{name} must be given, in µs since 1970 up to the year 9999")
     return value
 
 

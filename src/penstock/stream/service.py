@@ -9,8 +9,12 @@ when it dies the broker starts it again. It shows nothing that is not synced (`s
 A range is read block by block, and the next block only when the reader has taken the one before, so
 memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
 
-Life of the process: it prints `ready grpc://HOST:PORT` when it serves, and ends with exit code 0 on
-SIGTERM, on SIGINT, or when its standard input ends, which is when its parent is gone.
+With a certificate it speaks TLS, and with a token file it asks each caller for one of its tokens.
+Both are read when it starts; the broker starts it again where they are to be read anew.
+
+Life of the process: it prints `ready grpc://HOST:PORT` (with TLS `grpc+tls://`) when it serves, and
+ends with exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, which is when its
+parent is gone.
 """
 
 from __future__ import annotations
@@ -30,19 +34,23 @@ import pyarrow as pa
 import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
 
+from penstock.auth.tokens import Tokens, read_tokens
 from penstock.config import Address, StreamDefinition
-from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.store.selection import TopicSelector
+from penstock.store.time_search import first_received_at
 from penstock.stream.requests import (
     RangeRequest,
     Refusal,
     RequestError,
     read_object,
     read_text,
+    read_time,
 )
 from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
+from penstock.transport.tls import read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
 """Rows of one record batch sent to a reader. Small chunks are joined up to this many."""
@@ -59,11 +67,42 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 
 
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Refuses calls without one of the tokens, before anything of them is read."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> None:
+        """Called by Flight for each call; header names are in lower case."""
+        given = headers.get("authorization", ())
+        if len(given) == 1 and self._tokens.has(given[0].removeprefix("Bearer ")):
+            return
+        knows = "does not know the token" if given else "asks for a token"
+        raise flight.FlightUnauthenticatedError(
+            f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
+            Refusal.UNAUTHENTICATED.encode(),
+        )
+
+
 class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves the streams of one log. Listens as soon as it is made."""
 
-    def __init__(self, bind: Address, log: LogFollower, streams: Sequence[StreamDefinition]):
-        super().__init__(f"grpc://{bind}")
+    def __init__(
+        self,
+        bind: Address,
+        log: LogFollower,
+        streams: Sequence[StreamDefinition],
+        certificate: tuple[bytes, bytes] | None = None,
+        tokens: Tokens | None = None,
+    ):
+        self.scheme = "grpc" if certificate is None else "grpc+tls"
+        super().__init__(
+            f"{self.scheme}://{bind}",
+            tls_certificates=None if certificate is None else [certificate],
+            middleware=None if tokens is None else {"tokens": _TokenCheck(tokens)},
+        )
         self._log = log
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
 
@@ -94,15 +133,18 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 "offsets",
                 "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
             ),
+            ("offset_at", "the first offset received at or after a time, as JSON"),
         ]
 
     def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
-        """Answer `streams` or `offsets`."""
+        """Answer `streams`, `offsets` or `offset_at`."""
         try:
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
                 return [self._offsets(read_object(action.body.to_pybytes()))]
+            if action.type == "offset_at":
+                return [self._offset_at(read_object(action.body.to_pybytes()))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
@@ -174,6 +216,14 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         }
         return json.dumps(answer).encode()
 
+    def _offset_at(self, fields: dict[str, Any]) -> bytes:
+        stream = self._stream(read_text(fields, "stream"))
+        received_at_us = read_time(fields, "received_at")
+        extent = self._log.extent(stream)
+        _check_epoch(read_text(fields, "epoch"), extent)
+        offset = first_received_at(self._log, extent, received_at_us, stream)
+        return json.dumps({"offset": offset}).encode()
+
     def _stream(self, name: str) -> StreamDefinition:
         stream = self._streams.get(name)
         if stream is None:
@@ -184,13 +234,17 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         return stream
 
 
-def _check_range(request: RangeRequest, extent: Extent) -> None:
-    if request.epoch != extent.epoch:
+def _check_epoch(epoch: str, extent: Extent) -> None:
+    if epoch != extent.epoch:
         raise RequestError(
             Refusal.EPOCH_MISMATCH,
-            f"the offsets belong to epoch {request.epoch}, and the log is now of epoch"
-            f" {extent.epoch}: it was restored or created anew",
+            f"the offsets belong to epoch {epoch}, and the log is now of epoch {extent.epoch}: it"
+            " was restored or created anew",
         )
+
+
+def _check_range(request: RangeRequest, extent: Extent) -> None:
+    _check_epoch(request.epoch, extent)
     if request.start == request.end:
         return
     if request.start < extent.earliest:
@@ -254,26 +308,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
     parser.add_argument("--bind", default="127.0.0.1:8815", help="HOST:PORT, port 0 for any")
     parser.add_argument("--port-file", type=Path, help="file to write the port to")
+    parser.add_argument("--certificate", type=Path, help="PEM file; with it, TLS is spoken")
+    parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
+    parser.add_argument("--token-file", type=Path, help="file of the tokens that are believed")
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     options = parser.parse_args(arguments)
     try:
         streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
         bind = Address.parse(options.bind)
-    except (ValidationError, ValueError) as error:
+        pair = None if options.certificate is None else read_pair(options.certificate, options.key)
+        tokens = None if options.token_file is None else Tokens(read_tokens(options.token_file))
+    except (ValidationError, ValueError, ConfigError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
     ending = Ending()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
-        server = StreamServer(bind, log, streams)
+        server = StreamServer(bind, log, streams, pair, tokens)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2
     if options.port_file is not None:
         _write_whole(options.port_file, str(server.port))
     try:
-        print(f"ready grpc://{Address(bind.host, server.port)}", flush=True)
+        print(f"ready {server.scheme}://{Address(bind.host, server.port)}", flush=True)
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

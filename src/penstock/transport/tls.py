@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 from typing import Final, final
 
 from penstock.config import Listener
@@ -98,6 +99,23 @@ class Certificates:
             needed = settings.require_client_certificate
             context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
         return context
+
+
+def read_pair(certificate: Path, key: Path) -> tuple[bytes, bytes]:
+    """The PEM text of a certificate and its key, once they are known to belong together.
+
+    Raises:
+        ConfigError: a file cannot be read, or does not fit.
+    """
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key, password=_no_password)
+        return certificate.read_bytes(), key.read_bytes()
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the stream service: the certificate {certificate} with the key {key} cannot be used:"
+            f" {_reason(error)}"
+        ) from error
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:

@@ -209,6 +209,26 @@ def test_an_open_address_is_taken_when_everyone_is_let_in() -> None:
     assert load_settings(None, overrides, {}).listener.bind == Address("0.0.0.0", 1883)
 
 
+def test_readers_that_show_a_token_may_come_from_other_machines() -> None:
+    overrides = {"stream.bind": "0.0.0.0:8815", "stream.token_file": "tokens"}
+    assert load_settings(None, overrides, {}).stream.files == ("--token-file", "tokens")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"certificate": "c.pem"}, "stream.certificate and stream.key, two PEM files, belong tog"),
+        ({"key": "c.pem"}, "stream.certificate and stream.key, two PEM files, belong together"),
+        ({"token_file": "t", "allow_anonymous": True}, "leave out one of them"),
+    ],
+)
+def test_settings_of_the_stream_service_that_contradict_each_other(
+    settings: dict[str, object], said: str
+) -> None:
+    text = mistake(overrides={f"stream.{name}": value for name, value in settings.items()})
+    assert said in text
+
+
 def test_a_stream_service_that_is_off_needs_no_address_of_its_own() -> None:
     overrides = {"stream.bind": "0.0.0.0:1883", "stream.enabled": False}
     assert not load_settings(None, overrides, {}).stream.enabled
