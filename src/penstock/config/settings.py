@@ -18,6 +18,7 @@ from penstock.config.mqtt5 import Mqtt5
 from penstock.config.sharing import Sharing
 from penstock.config.status import Log, Status
 from penstock.config.stream import Stream
+from penstock.config.table import Tables
 
 
 class Settings(Group):
@@ -32,6 +33,7 @@ class Settings(Group):
     mqtt5: Mqtt5 = Mqtt5()
     bridge: Bridge = Bridge()
     stream: Stream = Stream()
+    tables: Tables = Tables()
     status: Status = Status()
     access: Access = Access()
     log: Log = Log()
