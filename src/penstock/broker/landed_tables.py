@@ -48,7 +48,7 @@ from penstock.store.landed_requests import (
 
 logger = logging.getLogger(__name__)
 
-FILE_NAME: Final = "tables.json"
+FILE_NAME: Final = "landed.json"
 
 
 class LandedTable(msgspec.Struct):

@@ -5,21 +5,18 @@ Everything is imported when a command runs, so that `penstock --help` needs no S
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.spark_jobs import spark_installed, stop_on_signals
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.spark.contents import Contents
+    from penstock.spark.tables.api import Contents
 
 SERVER: Final = "127.0.0.1:8815"
 SERVER_ANSWER_S_MAX: Final = 1.0
@@ -94,7 +91,7 @@ def run(
     """
     from penstock.cli.table_display import progress_display
 
-    with _spark_installed():
+    with spark_installed():
         from penstock.spark.jobs.landing import Landing, LandingSettings
         from penstock.spark.options import parse_options, parse_topics
         from penstock.spark.session import LOCAL_MASTER
@@ -120,7 +117,7 @@ def run(
     )
     with progress_display(Console(), f"{stream} → {table}") as show:
         landing = Landing(settings, show)
-        _stop_on_signals(landing.stop)
+        stop_on_signals(landing.stop)
         landing.run()
 
 
@@ -132,7 +129,7 @@ def status(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Show what the table holds, and how far it is behind the log."""
-    with _spark_installed():
+    with spark_installed():
         from penstock.spark.contents import read_contents
     contents = read_contents(_local(table))
     grid = Table.grid(padding=(0, 2))
@@ -156,7 +153,7 @@ def show(
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
 ) -> None:
     """Show the newest messages of the table."""
-    with _spark_installed():
+    with spark_installed():
         from penstock.spark.contents import newest_rows
     listing = Table(box=None, pad_edge=False)
     for name in ("offset", "received at (UTC)", "topic", "payload", "qos", "client"):
@@ -190,7 +187,7 @@ def vacuum(
 
     Files that belong to no version of the table.
     """
-    with _spark_installed():
+    with spark_installed():
         from penstock.spark.contents import remove_orphans
     names = remove_orphans(_local(table), older_than, remove=not dry_run)
     for name in names:
@@ -198,31 +195,10 @@ def vacuum(
     print(f"{len(names)} files {'would be removed' if dry_run else 'removed'}")
 
 
-@contextmanager
-def _spark_installed() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"penstock table needs the package {error.name}: pip install 'penstock[spark]'"
-        ) from error
-
-
 def _local(table: Path) -> Path:
     if "://" in str(table) or str(table).startswith(("s3:", "gs:", "hdfs:", "abfss:")):
         raise ConfigError(f"a table must lie in a directory of a file system, not at {table}")
     return table.absolute()
-
-
-def _stop_on_signals(stop: Callable[[], None]) -> None:
-    """SIGTERM and SIGINT stop the job after the batch at hand; a second SIGINT at once."""
-
-    def first(_number: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        stop()
-
-    signal.signal(signal.SIGTERM, first)
-    signal.signal(signal.SIGINT, first)
 
 
 def _lag(contents: Contents, server: str, stream: str, checkpoint: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -38,11 +38,31 @@ def progress_display(console: Console, title: str) -> Iterator[Callable[[Progres
         yield lambda progress: live.update(_panel(title, progress, spinner))
 
 
+@contextmanager
+def tables_display(
+    console: Console, names: Sequence[str]
+) -> Iterator[Callable[[str, Progress], None]]:
+    """The same for several landings, each told apart by its table's name."""
+    if not console.is_terminal:
+        lines = {name: _Lines(console, f"{name}: ") for name in names}
+        yield lambda name, progress: lines[name](progress)
+        return
+    known: dict[str, Progress] = {}
+    with Live(console=console, refresh_per_second=4, transient=False) as live:
+
+        def show(name: str, progress: Progress) -> None:
+            known[name] = progress
+            live.update(_grid([(name, known[name]) for name in names if name in known]))
+
+        yield show
+
+
 class _Lines:
     """One line when the state changes or a batch has ended, but not more often than is useful."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, prefix: str = "") -> None:
         self._console = console
+        self._prefix = prefix
         self._state = ""
         self._batch_id: int | None = None
         self._shown_at = 0.0
@@ -53,7 +73,7 @@ class _Lines:
         new_batch = progress.batch_id != self._batch_id and now - self._shown_at > LINE_PERIOD_S
         if new_state or new_batch:
             self._state, self._batch_id, self._shown_at = progress.state, progress.batch_id, now
-            self._console.print(_line(progress), highlight=False, soft_wrap=True)
+            self._console.print(self._prefix + _line(progress), highlight=False, soft_wrap=True)
 
 
 def _line(progress: Progress) -> str:
@@ -61,6 +81,8 @@ def _line(progress: Progress) -> str:
     if progress.state in ("waiting", "starting"):
         return text
     parts = [f"{text}: {progress.rows_landed:,} rows landed"]
+    if progress.dead_letters:
+        parts.append(f"{progress.dead_letters:,} dead letters")
     if progress.state == "landing":
         parts.append(f"{progress.rows_per_second:,.0f} rows/s")
     if progress.batch_id is not None:
@@ -86,6 +108,26 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
     if progress.replayed:
         grid.add_row("replayed", f"{progress.replayed} batches were in the table already")
     return Group(Text(title, style="bold", overflow="fold"), grid)
+
+
+def _grid(landings: Sequence[tuple[str, Progress]]) -> Table:
+    grid = Table(box=None, pad_edge=False)
+    grid.add_column("table")
+    grid.add_column("state")
+    for name in ("rows landed", "rows/s", "dead letters", "offset", "lag", "batch"):
+        grid.add_column(name, justify="right")
+    for name, progress in landings:
+        grid.add_row(
+            name,
+            _STATES[progress.state],
+            f"{progress.rows_landed:,}",
+            f"{progress.rows_per_second:,.0f}",
+            f"{progress.dead_letters:,}",
+            _number(progress.offset),
+            _number(progress.lag),
+            _number(progress.batch_id),
+        )
+    return grid
 
 
 def _number(value: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -94,35 +94,37 @@ def as_markdown() -> str:
         for name, field in settings_of(group).items():
             table = _table_of(field)
             if table is not None and not _is_like(table, type(values)):
-                lines += _definitions(f"{group}.{name}", table)
+                lines += _definitions(f"{group}.{name}", field, table)
         first = next(iter(settings_of(group)))
         lines += ["", f"In the environment: `{environment_name(group, first)}` and so on.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _definitions(path: str, table: type[BaseModel]) -> Iterator[str]:
-    """What each table of a list of tables may say."""
+def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterator[str]:
+    """What a table of settings inside a group may say."""
+    many: dict[object, str] = {tuple: f"each `[[{path}]]`", dict: f"each of `{path}`"}
     yield from (
         "",
-        f"In each `[[{path}]]`:",
+        f"In {many.get(get_origin(field.annotation), f'`{path}`')}:",
         "",
         "| Setting | Default | Meaning |",
         "|---|---|---|",
     )
-    for name, field in table.model_fields.items():
-        given = "" if field.is_required() or field.default is None else _toml_value(field.default)
-        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(field)} |"
-    for name, field in table.model_fields.items():
-        inner = _table_of(field)
-        if inner is not None:
-            yield from _definitions(f"{path}.{name}", inner)
+    for name, inner in table.model_fields.items():
+        given = "" if inner.is_required() or inner.default is None else _toml_value(inner.default)
+        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(inner)} |"
+    for name, inner in table.model_fields.items():
+        kind = _table_of(inner)
+        if kind is not None:
+            yield from _definitions(f"{path}.{name}", inner, kind)
 
 
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """What the setting is a list of, if that is tables."""
-    for item in get_args(field.annotation):
-        if isinstance(item, type) and issubclass(item, BaseModel):
-            return item
+    """The settings inside this one, unless they are those of a group and described there."""
+    groups = [group.annotation for group in Settings.model_fields.values()]
+    for kind in (field.annotation, *get_args(field.annotation)):
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in groups:
+            return kind
     return None
 
 

@@ -19,6 +19,7 @@ from penstock.config.mqtt5 import Mqtt5
 from penstock.config.sharing import Sharing
 from penstock.config.status import Log, Status
 from penstock.config.stream import Stream, StreamDefinition
+from penstock.config.table import Tables
 
 
 class Settings(Group):
@@ -34,6 +35,7 @@ class Settings(Group):
     bridge: Bridge = Bridge()
     stream: Stream = Stream()
     events: Events = Events()
+    tables: Tables = Tables()
     status: Status = Status()
     access: Access = Access()
     log: Log = Log()

@@ -7,10 +7,11 @@
     pins         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers
-    files        executors write Parquet files
-    tables       the driver commits them to the Delta table, each batch once
-    jobs         the streaming job that joins the two
+    parquet_files  executors write Parquet files
+    delta_commit   the driver commits them to the Delta table, each batch once
+    tables       tables of other formats, and what messages become in them
+    jobs         the streaming jobs that join all this
 
-Only this package imports pyspark. Start reading at `source` for the way in, at `tables` for the way
-out.
+Only this package imports pyspark. Start reading at `source` for the way in, at
+`tables.landing_place` for the way out.
 """

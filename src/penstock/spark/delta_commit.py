@@ -1,25 +1,16 @@
-"""The Delta table of messages, and its commit: each batch once, each offset once.
+"""The Delta table that messages land in, and its commit: each batch once, each offset once.
 
 The driver commits with the `deltalake` package; no Spark extension and no jar takes part. One
 commit holds the batch's files and two application transactions, which Delta keeps in the table's
 own log:
 
     penstock-query:<query id>                    version = batch id            (0 is a version)
-    penstock-log:<epoch>/<stream>/<topics>       version = offset after the last row landed
+    penstock-log:<epoch>/<stream>/<topics>       version = offset after the last one landed
 
 The first answers "is this batch in the table already?" when Spark replays one after a crash; the
 first commit, which creates the table, carries it too. The second answers "which offsets are?"
 whoever asks: a job with a new checkpoint, or a second job on the same table. Rows below it are
 never landed again.
-
-    not landed ──commit──▶ landed
-         │ ▲                  ▲
-         │ └─conflict: reload─┤        another writer came first: look again, then try again
-         └────error───────────┴──?──▶ unknown: the commit may or may not have happened
-
-A commit that failed and a commit whose fate is unknown are different errors. Neither deletes a
-file: if the commit did happen, its files are part of the table. On restart Spark replays the batch
-and the table itself says whether it is there.
 
 What the table says is believed only once it is on disk: the deltalake package syncs nothing, and a
 commit seen here may have been written by an attempt that was killed a moment later. Spark, told
@@ -29,85 +20,41 @@ new in its log.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from penstock.errors import ConfigError, PenstockError
-from penstock.spark.parquet_files import PARTITION_COLUMN, NewFile, sync
-from penstock.stream.rows import STREAM_SCHEMA
-
-TABLE_SCHEMA: Final = STREAM_SCHEMA.append(pa.field(PARTITION_COLUMN, pa.date32()))
-"""The columns of the table: those of the stream, and the UTC date of `received_at`."""
+from penstock.errors import ConfigError
+from penstock.spark.parquet_files import Layout, NewFile, sync
+from penstock.spark.tables.api import (
+    Batch,
+    Contents,
+    Outcome,
+    Selection,
+    Span,
+    TableCommitFailed,
+    TableCommitUnknown,
+    TableError,
+)
+from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.rewriting import rewritten_without
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
 
 _LOG_DIRECTORY: Final = "_delta_log"
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
-
-
-class TableError(PenstockError):
-    """The table cannot do what was asked."""
-
-
-class TableCommitFailed(TableError):
-    """The batch was not committed. It is safe to try again."""
-
-
-class TableCommitUnknown(TableError):
-    """Nobody can tell now whether the batch was committed; the table will say, once readable."""
-
-
-class Outcome(Enum):
-    """What became of a commit that ended without an error."""
-
-    LANDED = "the batch is in the table, by this commit"
-    REPLAYED = "the batch was in the table before"
-    OVERTAKEN = "another job has landed some of the batch's offsets: leave those rows out"
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which messages a table holds: those of a stream, or of some topics of it, of one epoch."""
-
-    epoch: str
-    stream: str
-    topics: tuple[str, ...] = ()
-
-    @property
-    def transaction_id(self) -> str:
-        """Names the landed offsets in the table's log."""
-        return f"penstock-log:{self.epoch}/{self.stream}/{_topics_text(self.topics)}"
-
-    @property
-    def description(self) -> str:
-        """What the table says about itself; the same for every epoch."""
-        return f"MQTT messages of stream {self.stream}, topics {_topics_text(self.topics)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One micro-batch of one Spark query."""
-
-    query_id: str
-    batch_id: int
-    selection: Selection
-
-    @property
-    def transaction_id(self) -> str:
-        """Names the query in the table's log. Its id is in the checkpoint and survives restarts."""
-        return f"penstock-query:{self.query_id}"
 
 
 def table_directory(path: Path) -> Path:
@@ -128,15 +75,23 @@ def table_directory(path: Path) -> Path:
 
 
 class MessageTable:
-    """A Delta table of messages at `path`, which need not exist yet. For one thread at a time.
+    """A Delta table of messages, which need not exist yet. For one thread at a time.
+
+    Args:
+        path: its directory.
+        schema: its columns.
+        partition_by: those of them it is partitioned by.
 
     Raises:
         ConfigError: no table can be at `path`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
         self.path = table_directory(path)
+        self.layout = Layout(str(self.path), schema, partition_by)
+        self._schema = Schema.from_arrow(schema)
         self._delta: DeltaTable | None = None
+        self._compacted = 0  # version after the last compaction that is known
         self._synced: set[tuple[str, int, int]] = set()
         """Files of the table's log that are on disk: name, size, time of change (ns)."""
 
@@ -144,9 +99,18 @@ class MessageTable:
         """Whether the table has been created."""
         return self._refresh() is not None
 
-    def check_holds(self, selection: Selection) -> None:
-        """Raise ConfigError when the table was made for other messages than `selection`."""
-        self._check_holds(self._refresh(), selection)
+    def prepare(self, selection: Selection) -> None:
+        """Refuse a table of other messages; add columns that the table does not have yet."""
+        delta = self._refresh()
+        self._check_holds(delta, selection)
+        if delta is None:
+            return
+        check_partitions(self.path, delta.metadata().partition_columns, self.layout)
+        present = pa.schema(delta.schema())
+        added = columns_to_add(self.path, present, pa.schema(self._schema))
+        if added:
+            delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
+            self._refresh()
 
     def _check_holds(self, delta: DeltaTable | None, selection: Selection) -> None:
         if delta is None:
@@ -166,15 +130,8 @@ class MessageTable:
         """The offset after the last row landed, and on disk; 0 when none is."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile]) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already.
-
-        Raises:
-            ConfigError: another job has made the table, for other messages.
-            TableCommitFailed: it did not happen.
-            TableCommitUnknown: it may have happened.
-        """
-        first = min(file.first_offset for file in files)
+    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already."""
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             # One look, and the commit is refused if anything came after it.
@@ -182,10 +139,10 @@ class MessageTable:
             self._check_holds(delta, batch.selection)  # who creates the table says what it holds
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
-            if _landed_end(delta, batch.selection) > first:
+            if _landed_end(delta, batch.selection) > start:
                 return Outcome.OVERTAKEN
             try:
-                self._write(batch, files)
+                self._write(batch, files, end)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -199,6 +156,72 @@ class MessageTable:
         raise TableCommitFailed(
             f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
         ) from error
+
+    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+        """Take the rows of `span` out and those of `files` in, in one step."""
+        delta = self._refresh()
+        assert delta is not None, "there are rows to replace"
+        concerned = [file for file in _present(delta) if _overlaps(file, span)]
+        values = [_partition_values(file, self.layout.partition_by) for file in concerned]
+        paths = [self.path / file["path"] for file in concerned]
+        rest = rewritten_without(span, zip(paths, values, strict=True), self.layout)
+        removed = [_remove_action(*one) for one in zip(concerned, values, strict=True)]
+        try:
+            delta.create_write_transaction(
+                [*removed, *(_add_action(file) for file in (*rest, *files))],
+                "append",
+                delta.schema(),
+                [*self.layout.partition_by],
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except DeltaError as conflict:
+            raise TableCommitFailed(
+                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
+                f" changed the table in {self.path}; run it again"
+            ) from conflict
+        self._sync_log()
+
+    def compact(self, commits_min: int, file_bytes: int) -> bool:
+        """Put small files together once the table has that many commits since the last time.
+
+        Returns: whether it was done. A commit that came in between goes first: later, then.
+        """
+        delta = self._refresh()
+        if delta is None:
+            return False
+        if delta.version() - self._compacted < commits_min:
+            return False
+        for commit in delta.history(commits_min):  # a run before this one may have done it
+            if commit["operation"] == "OPTIMIZE":
+                self._compacted = commit["version"]
+                return False
+        with suppress(DeltaError):
+            delta.optimize.compact(target_size=file_bytes)
+            self._compacted = delta.version()
+            self._refresh()
+            return True
+        return False
+
+    def contents(self) -> Contents | None:
+        """What the table holds; None while there is none."""
+        delta = self._refresh()
+        return None if delta is None else contents_of(delta)
+
+    def recent_files(self, within: timedelta) -> list[Path]:
+        """Its present files that may have rows received so long before its newest, or later."""
+        delta = self._refresh()
+        files = [] if delta is None else _present(delta)
+        newest = max((file["max.received_at"] for file in files), default=None)
+        return [
+            self.path / file["path"]
+            for file in files
+            if newest is not None and newest - file["max.received_at"] <= within
+        ]
+
+    def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
+        """Remove files that are part of the table no longer, or never were; returns their names."""
+        delta = self._refresh()
+        return [] if delta is None else vacuum(delta, older_than_h, remove=remove)
 
     def _settle(self, batch: Batch, failure: Exception) -> Outcome:
         """After an error that does not say whether the commit happened: ask the table."""
@@ -216,9 +239,8 @@ class MessageTable:
             f" ({failure}); run the job again, it will find out"
         )
 
-    def _write(self, batch: Batch, files: Sequence[NewFile]) -> None:
+    def _write(self, batch: Batch, files: Sequence[NewFile], end: int) -> None:
         selection = batch.selection
-        end = max(file.last_offset for file in files) + 1
         properties = CommitProperties(
             # No retries below us: deltalake would repeat the commit that creates a table on top
             # of another writer's without looking at transactions.
@@ -236,21 +258,22 @@ class MessageTable:
             },
         )
         actions = [_add_action(file) for file in files]
-        schema = Schema.from_arrow(TABLE_SCHEMA)
+        partition_by = [*self.layout.partition_by]
         if self._delta is None:
             create_table_with_add_actions(
                 str(self.path),
-                schema,
+                self._schema,
                 actions,
                 mode="error",
-                partition_by=[PARTITION_COLUMN],
+                partition_by=partition_by,
                 name=self.path.name,
                 description=selection.description,
                 commit_properties=properties,
             )
         else:
+            delta_schema = self._delta.schema()  # it may have columns that we do not know
             self._delta.create_write_transaction(
-                [*actions], "append", schema, [PARTITION_COLUMN], commit_properties=properties
+                [*actions], "append", delta_schema, partition_by, commit_properties=properties
             )
 
     def _refresh(self) -> DeltaTable | None:
@@ -298,16 +321,70 @@ def _landed_end(delta: DeltaTable | None, selection: Selection) -> int:
     return (delta.transaction_version(selection.transaction_id) or 0) if delta else 0
 
 
+def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
+    """Remove files that are not part of the table; returns their names."""
+    try:
+        return delta.vacuum(
+            retention_hours=older_than_h,
+            dry_run=not remove,
+            enforce_retention_duration=False,
+            full=True,
+        )
+    except (DeltaError, OSError) as error:
+        raise TableError(f"the table in {delta.table_uri} cannot be cleaned: {error}") from error
+
+
+def contents_of(delta: DeltaTable) -> Contents:
+    """What a table of messages holds."""
+    files = _present(delta)
+    newest = max(((file["max.epoch"], file["max.offset"]) for file in files), default=None)
+    return Contents(
+        version=delta.version(),
+        changed_at=datetime.fromtimestamp(delta.history(1)[0]["timestamp"] / 1000, UTC),
+        rows=sum(file["num_records"] for file in files),
+        files=len(files),
+        size_bytes=sum(file["size_bytes"] for file in files),
+        description=delta.metadata().description or "",
+        epoch=newest[0] if newest else None,
+        landed_end=newest[1] + 1 if newest else None,
+    )
+
+
+def _present(delta: DeltaTable) -> list[dict[str, Any]]:
+    """The table's files with their statistics."""
+    files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    return files
+
+
+def _overlaps(file: dict[str, Any], span: Span) -> bool:
+    return bool(
+        file["min.epoch"] <= span.epoch <= file["max.epoch"]
+        and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)
+        and (file["min.epoch"] != file["max.epoch"] or file["max.offset"] >= span.start)
+    )
+
+
+def _partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[str, str | None]:
+    values = {name: file[f"partition.{name}"] for name in partition_by}
+    return {name: None if value is None else str(value) for name, value in values.items()}
+
+
+def _remove_action(file: dict[str, Any], values: dict[str, str | None]) -> RemoveAction:
+    return RemoveAction(
+        path=file["path"],
+        deletion_timestamp=time.time_ns() // 1_000_000,
+        data_change=True,
+        partition_values=values,
+        size=file["size_bytes"],
+    )
+
+
 def _add_action(file: NewFile) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
-        partition_values={PARTITION_COLUMN: file.date},
+        partition_values=json.loads(file.partition),
         modification_time=file.modified_at_ms,
         data_change=True,
         stats=file.stats,
     )
-
-
-def _topics_text(topics: Sequence[str]) -> str:
-    return ",".join(sorted(topics)) or "#"

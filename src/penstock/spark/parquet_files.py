@@ -1,6 +1,8 @@
 """Executors write Parquet files, which belong to no table until the driver commits them.
 
-    rows of one task ──▶ a file for each date ──fsync──▶ one line about each file ──▶ driver
+    rows of one task ──▶ a file for each partition ──fsync──▶ a line about each file ──▶ driver
+
+One pass may fill several tables: a *split* says which rows of a batch of messages go to which.
 
 Every attempt writes under names never used before, so that an attempt that is repeated, or that
 runs beside its successor, can never touch a file that is part of a table already. What a lost
@@ -14,10 +16,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,29 +30,72 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.stream.rows import STREAM_SCHEMA
-
 ROW_GROUP_ROWS_MAX: Final = 131_072
 """Rows gathered before they are written as one row group."""
 
 ROW_GROUP_BYTES_MAX: Final = 32 * 1_048_576
 """Bytes gathered before they are written as one row group."""
 
-OPEN_DATES_MAX: Final = 8
-"""Dates one task writes at a time; a further one closes the file of the earliest."""
+OPEN_PARTITIONS_MAX: Final = 8
+"""Partitions one task writes at a time; a further one closes the file that was opened first."""
 
 STATS_TEXT_LENGTH_MAX: Final = 64
 """A column of text gets no minimum and maximum when they are longer."""
 
-PARTITION_COLUMN: Final = "date"
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The directory of rows whose partition column is null, as Hive named it."""
 
-_STATS_COLUMNS: Final = ("epoch", "offset", "received_at", "topic", "qos", "client_id")
+Split = Callable[[pa.Table], Mapping[str, pa.Table]]
+"""A batch of messages to the rows of each table, by the table's name in the pass."""
 
-FILES_DDL: Final = (
-    "path string, size_bytes long, date string, modified_at_ms long, rows long,"
-    " first_offset long, last_offset long, stats string"
-)
-"""The columns of what a task tells the driver: the fields of `NewFile`, for Spark."""
+
+def hidden(name: str) -> str:
+    """A file's name that no reader takes for a part of a table.
+
+    Spark passes over names with a dot in front, DuckDB and Polars over other endings.
+    """
+    return f".{name}.new"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a table's rows lie in files.
+
+    Attributes:
+        directory: absolute path of the table, the same on every executor.
+        schema: its columns.
+        partition_by: those of them that have one value in each file.
+        keeps_partition_columns: whether the files have these columns too.
+        is_read_by_name: whether readers take whatever files they find: then names are hidden until
+            the commit, and directories tell the partition's values.
+    """
+
+    directory: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    keeps_partition_columns: bool = False
+    is_read_by_name: bool = False
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of a file."""
+        if self.keeps_partition_columns:
+            return self.schema
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
+
+    def new_path(self, values: Mapping[str, str | None], prefix: str) -> str:
+        """A name below the directory that no other file has."""
+        name = f"{prefix}-{uuid.uuid4().hex}.parquet"
+        if self.is_read_by_name:
+            name = hidden(name)
+        return "/".join([*(self._directory_of(*pair) for pair in values.items()), name])
+
+    def _directory_of(self, column: str, value: str | None) -> str:
+        if value is None:
+            return f"{column}={NULL_PARTITION}"
+        if self.is_read_by_name:
+            return f"{column}={urllib.parse.quote(value, safe='')}"
+        return f"{column}={re.sub('[^A-Za-z0-9.-]', '_', value)}"  # the table's log has the value
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +103,10 @@ class NewFile:
     """A finished Parquet file.
 
     Attributes:
+        table: the name of its table in the pass.
         path: below the table, as the table's log names it.
         size_bytes: its length.
-        date: the partition, YYYY-MM-DD.
+        partition: the value of each partition column as text, or null; a JSON object.
         modified_at_ms: when it was finished, ms since the Unix epoch.
         rows: how many it holds.
         first_offset: the smallest offset in it.
@@ -65,9 +114,10 @@ class NewFile:
         stats: column statistics as JSON, in the form of the Delta protocol.
     """
 
+    table: str
     path: str
     size_bytes: int
-    date: str
+    partition: str
     modified_at_ms: int
     rows: int
     first_offset: int
@@ -75,78 +125,121 @@ class NewFile:
     stats: str
 
 
+_TYPES: Final = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
+
+FILES_DDL: Final = ", ".join(
+    f"{field.name} {_TYPES[str(field.type)][0]}" for field in fields(NewFile)
+)
+"""The columns of what a task tells the driver: the fields of `NewFile`, for Spark."""
+
 _FILES_SCHEMA: Final = pa.schema(
-    [
-        pa.field(field.name, pa.string() if field.type == "str" else pa.int64())
-        for field in fields(NewFile)
-    ]
+    [pa.field(field.name, _TYPES[str(field.type)][1]) for field in fields(NewFile)]
 )
 
 
 def file_writer(
-    table: str, batch_id: int
+    layouts: Mapping[str, Layout], split: Split, batch_id: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `DataFrame.mapInArrow` runs in each task: rows in, one row for each file out.
+    """What `DataFrame.mapInArrow` runs in each task: messages in, one row for each file out.
 
     Args:
-        table: absolute path of the table, the same on every executor.
+        layouts: of each table.
+        split: which rows go to which table; pickled, and asked with the batches in order.
         batch_id: goes into the names, for people who look.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = list(write_files(Path(table), f"part-{batch_id:010d}", batches))
+        parts = (split(pa.Table.from_batches([batch])) for batch in batches)
+        files = list(write_files(layouts, f"part-{batch_id:010d}", parts))
         if files:
             yield pa.RecordBatch.from_pylist([asdict(file) for file in files], _FILES_SCHEMA)
 
     return write
 
 
-def write_files(table: Path, prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[NewFile]:
-    """Write rows of `STREAM_SCHEMA` below `table`, a file for each date, and tell about each.
+def write_files(
+    layouts: Mapping[str, Layout], prefix: str, parts: Iterable[Mapping[str, pa.Table]]
+) -> Iterator[NewFile]:
+    """Write rows below their tables, a file for each partition, and tell about each.
 
     Args:
-        table: the table's directory.
+        layouts: of each table.
         prefix: how the files' names begin.
-        batches: the rows.
+        parts: rows of the tables, by name.
     """
-    open_files: dict[str, _DateFile] = {}
-    for batch in batches:
-        for date, rows in _by_date(pa.Table.from_batches([batch]).cast(STREAM_SCHEMA)):
-            if date not in open_files:
-                if len(open_files) >= OPEN_DATES_MAX:
-                    yield open_files.pop(min(open_files)).finish()
-                open_files[date] = _DateFile(table, date, prefix)
-            open_files[date].add(rows)
-    for date_file in open_files.values():
-        yield date_file.finish()
+    writers = {name: _TableWriter(name, layout, prefix) for name, layout in layouts.items()}
+    for part in parts:
+        for name, rows in part.items():
+            yield from writers[name].add(rows.cast(layouts[name].schema))
+    for writer in writers.values():
+        yield from writer.finish()
 
 
-def _by_date(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    dates = rows.column("received_at").cast(pa.date32())
-    distinct = pc.unique(dates)
-    for date in distinct:
-        chosen = rows if len(distinct) == 1 else rows.filter(pc.equal(dates, date))
-        if chosen.num_rows:
-            yield date.as_py().isoformat(), chosen
+class _TableWriter:
+    """The files of one table that one task writes."""
+
+    def __init__(self, name: str, layout: Layout, prefix: str) -> None:
+        self._name = name
+        self._layout = layout
+        self._prefix = prefix
+        self._open: dict[tuple[str | None, ...], _PartitionFile] = {}
+
+    def add(self, rows: pa.Table) -> Iterator[NewFile]:
+        """Take rows; files that this has finished."""
+        for values, chosen in _by_partition(rows, self._layout.partition_by):
+            if values not in self._open:
+                if len(self._open) >= OPEN_PARTITIONS_MAX:
+                    yield self._open.pop(next(iter(self._open))).finish()
+                self._open[values] = _PartitionFile(self._name, self._layout, values, self._prefix)
+            self._open[values].add(chosen)
+
+    def finish(self) -> Iterator[NewFile]:
+        """Finish the files that are open."""
+        for file in self._open.values():
+            yield file.finish()
 
 
-class _DateFile:
+def _by_partition(
+    rows: pa.Table, columns: tuple[str, ...]
+) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
+    """The rows of each combination of values, with the values as text."""
+    if not rows.num_rows:
+        return
+    if not columns:
+        yield (), rows
+        return
+    for values in (
+        rows.select(columns).group_by(columns, use_threads=False).aggregate([]).to_pylist()
+    ):
+        chosen = rows
+        for name, value in values.items():
+            column = chosen.column(name)
+            is_equal = pc.is_null(column) if value is None else pc.equal(column, value)
+            chosen = chosen.filter(is_equal)
+        yield tuple(None if v is None else str(v) for v in values.values()), chosen
+
+
+class _PartitionFile:
     """One file being written: rows gather, and go out as row groups."""
 
-    def __init__(self, table: Path, date: str, prefix: str) -> None:
-        self._table = table
-        self._date = date
-        self._path = f"{PARTITION_COLUMN}={date}/{prefix}-{uuid.uuid4().hex}.parquet"
-        (table / self._path).parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(table / self._path, STREAM_SCHEMA, compression="zstd")
+    def __init__(
+        self, name: str, layout: Layout, values: tuple[str | None, ...], prefix: str
+    ) -> None:
+        self._name = name
+        self._table = Path(layout.directory)
+        self._schema = layout.file_schema
+        self._values = dict(zip(layout.partition_by, values, strict=True))
+        self._path = layout.new_path(self._values, prefix)
+        (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(self._table / self._path, self._schema, compression="zstd")
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._stats = _Stats()
+        self._stats = _Stats(self._schema)
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows of this file's date."""
-        self._waiting.append(rows)
+        """Take rows of this file's partition."""
+        self._waiting.append(rows.select(self._schema.names))
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
         if self._waiting_rows >= ROW_GROUP_ROWS_MAX or self._waiting_bytes >= ROW_GROUP_BYTES_MAX:
@@ -157,13 +250,17 @@ class _DateFile:
         self._write_group()
         self._writer.close()
         path = self._table / self._path
-        for synced in (path, path.parent, self._table):
-            sync(synced)
+        sync(path)
+        for directory in path.parents:
+            sync(directory)
+            if directory == self._table:
+                break
         first, last = self._stats.span("offset")
         return NewFile(
+            table=self._name,
             path=self._path,
             size_bytes=path.stat().st_size,
-            date=self._date,
+            partition=json.dumps(self._values),
             modified_at_ms=time.time_ns() // 1_000_000,
             rows=self._stats.rows,
             first_offset=first,
@@ -183,17 +280,22 @@ class _DateFile:
 class _Stats:
     """Row count, minimum, maximum and nulls of a file's columns, as a Delta log wants them."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self.rows = 0
+        self._columns = [field.name for field in schema if _has_order(field.type)]
+        self._nulls = dict.fromkeys(self._columns, 0)
         self._spans: dict[str, tuple[Any, Any]] = {}
 
     def add(self, rows: pa.Table) -> None:
         """Take more rows of the file into account."""
         self.rows += rows.num_rows
-        for name in _STATS_COLUMNS:
-            found = pc.min_max(rows.column(name)).as_py()
-            low, high = self._spans.get(name, (found["min"], found["max"]))
-            self._spans[name] = (min(low, found["min"]), max(high, found["max"]))
+        for name in self._columns:
+            column = rows.column(name)
+            self._nulls[name] += column.null_count
+            found = pc.min_max(column).as_py()
+            if found["min"] is not None:
+                low, high = self._spans.get(name, (found["min"], found["max"]))
+                self._spans[name] = (min(low, found["min"]), max(high, found["max"]))
 
     def span(self, name: str) -> tuple[int, int]:
         """Minimum and maximum of a column of integers."""
@@ -212,15 +314,31 @@ class _Stats:
                 "numRecords": self.rows,
                 "minValues": {name: low for name, (low, _) in spans.items()},
                 "maxValues": {name: high for name, (_, high) in spans.items()},
-                "nullCount": dict.fromkeys(spans, 0),
+                "nullCount": self._nulls,
             }
         )
 
 
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether a column of this type gets a minimum and a maximum.
+
+    Not floats: a NaN is in no order, and a file whose maximum leaves it out would be passed over.
+    """
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
 def _stats_value(value: Any) -> int | str:
-    if isinstance(value, (int, str)):
-        return value
-    return str(value.strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if isinstance(value, date):
+        return value.isoformat()
+    assert isinstance(value, (int, str))
+    return value
 
 
 def sync(path: Path) -> None:
@@ -230,3 +348,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_old(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
+    """Remove those of `files` that were written so many hours ago; returns their names."""
+    latest = time.time() - older_than_h * 3600
+    old = [file for file in files if file.stat().st_mtime <= latest]
+    for file in old if remove else []:
+        file.unlink()
+    return [str(file) for file in old]

@@ -18,15 +18,18 @@ from deltalake import DeltaTable
 from penstock.errors import ConfigError
 from penstock.spark import delta_commit, parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
-from penstock.spark.delta_commit import (
+from penstock.spark.delta_commit import MessageTable
+from penstock.spark.parquet_files import Layout, NewFile, write_files
+from penstock.spark.tables.api import (
+    ROWS,
     Batch,
-    MessageTable,
     Outcome,
     Selection,
     TableCommitFailed,
     TableCommitUnknown,
 )
-from penstock.spark.parquet_files import NewFile, write_files
+from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.splits import undecoded
 from penstock.stream.rows import STREAM_SCHEMA
 
 EPOCH = "20261121T000000-00000001"
@@ -51,8 +54,22 @@ def rows(start: int, end: int, at: datetime = NOON) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, STREAM_SCHEMA)
 
 
+def table_at(path: Path) -> MessageTable:
+    return MessageTable(path, MESSAGE_SCHEMA, (DATE,))
+
+
+def files_of(layout: Layout, *batches: pa.RecordBatch) -> list[NewFile]:
+    parts = (undecoded(pa.Table.from_batches([batch])) for batch in batches)
+    return list(write_files({ROWS: layout}, "part", parts))
+
+
 def written(table: MessageTable, start: int, end: int) -> list[NewFile]:
-    return list(write_files(table.path, "part", iter([rows(start, end)])))
+    return files_of(table.layout, rows(start, end))
+
+
+def commit(table: MessageTable, batch: Batch, files: list[NewFile]) -> Outcome:
+    start = min(file.first_offset for file in files)
+    return table.commit(batch, files, start, max(file.last_offset for file in files) + 1)
 
 
 def landed(table: MessageTable) -> list[int]:
@@ -61,12 +78,12 @@ def landed(table: MessageTable) -> list[int]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> MessageTable:
-    return MessageTable(tmp_path / "readings")
+    return table_at(tmp_path / "readings")
 
 
 def test_the_commit_that_creates_the_table_carries_batch_0(table: MessageTable) -> None:
     assert not table.has_landed(BATCH_0)
-    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
 
     found = DeltaTable(table.path)
     assert found.version() == 0
@@ -75,36 +92,36 @@ def test_the_commit_that_creates_the_table_carries_batch_0(table: MessageTable) 
 
 
 def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
-    restarted = MessageTable(table.path)
+    commit(table, BATCH_0, written(table, 0, 10))
+    restarted = table_at(table.path)
     assert restarted.has_landed(BATCH_0)
-    assert restarted.commit(BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
+    assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
     assert not restarted.has_landed(BATCH_1)
-    assert restarted.commit(BATCH_1, written(table, 10, 15)) is Outcome.LANDED
-    assert restarted.commit(BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
+    assert commit(restarted, BATCH_1, written(table, 10, 15)) is Outcome.LANDED
+    assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
     assert landed(table) == list(range(15))
 
 
 def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTable) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
-    other = MessageTable(table.path)
+    commit(table, BATCH_0, written(table, 0, 10))
+    other = table_at(table.path)
     theirs = replace(BATCH_0, query_id="query-2")
-    assert other.commit(theirs, written(table, 5, 15)) is Outcome.OVERTAKEN
+    assert commit(other, theirs, written(table, 5, 15)) is Outcome.OVERTAKEN
     assert other.landed_end(theirs.selection) == 10
-    assert other.commit(theirs, written(table, 10, 15)) is Outcome.LANDED
+    assert commit(other, theirs, written(table, 10, 15)) is Outcome.LANDED
     assert landed(table) == list(range(15))
 
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_writers_that_race_land_each_offset_once(table: MessageTable, *, exists: bool) -> None:
     if exists:
-        table.commit(
-            Batch("query-x", 0, Selection("another epoch", "messages")), written(table, 0, 1)
+        commit(
+            table, Batch("query-x", 0, Selection("another epoch", "messages")), written(table, 0, 1)
         )
 
     def land(query: int) -> Outcome:
-        own = MessageTable(table.path)
-        return own.commit(replace(BATCH_0, query_id=f"query-{query}"), written(own, 0, 10))
+        own = table_at(table.path)
+        return commit(own, replace(BATCH_0, query_id=f"query-{query}"), written(own, 0, 10))
 
     with ThreadPoolExecutor(4) as pool:
         outcomes = list(pool.map(land, range(4)))
@@ -113,29 +130,29 @@ def test_writers_that_race_land_each_offset_once(table: MessageTable, *, exists:
 
 
 def test_jobs_of_different_epochs_do_not_disturb_each_other(table: MessageTable) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
+    commit(table, BATCH_0, written(table, 0, 10))
     later = Batch("query-2", 0, Selection("20270101T000000-00000002", "messages"))
     assert table.landed_end(later.selection) == 0
-    assert table.commit(later, written(table, 0, 5)) is Outcome.LANDED
+    assert commit(table, later, written(table, 0, 5)) is Outcome.LANDED
 
 
 def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: MessageTable) -> None:
-    table.check_holds(Selection(EPOCH, "anything"))  # there is no table yet
-    table.commit(BATCH_0, written(table, 0, 10))
-    table.check_holds(Selection("another epoch", "messages"))
+    table.prepare(Selection(EPOCH, "anything"))  # there is no table yet
+    commit(table, BATCH_0, written(table, 0, 10))
+    table.prepare(Selection("another epoch", "messages"))
     with pytest.raises(ConfigError, match="holds MQTT messages of stream messages, topics #; land"):
-        table.check_holds(Selection(EPOCH, "messages", ("a/#",)))
+        table.prepare(Selection(EPOCH, "messages", ("a/#",)))
 
 
 def test_the_job_that_creates_the_table_says_what_it_holds(table: MessageTable) -> None:
     """Neither found a table when it started, so neither was refused then."""
-    other = MessageTable(table.path)
+    other = table_at(table.path)
     theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
     for job, batch in ((table, BATCH_0), (other, theirs)):
-        job.check_holds(batch.selection)
-    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+        job.prepare(batch.selection)
+    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
     with pytest.raises(ConfigError, match=r"topics #; land MQTT messages of .* topics t/# in"):
-        other.commit(theirs, written(other, 0, 10))
+        commit(other, theirs, written(other, 0, 10))
     assert landed(table) == list(range(10))
 
 
@@ -144,7 +161,7 @@ def test_a_table_that_is_made_while_a_job_looks(
     table: MessageTable, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """What it holds is asked of the same table as what has landed in it."""
-    other = MessageTable(table.path)
+    other = table_at(table.path)
     theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
     refresh = table._refresh
     outcomes = []
@@ -155,14 +172,14 @@ def test_a_table_that_is_made_while_a_job_looks(
         found = refresh()
         left -= 1
         if left == 0:
-            outcomes.append(other.commit(theirs, written(other, 0, 10)))
+            outcomes.append(commit(other, theirs, written(other, 0, 10)))
         return found
 
     monkeypatch.setattr(table, "_refresh", look)
     with suppress(ConfigError):
-        outcomes.append(table.commit(BATCH_0, written(table, 0, 10)))
+        outcomes.append(commit(table, BATCH_0, written(table, 0, 10)))
     assert outcomes == [Outcome.LANDED], "one of them, the first"
-    assert landed(MessageTable(table.path)) == list(range(10))
+    assert landed(table_at(table.path)) == list(range(10))
 
 
 @pytest.mark.parametrize("chosen", [("t/#",), ("t/1", "t/2")])
@@ -170,11 +187,11 @@ def test_jobs_of_other_topics_that_race_to_create_the_table(
     table: MessageTable, chosen: tuple[str, ...]
 ) -> None:
     def land(number: int) -> str:
-        own = MessageTable(table.path)
+        own = table_at(table.path)
         topics = chosen if number % 2 else ()
         batch = Batch(f"query-{number}", 0, Selection(EPOCH, "messages", topics))
         try:
-            return own.commit(batch, written(own, 0, 10)).name
+            return commit(own, batch, written(own, 0, 10)).name
         except ConfigError:
             return "REFUSED"
 
@@ -186,15 +203,15 @@ def test_jobs_of_other_topics_that_race_to_create_the_table(
 
 @pytest.mark.parametrize("name", ["100%", "a b", "ü", "a:b", "[*]"])
 def test_any_directory_will_do(tmp_path: Path, name: str) -> None:
-    table = MessageTable(tmp_path / name)
-    assert table.commit(BATCH_0, written(table, 0, 3)) is Outcome.LANDED
-    assert MessageTable(tmp_path / name).has_landed(BATCH_0)
+    table = table_at(tmp_path / name)
+    assert commit(table, BATCH_0, written(table, 0, 3)) is Outcome.LANDED
+    assert table_at(tmp_path / name).has_landed(BATCH_0)
     assert read_contents(tmp_path / name).rows == newest_rows(tmp_path / name, 9).num_rows == 3
 
 
 @pytest.mark.parametrize("name", ["a%20b", "%C3%BC", "a%2Fb", "a\\b", "a#b", "a?b"])
 def test_a_directory_that_delta_misreads_is_refused(tmp_path: Path, name: str) -> None:
-    for use in (MessageTable, read_contents):
+    for use in (table_at, read_contents):
         with pytest.raises(ConfigError, match="reads as part of a URL; choose another"):
             use(tmp_path / "tables" / name)
     assert not (tmp_path / "tables").exists()
@@ -223,16 +240,16 @@ COMMIT_1 = f"{1:020}.json"
 def killed_before_it_synced(table: MessageTable, batch: Batch, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
     table.exists()
-    table._write(batch, written(table, start, end))
+    table._write(batch, written(table, start, end), end)
 
 
 def test_a_commit_is_synced_with_the_names_that_lead_to_it(
     table: MessageTable, synced: list[str]
 ) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
+    commit(table, BATCH_0, written(table, 0, 10))
     assert synced == [COMMIT_0, "_delta_log", table.path.name, table.path.parent.name]
     synced.clear()
-    table.commit(BATCH_1, written(table, 10, 20))
+    commit(table, BATCH_1, written(table, 10, 20))
     assert synced == [COMMIT_1, "_delta_log"], "and what is known to be on disk is not again"
 
 
@@ -240,14 +257,14 @@ def test_a_commit_is_synced_with_the_names_that_lead_to_it(
 def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
     table: MessageTable, synced: list[str], ask: str
 ) -> None:
-    killed_before_it_synced(MessageTable(table.path), BATCH_0, 0, 10)
-    killed_before_it_synced(MessageTable(table.path), BATCH_1, 10, 20)
+    killed_before_it_synced(table_at(table.path), BATCH_0, 0, 10)
+    killed_before_it_synced(table_at(table.path), BATCH_1, 10, 20)
     assert COMMIT_1 not in synced
     synced.clear()
     if ask == "has_landed":
         assert table.has_landed(BATCH_1)
     elif ask == "commit":
-        assert table.commit(BATCH_1, written(table, 10, 20)) is Outcome.REPLAYED
+        assert commit(table, BATCH_1, written(table, 10, 20)) is Outcome.REPLAYED
     else:
         assert table.landed_end(BATCH_1.selection) == 20
     assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
@@ -257,7 +274,7 @@ def test_a_commit_found_after_an_error_is_synced(
     table: MessageTable, failing: list[str], synced: list[str]
 ) -> None:
     failing.append("after")
-    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
     assert synced[:2] == [COMMIT_0, "_delta_log"]
 
 
@@ -269,7 +286,7 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
 
     monkeypatch.setattr(delta_commit, "sync", fail)
     with pytest.raises(TableCommitUnknown, match="input/output error"):
-        table.commit(BATCH_0, written(table, 0, 10))
+        commit(table, BATCH_0, written(table, 0, 10))
 
 
 @pytest.fixture
@@ -278,9 +295,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     when: list[str] = []
     commit = MessageTable._write
 
-    def fail(table: MessageTable, batch: Batch, files: list[NewFile]) -> None:
+    def fail(table: MessageTable, batch: Batch, files: list[NewFile], end: int) -> None:
         if when == ["after"]:
-            commit(table, batch, files)
+            commit(table, batch, files, end)
         raise OSError("input/output error")
 
     monkeypatch.setattr(MessageTable, "_write", fail)
@@ -291,7 +308,7 @@ def test_an_error_after_the_commit_took_place_is_found_out(
     table: MessageTable, failing: list[str]
 ) -> None:
     failing.append("after")
-    assert table.commit(BATCH_0, written(table, 0, 10)) is Outcome.LANDED
+    assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
     assert landed(table) == list(range(10))
 
 
@@ -301,42 +318,44 @@ def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
     failing.append("before")
     files = written(table, 0, 10)
     with pytest.raises(TableCommitUnknown, match="it is not known whether batch 0 was committed"):
-        table.commit(BATCH_0, files)
+        commit(table, BATCH_0, files)
     assert all((table.path / file.path).exists() for file in files)
 
 
 def test_a_commit_that_the_table_refuses_has_failed(
     table: MessageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
-    stale = MessageTable(table.path)
+    commit(table, BATCH_0, written(table, 0, 10))
+    stale = table_at(table.path)
     assert stale.exists()
-    table.commit(BATCH_1, written(table, 10, 20))
+    commit(table, BATCH_1, written(table, 10, 20))
     monkeypatch.setattr(stale, "_refresh", lambda: stale._delta)  # never sees the newer commit
     batch = replace(BATCH_0, query_id="query-2")
     with pytest.raises(TableCommitFailed, match="batch 0 could not be committed to"):
-        stale.commit(batch, written(table, 10, 20))
+        commit(stale, batch, written(table, 10, 20))
     assert landed(table) == list(range(20))
 
 
 def test_transactions_survive_a_checkpoint_of_the_log(table: MessageTable) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
+    commit(table, BATCH_0, written(table, 0, 10))
     DeltaTable(table.path).create_checkpoint()
     (table.path / "_delta_log" / f"{0:020}.json").unlink()
-    assert MessageTable(table.path).has_landed(BATCH_0)
+    assert table_at(table.path).has_landed(BATCH_0)
 
 
 def test_each_file_carries_its_statistics(table: MessageTable) -> None:
     later = datetime(2026, 11, 22, 0, 0, 1, tzinfo=UTC)
-    files = list(write_files(table.path, "part", iter([rows(0, 3), rows(3, 5, later)])))
-    assert [(file.date, file.rows) for file in files] == [("2026-11-21", 3), ("2026-11-22", 2)]
+    files = files_of(table.layout, rows(0, 3), rows(3, 5, later))
+    assert [(file.partition, file.rows) for file in files] == [
+        ('{"date": "2026-11-21"}', 3), ('{"date": "2026-11-22"}', 2),
+    ]  # fmt: skip
     stats = json.loads(files[1].stats)
     assert stats["numRecords"] == 2
     assert (stats["minValues"]["offset"], stats["maxValues"]["offset"]) == (3, 4)
     assert stats["minValues"]["received_at"] == "2026-11-22T00:00:01.000000Z"
     assert stats["nullCount"]["topic"] == 0
 
-    table.commit(BATCH_0, files)
+    commit(table, BATCH_0, files)
     contents = read_contents(table.path)
     assert (contents.rows, contents.files, contents.landed_end) == (5, 2, 5)
     newest = newest_rows(table.path, 3).to_pylist()
@@ -346,15 +365,17 @@ def test_each_file_carries_its_statistics(table: MessageTable) -> None:
 
 
 def test_a_task_keeps_few_files_open(table: MessageTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_files, "OPEN_DATES_MAX", 2)
+    monkeypatch.setattr(parquet_files, "OPEN_PARTITIONS_MAX", 2)
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3, 4)]
     batches = [rows(n, n + 1, at) for n, at in enumerate(days)]
-    files = list(write_files(table.path, "part", iter(batches)))
-    assert [file.date for file in files] == [f"2026-11-0{day}" for day in (1, 2, 3, 4)]
+    files = files_of(table.layout, *batches)
+    assert [json.loads(file.partition)["date"] for file in files] == [
+        f"2026-11-0{day}" for day in (1, 2, 3, 4)
+    ]
 
 
 def test_orphans_are_removed_by_age_and_nothing_else_is(table: MessageTable) -> None:
-    table.commit(BATCH_0, written(table, 0, 10))
+    commit(table, BATCH_0, written(table, 0, 10))
     old, young = (table.path / written(table, 10, 20)[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600
     os.utime(old, (two_days_ago, two_days_ago))

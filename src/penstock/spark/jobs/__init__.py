@@ -1,4 +1,6 @@
 """Spark jobs that ship with Penstock.
 
-landing   messages → Delta table, exactly once (`penstock table run`)
+landing   messages → a table, exactly once (`penstock table run`)
+tables    declared tables, landed side by side (`penstock tables run`)
+backfill  a range of the log once more (`penstock tables backfill`)
 """

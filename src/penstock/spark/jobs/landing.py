@@ -1,7 +1,7 @@
-"""The job that lands messages in a Delta table: Spark streaming in, one Delta commit a batch out.
+"""The job that lands messages in a table: Spark streaming in, one commit a batch out.
 
-    stream service ──Flight──▶ tasks ──Parquet──▶ files ──one commit──▶ Delta table
-                                                   driver: foreachBatch ┘
+    stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
+                                                  driver: foreachBatch ┘
 
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
 every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
@@ -10,8 +10,8 @@ batch id, and can tell a failed commit from an unknown one.
 
 Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
 checkpoint), a range always gives the same rows (the log), and the table knows which batches and
-which offsets it has (`penstock.spark.delta_commit`). Files of attempts that were lost are in no
-table.
+which offsets it has (`penstock.spark.tables.landing_place`). Files of attempts that were lost are
+in no table.
 
     waiting ──service answers──▶ starting ──Spark is up──▶ landing ──▶ ended
        └──────────────── stop ───────┴──────── stop ──────────┘
@@ -23,7 +23,6 @@ import fcntl
 import json
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -33,18 +32,20 @@ from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, read_checkpoint
-from penstock.spark.delta_commit import Batch, MessageTable, Outcome, Selection, TableCommitFailed
+from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
-from penstock.spark.parquet_files import FILES_DDL, NewFile, file_writer
 from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.tables.api import ROWS, Batch, Selection
+from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.landing_place import LandingPlace
+from penstock.spark.tables.splits import undecoded
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 
 CHECKPOINT_NAME: Final = "_checkpoint"
@@ -56,9 +57,6 @@ LOCK_NAME: Final = "penstock.lock"
 
 LOG_NAME: Final = "spark.log"
 """What Java and Spark's Python workers print goes to this file in the checkpoint."""
-
-REWRITES_MAX: Final = 10
-"""Times one batch is written anew because another job landed part of it first."""
 
 POLL_S: Final = 0.25
 """Pause between two looks at the query and the log."""
@@ -108,13 +106,21 @@ class LandingSettings:
 
 
 class Landing:
-    """One run of the job. `run` blocks; `stop` may be called from a signal handler."""
+    """One run of the job. `run` blocks; `stop` may be called from a signal handler.
+
+    Args:
+        settings: what to land.
+        on_progress: told how far it is.
+        open_spark: makes the Spark session.
+        place: where messages land; None: as they are in the Delta table `settings.table`.
+    """
 
     def __init__(
         self,
         settings: LandingSettings,
         on_progress: Callable[[Progress], None] = lambda _: None,
         open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
+        place: LandingPlace | None = None,
     ) -> None:
         self._open_spark = open_spark
         self._settings = settings
@@ -122,8 +128,10 @@ class Landing:
         self._stopping = False  # no Event: a signal handler that sets one may wait forever
         self._batch_running = threading.Lock()
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
-        self._table = MessageTable(settings.table)
         self._receipts: Receipts | None = None  # once the log is known
+        self._place = place or LandingPlace(
+            {ROWS: MessageTable(settings.table, MESSAGE_SCHEMA, (DATE,))}, undecoded
+        )
         self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
 
     def stop(self) -> None:
@@ -149,7 +157,7 @@ class Landing:
             log = self._wait_for_log(client)
             if log is not None:
                 selection = Selection(log.epoch, settings.stream, settings.topics)
-                self._table.check_holds(selection)
+                self._place.prepare(selection)
                 keep_selection(settings.checkpoint_dir, settings.stream, settings.topics)
                 starting = self._starting(selection, log)
                 self._reporter.change(state="starting", latest=log.latest)
@@ -195,7 +203,7 @@ class Landing:
                 f" {found.planned.epoch}, and the log is now of epoch {log.epoch}: it was restored"
                 " or created anew. Give a new --checkpoint to add the new log's messages"
             )
-        landed = self._table.landed_end(selection)
+        landed = self._place.landed_end(selection)
         done = 0 if found.done is None else found.done.offset
         self._reporter.change(offset=max(landed, done))
         if found.planned is None and landed:
@@ -254,34 +262,11 @@ class Landing:
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
-            for _ in range(REWRITES_MAX):
-                if self._table.has_landed(batch):
-                    self._reporter.replayed(batch.batch_id)
-                    return
-                files = self._write_files(rows, batch)
-                if not files:  # nothing matched, or all of it has landed: no commit
-                    self._reporter.landed(batch.batch_id)
-                    return
-                if self._table.commit(batch, files) is Outcome.LANDED:
-                    end = max(file.last_offset for file in files) + 1
-                    rows_landed = sum(file.rows for file in files)
-                    self._reporter.landed(batch.batch_id, rows_landed, end)
-                    return
-            raise TableCommitFailed(
-                f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that land"
-                f" the same messages in {self._table.path}; run one of them only"
-            )
-
-    def _write_files(self, rows: DataFrame, batch: Batch) -> list[NewFile]:
-        landed = self._table.landed_end(batch.selection)
-        if landed:
-            rows = rows.where(col("offset") >= lit(landed))
-        writer = file_writer(str(self._table.path), batch.batch_id)
-        with warnings.catch_warnings():
-            # pyspark warns of pandas 3 here, though mapInArrow has no use for pandas.
-            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-            found = rows.mapInArrow(writer, FILES_DDL).collect()
-        return [NewFile(**row.asDict()) for row in found]
+            landed = self._place.land(rows, batch)
+            if landed.is_replay:
+                self._reporter.replayed(batch.batch_id)
+            else:
+                self._reporter.landed(batch.batch_id, landed)
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from penstock.spark.tables.landing_place import Landed
+
 RATE_WINDOW_S: Final = 10.0
 """The time over which rows a second are counted."""
 
@@ -27,6 +29,7 @@ class Progress:
         state: what the job does now.
         batch_id: of the last batch that ended, or None.
         rows_landed: rows this run has added to the table.
+        dead_letters: messages that became none, and are in the table of dead letters.
         rows_per_second: over the last ten seconds.
         replayed: batches this run found in the table already.
         offset: the query's position in the log, or None.
@@ -36,6 +39,7 @@ class Progress:
     state: State = "waiting"
     batch_id: int | None = None
     rows_landed: int = 0
+    dead_letters: int = 0
     rows_per_second: float = 0.0
     replayed: int = 0
     offset: int | None = None
@@ -63,17 +67,18 @@ class Reporter:
         with self._lock:
             self._change(known)
 
-    def landed(self, batch_id: int, rows: int = 0, end: int = 0) -> None:
-        """Batch `batch_id` ended and added `rows` rows, the last at offset `end` - 1."""
+    def landed(self, batch_id: int, landed: Landed) -> None:
+        """Batch `batch_id` ended, with this result."""
         progress = self.progress
         with self._lock:
-            if rows:
-                self._recent.append((time.monotonic(), rows))
+            if landed.rows:
+                self._recent.append((time.monotonic(), landed.rows))
             self._change(
                 {
                     "batch_id": batch_id,
-                    "rows_landed": progress.rows_landed + rows,
-                    "offset": max(progress.offset or 0, end),
+                    "rows_landed": progress.rows_landed + landed.rows,
+                    "dead_letters": progress.dead_letters + landed.dead_letters,
+                    "offset": max(progress.offset or 0, landed.end),
                 }
             )
 

@@ -1,0 +1,275 @@
+"""`penstock tables`: land messages in the tables that the configuration declares.
+
+Everything is imported when a command runs, so that `penstock --help` needs no Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.spark.tables.declared import DeclaredTable
+    from penstock.spark.tables.standing import Standing
+
+app = typer.Typer(
+    no_args_is_help=True, help="Land messages in declared tables, and look after them."
+)
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="Which tables; all of them.")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="A TOML file with [[tables.declared]]."),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="The stream service, if not at stream.bind."),
+]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
+]
+ConnectTimeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0.0, help="How long the service may be away.")
+]
+AcceptDataLoss = Annotated[
+    bool,
+    typer.Option("--accept-data-loss", help="Go on without messages that retention removed."),
+]
+
+
+@app.command()
+def run(
+    names: Names = None,
+    config: Config = None,
+    available_now: Annotated[
+        bool,
+        typer.Option(
+            "--available-now/--continuous",
+            help="End when all that is there has landed, or go on until stopped.",
+        ),
+    ] = False,
+    server: Server = None,
+    master: Master = None,
+    accept_data_loss: AcceptDataLoss = False,
+    connect_timeout: ConnectTimeout = 60.0,
+) -> None:
+    """Land messages in the tables, each exactly once.
+
+    Run it again after whatever ended it: it goes on where the tables are.
+    """
+    from penstock.cli.table_display import tables_display
+
+    tables, address = _chosen(config, names, server)
+    with spark_installed():
+        from penstock.spark.jobs.tables import RunSettings, TablesRun
+        from penstock.spark.session import LOCAL_MASTER
+
+    settings = RunSettings(
+        server=address,
+        available_now=available_now,
+        connect_timeout_s=connect_timeout,
+        fail_on_data_loss=not accept_data_loss,
+        master=master or LOCAL_MASTER,
+    )
+    with tables_display(Console(), [table.definition.name for table in tables]) as show:
+        landings = TablesRun(tables, settings, show)
+        stop_on_signals(landings.stop)
+        landings.run()
+
+
+@app.command()
+def status(names: Names = None, config: Config = None, server: Server = None) -> None:
+    """Show what the tables hold, and how far they are behind the log."""
+    tables, address = _chosen(config, names, server)
+    with spark_installed():
+        from penstock.spark.jobs.landing import CHECKPOINT_NAME
+        from penstock.spark.tables.standing import standing
+    console = Console()
+    for table in tables:
+        grid = Table.grid(padding=(0, 2))
+        for line in _lines(standing(table, address, table.path / CHECKPOINT_NAME)):
+            grid.add_row("", *line)
+        console.print(table.definition.name, style="bold", highlight=False)
+        console.print(grid, highlight=False)
+
+
+@app.command()
+def backfill(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The table.")],
+    start: Annotated[
+        str, typer.Option("--from", metavar="WHERE", help="An offset, or a time in ISO 8601.")
+    ],
+    end: Annotated[str, typer.Option("--to", metavar="WHERE", help="The same; it is excluded.")],
+    config: Config = None,
+    server: Server = None,
+    master: Master = None,
+    accept_data_loss: AcceptDataLoss = False,
+    connect_timeout: ConnectTimeout = 60.0,
+) -> None:
+    """Read a range of the log again, and replace what the table has of it.
+
+    After a column was declared, or for messages before the table began. A time without an offset
+    is UTC.
+    """
+    points = _point("--from", start), _point("--to", end)
+    (table,), address = _chosen(config, [name], server)
+    with spark_installed():
+        from penstock.spark.jobs.backfill import backfill as fill
+        from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
+        from penstock.spark.jobs.tables import RunSettings
+        from penstock.spark.session import LOCAL_MASTER, local_spark
+
+    settings = RunSettings(
+        server=address,
+        connect_timeout_s=connect_timeout,
+        fail_on_data_loss=not accept_data_loss,
+        master=master or LOCAL_MASTER,
+    )
+    log = table.path / CHECKPOINT_NAME / LOG_NAME
+    with local_spark(f"penstock tables backfill {name}", settings.master, log) as spark:
+        filled = fill(spark, table, settings, *points)
+    print(
+        f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
+        f" {filled.dead_letters:,} dead letters"
+    )
+
+
+@app.command()
+def validate(
+    names: Names = None,
+    config: Config = None,
+    server: Server = None,
+    sample: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Messages to look at.")
+    ] = 1000,
+    rows: Annotated[
+        int, typer.Option("--rows", "-n", min=0, max=1000, help="Rows to show of each table.")
+    ] = 5,
+) -> None:
+    """Try the declarations on the latest messages; nothing is written.
+
+    Shows columns, rows, and why messages would be dead letters.
+    """
+    tables, address = _chosen(config, names, server)
+    with spark_installed():
+        from penstock.spark.tables.api import DEAD_LETTERS, ROWS
+        from penstock.spark.tables.sample import sort_sample
+    console = Console()
+    for table in tables:
+        parts = sort_sample(table, address, sample)
+        found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
+        counts = [0 if part is None else part.num_rows for part in (found, dead)]
+        console.print(
+            f"{table.definition.name}: {counts[0]:,} rows, {counts[1]:,} dead letters",
+            style="bold",
+            highlight=False,
+        )
+        if found is not None:
+            _print_rows(console, found.slice(max(0, found.num_rows - rows)))
+        reasons: dict[str, list[int]] = {}
+        for row in [] if dead is None else dead.to_pylist():
+            reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])
+        for reason, offsets in reasons.items():
+            print(f"  {len(offsets):,} {reason} (offset {offsets[-1]})")
+
+
+@app.command()
+def vacuum(
+    names: Names = None,
+    config: Config = None,
+    older_than: Annotated[
+        int,
+        typer.Option(
+            metavar="HOURS",
+            min=0,
+            help="Spare younger files. 0 only while no job writes to the tables.",
+        ),
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+) -> None:
+    """Remove the leftovers of killed jobs, and what compaction and backfills have replaced."""
+    tables, _ = _chosen(config, names, None)
+    with spark_installed():
+        found = [
+            file
+            for table in tables
+            for one in table.open().values()
+            for file in one.remove_orphans(older_than, remove=not dry_run)
+        ]
+    for file in found:
+        print(file)
+    print(f"{len(found)} files {'would be removed' if dry_run else 'removed'}")
+
+
+def _print_rows(console: Console, rows: pa.Table) -> None:
+    """The rows, without what is the same in all of them or follows from another column."""
+    listing = Table(box=None, pad_edge=False)
+    shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
+    for field in shown.schema:
+        kind = str(field.type).removesuffix("[us, tz=UTC]")
+        listing.add_column(f"{field.name}\n{kind}", overflow="fold")
+    for row in shown.to_pylist():
+        listing.add_row(*(_text(value) for value in row.values()))
+    console.print(listing, highlight=False, markup=False)
+
+
+def _chosen(
+    config: Path | None, names: list[str] | None, server: str | None
+) -> tuple[list[DeclaredTable], str]:
+    """The tables that are meant, and where the stream service is."""
+    from penstock.config import load_settings
+
+    with spark_installed():
+        from penstock.spark.options import parse_options
+        from penstock.spark.tables.declared import chosen_tables
+    settings = load_settings(config)
+    address = parse_options({"server": server or str(settings.stream.bind)}).server
+    with spark_installed():
+        return chosen_tables(settings, names or []), address
+
+
+def _point(option: str, text: str) -> int | datetime:
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{option} must be an offset or a time such as 2026-11-22T18:00:00, not {text!r}"
+        ) from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _lines(found: Standing) -> list[tuple[str, str]]:
+    rows, dead_letters, lag = found.rows, found.dead_letters, found.lag
+    behind = "unknown: no stream service answers"
+    if lag is not None:
+        behind = f"{lag.offsets:,} offsets, {lag.seconds:,.1f} s"
+    if rows is None:
+        return [("rows", "none yet"), ("behind", behind)]
+    return [
+        ("rows", f"{rows.rows:,}"),
+        ("files", f"{rows.files:,}, {rows.size_bytes:,} bytes"),
+        ("dead letters", f"{0 if dead_letters is None else dead_letters.rows:,}"),
+        ("last offset", f"{found.landed_end - 1:,}" if found.landed_end else "unknown"),
+        ("behind", behind),
+        ("last commit", f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"),
+    ]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return "" if value is None else str(value)

@@ -1,0 +1,113 @@
+"""Tables that messages land in, declared: docs/tables.md."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.config.group import Group
+from penstock.config.topic_pattern import TopicPatternText
+from penstock.config.values import StreamName, TableName
+
+Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
+
+
+class RepeatsDefinition(Group):
+    """By what a message that was sent twice is known, for it to be landed once."""
+
+    column: str = ""
+    """The decoded column with the message's id."""
+
+    user_property: str = ""
+    """Or the MQTT 5 user property with it; the table gets it as the column message_id."""
+
+    within_s: int = Field(default=3600, ge=1, le=31_536_000)
+    """A message is a repeat when one with its id landed at most so long before, in seconds by the
+    broker's clock. 1 to 31536000."""
+
+    @model_validator(mode="after")
+    def _has_one_id(self) -> RepeatsDefinition:
+        if bool(self.column) == bool(self.user_property):
+            raise ValueError("repeats needs either column or user_property")
+        return self
+
+
+class TableDefinition(Group):
+    """A table: which messages, how they become rows, and where these are kept."""
+
+    name: TableName
+    """Its name: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+
+    topics: TopicPatternText
+    """The messages: an MQTT topic filter in which a level may have a name, and so become a column:
+    plant/{line}/{machine:int}/temp."""
+
+    decoder: DecoderDefinition = DecoderDefinition(kind="raw")
+    """How a payload becomes columns, see docs/decoders.md; without it the column value has it as it
+    is."""
+
+    stream: StreamName = "messages"
+    """The stream it is read from, see stream.streams."""
+
+    path: str = ""
+    """Directory of the table; empty for its name below tables.dir. What does not become a row goes
+    to the table beside it whose name ends in _dead_letters."""
+
+    format: Literal["delta", "iceberg", "parquet"] = "delta"
+    """delta, iceberg (with a catalog in tables.dir/iceberg.db), or parquet: a plain directory."""
+
+    metadata: tuple[Metadata, ...] = ("received_at", "topic")
+    """What else is kept of a message beside its epoch and offset: any of received_at, topic,
+    client_id, qos and retain."""
+
+    partition_by: tuple[str, ...] = Field(default=("date",), max_length=4)
+    """Columns with a directory for each value: date (of received_at, UTC), or columns of text,
+    whole numbers or dates; none for no partitions. At most 4."""
+
+    repeats: RepeatsDefinition | None = None
+    """Leave out messages that were sent again, such as { column = "id", within_s = 600 }."""
+
+    starting_offsets: str = "earliest"
+    """Where a new table begins: earliest, latest or a position; backfill gets what is before."""
+
+    commit_s_min: float = Field(default=1.0, ge=0, le=86_400)
+    """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to
+    86400."""
+
+    commit_offsets_max: int = Field(default=1_000_000, ge=1, le=2**62)
+    """Most offsets of one commit. 1 to 4611686018427387904."""
+
+    compact_commits: int = Field(default=100, ge=0, le=1_000_000)
+    """Put small files together after so many commits, for format delta. 0 to 1000000; 0 is
+    never."""
+
+    compact_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**34)
+    """The size of file to reach for then, in bytes. 1048576 to 17179869184."""
+
+    @model_validator(mode="after")
+    def _has_what_repeats_need(self) -> TableDefinition:
+        if self.repeats is not None and "received_at" not in self.metadata:
+            raise ValueError(
+                f"table {self.name!r} looks for repeats, and so needs received_at in its metadata"
+            )
+        return self
+
+
+class Tables(Group):
+    """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
+
+    dir: str = "tables"
+    """Directory of tables without a path of their own."""
+
+    declared: tuple[TableDefinition, ...] = Field(default=(), max_length=1000)
+    """The tables, 0 to 1000."""
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Tables:
+        names = [table.name for table in self.declared]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"tables.declared names {name!r} twice; give each its own name")
+        return self

@@ -1,0 +1,15 @@
+"""Tables that messages land in: as they are, or as `[[tables.declared]]` says.
+
+    api            what a table of any format can do: a commit for each batch, once
+    columns        what columns there are, and how a declaration may change them
+    splits         messages as they are; sorting: messages decoded, or dead letters
+    repeats        messages that were sent twice
+    landing_place  rows and dead letters together: the invariant
+    directory      a plain directory of Parquet files; iceberg: an Iceberg table,
+                   with synced_io below it
+    rewriting      files without some of their rows
+    declared       a declaration, checked and ready to land in
+    sample         a dry run; standing: what a table holds, and how far it is behind
+
+The Delta table is `penstock.spark.delta_commit`. Start reading at `landing_place`.
+"""

@@ -1,0 +1,179 @@
+"""What every table that messages land in can do, whatever its format, and the words for it.
+
+    not landed ──commit──▶ landed
+         │ ▲                  ▲
+         │ └─conflict: reload─┤        another writer came first: look again, then try again
+         └────error───────────┴──?──▶ unknown: the commit may or may not have happened
+
+A commit that failed and a commit whose fate is unknown are different errors. Neither deletes a
+file: if the commit did happen, its files are part of the table. On restart Spark replays the batch
+and the table itself says whether it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Final, Protocol
+
+from penstock.errors import PenstockError
+from penstock.spark.parquet_files import Layout, NewFile
+
+ROWS: Final = "rows"
+DEAD_LETTERS: Final = "dead_letters"
+"""The tables that one pass over messages fills, by their names in it."""
+
+
+class TableError(PenstockError):
+    """The table cannot do what was asked."""
+
+
+class TableCommitFailed(TableError):
+    """The batch was not committed. It is safe to try again."""
+
+
+class TableCommitUnknown(TableError):
+    """Nobody can tell now whether the batch was committed; the table will say, once readable."""
+
+
+class Outcome(Enum):
+    """What became of a commit that ended without an error."""
+
+    LANDED = "the batch is in the table, by this commit"
+    REPLAYED = "the batch was in the table before"
+    OVERTAKEN = "another job has landed some of the batch's offsets: leave those rows out"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which messages a table holds: those of a stream, or of some topics of it, of one epoch."""
+
+    epoch: str
+    stream: str
+    topics: tuple[str, ...] = ()
+
+    @property
+    def transaction_id(self) -> str:
+        """Names the landed offsets in the table."""
+        return f"penstock-log:{self.epoch}/{self.stream}/{self.topics_text}"
+
+    @property
+    def description(self) -> str:
+        """What the table says about itself; the same for every epoch."""
+        return f"MQTT messages of stream {self.stream}, topics {self.topics_text}"
+
+    @property
+    def topics_text(self) -> str:
+        """The topic filters as one word."""
+        return ",".join(sorted(self.topics)) or "#"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch of one Spark query."""
+
+    query_id: str
+    batch_id: int
+    selection: Selection
+
+    @property
+    def transaction_id(self) -> str:
+        """Names the query in the table. Its id is in the checkpoint and survives restarts."""
+        return f"penstock-query:{self.query_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of what has landed: offsets `start` up to and without `end`, of one epoch."""
+
+    epoch: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a table holds.
+
+    Attributes:
+        version: of the table; every commit makes one.
+        changed_at: when the last one was made (UTC).
+        rows: how many.
+        files: how many Parquet files.
+        size_bytes: their length.
+        description: which messages they are.
+        epoch: of the newest row, or None where there is none.
+        landed_end: offset after the newest row, or None.
+    """
+
+    version: int
+    changed_at: datetime
+    rows: int
+    files: int
+    size_bytes: int
+    description: str
+    epoch: str | None
+    landed_end: int | None
+
+
+class LandedTable(Protocol):
+    """A table, which need not exist yet. For one thread at a time."""
+
+    path: Path
+
+    @property
+    def layout(self) -> Layout:
+        """How its rows lie in files."""
+
+    def prepare(self, selection: Selection) -> None:
+        """Refuse a table of other messages; add columns that the table does not have yet.
+
+        Raises:
+            ConfigError: it holds other messages, or a column has another type.
+        """
+
+    def has_landed(self, batch: Batch) -> bool:
+        """Whether the batch is in the table, on disk."""
+
+    def landed_end(self, selection: Selection) -> int:
+        """The offset after what has landed, and is on disk; 0 when nothing has."""
+
+    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already.
+
+        Args:
+            batch: what they come from.
+            files: may be none: then only the offsets are noted.
+            start: the first offset of the batch that is told of here.
+            end: the offset after its last one.
+
+        Raises:
+            ConfigError: another job has made the table, for other messages.
+            TableCommitFailed: it did not happen.
+            TableCommitUnknown: it may have happened.
+        """
+
+    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+        """Take the rows of `span` out and those of `files` in, in one step.
+
+        Raises:
+            TableCommitFailed: another writer came in between; nothing has changed.
+        """
+
+    def contents(self) -> Contents | None:
+        """What the table holds; None while there is none."""
+
+    def recent_files(self, within: timedelta) -> list[Path]:
+        """Its present files that may have rows received so long before its newest, or later."""
+
+    def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
+        """Remove files that are part of the table no longer, or never were; returns their names.
+
+        Args:
+            older_than_h: spare files younger than this, in hours: a batch that is being written
+                has files that no commit names yet.
+            remove: False only lists them.
+        """

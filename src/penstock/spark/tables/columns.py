@@ -1,0 +1,87 @@
+"""The columns of tables that messages land in, and how a declaration may change them.
+
+A column that is declared and not there is added: older rows have null in it. A column that is there
+and no longer declared stays, and new rows have null in it. Nothing else may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import ConfigError
+from penstock.spark.parquet_files import Layout
+from penstock.stream.rows import STREAM_SCHEMA
+
+DATE: Final = "date"
+"""The UTC date of `received_at`, by which tables are partitioned."""
+
+MESSAGE_SCHEMA: Final = STREAM_SCHEMA.append(pa.field(DATE, pa.date32()))
+"""The columns of a table of undecoded messages: those of the stream, and the date."""
+
+DEAD_LETTER_SCHEMA: Final = pa.schema(
+    [
+        *(STREAM_SCHEMA.field(name) for name in ("epoch", "offset", "received_at", "topic")),
+        STREAM_SCHEMA.field("payload"),
+        pa.field("kind", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field(DATE, pa.date32()),
+    ]
+)
+"""The columns of a table of dead letters; `kind` is broken, repeated or empty."""
+
+
+def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with exactly the columns of `schema`, null where they have none."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def columns_to_add(path: Path, present: pa.Schema, declared: pa.Schema) -> list[pa.Field]:
+    """The declared columns that the table in `path` does not have.
+
+    Raises:
+        ConfigError: a column has another type in the table.
+    """
+    for field in declared:
+        if field.name in present.names:
+            found = present.field(field.name).type
+            if found != field.type:
+                raise ConfigError(
+                    f"the table in {path} has the column {field.name} of type {found}, and"
+                    f" {field.type} is declared; give the new one another name, or land in another"
+                    " table"
+                )
+    return [field for field in declared if field.name not in present.names]
+
+
+def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:
+    """Raise ConfigError when the table in `path` is partitioned by other columns."""
+    if tuple(present) != layout.partition_by:
+        raise ConfigError(
+            f"the table in {path} is partitioned by {_named(present)}, and"
+            f" {_named(layout.partition_by)} is declared; land in another table"
+        )
+
+
+def _named(columns: Sequence[str]) -> str:
+    return ", ".join(columns) or "nothing"
+
+
+def outside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.Table:
+    """The rows that are not of the offsets `start` to `end` (excluded) of `epoch`."""
+    offset = rows.column("offset")
+    inside = pc.and_(
+        pc.equal(rows.column("epoch"), epoch),
+        pc.and_(pc.greater_equal(offset, start), pc.less(offset, end)),
+    )
+    return rows.filter(pc.invert(inside))

@@ -1,0 +1,132 @@
+"""A declared table, ready to land in: its columns, its directories, and the tables there.
+
+    epoch, offset │ metadata │ message_id │ levels of the topic │ decoded columns │ date
+
+Any part after the first may be empty; `date` is there for tables partitioned by it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from penstock.config.settings import Settings
+from penstock.config.table import TableDefinition
+from penstock.decoding.api import make_decoder
+from penstock.decoding.topic_pattern import TopicPattern
+from penstock.errors import ConfigError
+from penstock.spark.delta_commit import MessageTable
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
+from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
+from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
+from penstock.stream.rows import STREAM_SCHEMA
+
+CATALOG_NAME: Final = "iceberg.db"
+"""The SQLite catalog of Iceberg tables, in tables.dir."""
+
+
+class DeclaredTable:
+    """One `[[tables.declared]]`, checked as far as it can be without a log.
+
+    Raises:
+        ConfigError: the declaration contradicts itself, or names a file that cannot be used.
+    """
+
+    def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
+        self.definition = definition
+        self.path = Path(definition.path or tables_dir / definition.name).absolute()
+        self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
+        self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
+        self.schema = _schema(definition)
+        self.sorting = Sorting(definition, self.schema)
+        self._catalog = tables_dir.absolute() / CATALOG_NAME
+
+    def open(self) -> dict[str, LandedTable]:
+        """The table of rows and that of dead letters; neither need exist yet."""
+        partition_by = self.definition.partition_by
+        return {
+            ROWS: self._open(self.path, self.schema, partition_by),
+            DEAD_LETTERS: self._open(self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,)),
+        }
+
+    @property
+    def id_column(self) -> str:
+        """The column by which repeats are known; empty where nobody looks for them."""
+        repeats = self.definition.repeats
+        return "" if repeats is None else repeats.column or MESSAGE_ID
+
+    def _open(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> LandedTable:
+        match self.definition.format:
+            case "delta":
+                return MessageTable(path, schema, partition_by)
+            case "iceberg":
+                from penstock.spark.tables.iceberg import IcebergTable
+
+                return IcebergTable(path, schema, partition_by, self._catalog)
+            case "parquet":
+                from penstock.spark.tables.directory import ParquetDirectory
+
+                return ParquetDirectory(path, schema, partition_by)
+
+
+def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
+    """The declared tables of these names; all, where none is named.
+
+    Raises:
+        ConfigError: there is none of a name, or a declaration cannot be used.
+    """
+    declared = {table.name: table for table in settings.tables.declared}
+    if not declared:
+        raise ConfigError(
+            "no table is declared: give --config a file with [[tables.declared]], see"
+            " docs/tables.md"
+        )
+    for name in names:
+        if name not in declared:
+            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(declared)}")
+    tables_dir = Path(settings.tables.dir)
+    return [DeclaredTable(declared[name], tables_dir) for name in names or declared]
+
+
+def _schema(table: TableDefinition) -> pa.Schema:
+    parts: list[pa.Schema] = [
+        pa.schema([STREAM_SCHEMA.field(name) for name in ("epoch", "offset", *table.metadata)]),
+        TopicPattern.parse(table.topics).schema,
+        make_decoder(table.decoder).schema,
+    ]
+    if table.repeats is not None and table.repeats.user_property:
+        parts.insert(1, pa.schema([pa.field(MESSAGE_ID, pa.string())]))
+    if DATE in table.partition_by:
+        parts.append(pa.schema([pa.field(DATE, pa.date32())]))
+    fields = [field for part in parts for field in part]
+    _check(table, fields)
+    return pa.schema(fields)
+
+
+def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
+    types: dict[str, pa.DataType] = {}
+    for field in fields:
+        if field.name.lower() in {name.lower() for name in types}:
+            raise ConfigError(
+                f"table {table.name} has two columns {field.name}: give one of them another name,"
+                " in its topics or its decoder"
+            )
+        types[field.name] = field.type
+    for name in table.partition_by:
+        if name not in types:
+            raise ConfigError(
+                f"table {table.name} is partitioned by {name}, but has no such column; it has"
+                f" {', '.join(types)}"
+            )
+        kind = types[name]
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
+            raise ConfigError(
+                f"table {table.name} is partitioned by {name}, which is {kind}; only text, whole"
+                " numbers and dates will do"
+            )
+    if table.repeats is not None and table.repeats.column not in ("", *types):
+        raise ConfigError(
+            f"table {table.name} knows repeats by {table.repeats.column}, but has no such column"
+        )

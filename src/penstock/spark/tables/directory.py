@@ -1,0 +1,304 @@
+"""A table that is a plain directory of Parquet files, and still takes each batch exactly once.
+
+    TABLE/date=2026-11-22/part-….parquet      the rows; any reader of Parquet reads the directory
+    TABLE/date=2026-11-22/.part-….parquet.new files of an attempt, hidden from readers
+    TABLE/_penstock/00000000000000000007.json commit 7: its files, and all that has landed
+
+    write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ show the new ones
+                           decides everything   └─ repeated by whoever looks next, if it was cut off
+
+A commit is a file whose name did not exist before (a hard link to a finished one), so that of two
+writers one is refused. It says all there is to know; those before it are only history. Readers see
+the files of a commit appear one after another: who needs them all at once takes Delta or Iceberg.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from penstock.errors import ConfigError
+from penstock.spark.parquet_files import NULL_PARTITION, Layout, NewFile, hidden, remove_old, sync
+from penstock.spark.tables.api import (
+    Batch,
+    Contents,
+    Outcome,
+    Selection,
+    Span,
+    TableCommitFailed,
+    TableError,
+)
+from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.rewriting import rewritten_without
+
+COMMITS_NAME: Final = "_penstock"
+"""The directory of commits. Readers pass over names that begin with an underscore."""
+
+COMMITS_KEPT: Final = 100
+"""Commits that stay; only the last one is needed."""
+
+COMMIT_ATTEMPTS_MAX: Final = 10
+"""Times a commit is tried while other writers come first."""
+
+
+class _Commit(msgspec.Struct, frozen=True):
+    """What has landed, and the last step to it.
+
+    Attributes:
+        description: which messages the table holds.
+        partition_by: the columns with a directory for each value.
+        columns: the schema, as Arrow serializes it.
+        landed: batch id by query, and offset by selection.
+        added: paths of the files this commit shows, as they are from then on.
+        removed: paths of those it takes away.
+    """
+
+    description: str
+    partition_by: tuple[str, ...]
+    columns: bytes
+    landed: dict[str, int]
+    added: list[str] = []
+    removed: list[str] = []
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the table."""
+        return pa.ipc.read_schema(pa.py_buffer(self.columns))
+
+
+class ParquetDirectory:
+    """A directory of Parquet files, which need not exist yet. For one thread at a time.
+
+    Args:
+        path: the directory.
+        schema: its columns.
+        partition_by: those of them with a directory for each value.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+        self.path = path
+        self.layout = Layout(str(path), schema, partition_by, is_read_by_name=True)
+        self._commits = path / COMMITS_NAME
+
+    def prepare(self, selection: Selection) -> None:
+        """Refuse a table of other messages; add columns that the table does not have yet."""
+        version, last = self._refresh()
+        if last is None:
+            return
+        self._check_holds(last, selection)
+        check_partitions(self.path, last.partition_by, self.layout)
+        added = columns_to_add(self.path, last.schema, self.layout.schema)
+        if added:
+            schema = pa.schema([*last.schema, *added])
+            step = msgspec.structs.replace(last, columns=_serialized(schema), added=[], removed=[])
+            if not self._append(version + 1, step):
+                raise TableCommitFailed(f"another job changed the table in {self.path}; try again")
+
+    def has_landed(self, batch: Batch) -> bool:
+        """Whether the batch is in the table, on disk."""
+        return _has_landed(self._refresh()[1], batch)
+
+    def landed_end(self, selection: Selection) -> int:
+        """The offset after what has landed, and is on disk; 0 when nothing has."""
+        return _landed_end(self._refresh()[1], selection)
+
+    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already."""
+        selection = batch.selection
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            version, last = self._refresh()
+            if last is not None:
+                self._check_holds(last, selection)
+            if _has_landed(last, batch):
+                return Outcome.REPLAYED
+            if _landed_end(last, selection) > start:
+                return Outcome.OVERTAKEN
+            landed = {} if last is None else last.landed
+            step = _Commit(
+                selection.description,
+                self.layout.partition_by,
+                _serialized(self.layout.schema) if last is None else last.columns,
+                {
+                    **landed,
+                    batch.transaction_id: batch.batch_id,
+                    selection.transaction_id: end,
+                },
+                [_shown(file.path) for file in files],
+            )
+            if self._append(version + 1, step):
+                return Outcome.LANDED
+        raise TableCommitFailed(
+            f"batch {batch.batch_id} could not be committed to {self.path}: other jobs came first"
+        )
+
+    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+        """Take the rows of `span` out and those of `files` in, in one step."""
+        version, last = self._refresh()
+        assert last is not None, "there are rows to replace"
+        concerned = [path for path in self._files() if _overlaps(self.path / path, span)]
+        pairs = ((self.path / path, _values(path)) for path in concerned)
+        rest = rewritten_without(span, pairs, self.layout)
+        step = msgspec.structs.replace(
+            last, added=[_shown(file.path) for file in (*rest, *files)], removed=concerned
+        )
+        if not self._append(version + 1, step):
+            raise TableCommitFailed(
+                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
+                f" changed the table in {self.path}; run it again"
+            )
+
+    def contents(self) -> Contents | None:
+        """What the table holds; None while there is none."""
+        version, last = self._refresh()
+        if last is None:
+            return None
+        files = [self.path / path for path in self._files()]
+        newest = max((_last_row(file) for file in files), default=None)
+        return Contents(
+            version=version,
+            changed_at=datetime.fromtimestamp(self._place(version).stat().st_mtime, UTC),
+            rows=sum(pq.read_metadata(file).num_rows for file in files),
+            files=len(files),
+            size_bytes=sum(file.stat().st_size for file in files),
+            description=last.description,
+            epoch=newest[0] if newest else None,
+            landed_end=newest[1] + 1 if newest else None,
+        )
+
+    def recent_files(self, within: timedelta) -> list[Path]:
+        """Its present files that may have rows received so long before its newest, or later."""
+        received = {path: _received_at(self.path / path) for path in self._files()}
+        newest = max(received.values(), default=None)
+        return [
+            self.path / path
+            for path, at in received.items()
+            if newest is not None and newest - at <= within
+        ]
+
+    def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
+        """Remove files that never became part of the table; returns their names."""
+        self._refresh()
+        return remove_old(self.path.glob(f"**/{hidden('*.parquet')}"), older_than_h, remove=remove)
+
+    def _check_holds(self, last: _Commit, selection: Selection) -> None:
+        if last.description != selection.description:
+            raise ConfigError(
+                f"the table in {self.path} holds {last.description}; land"
+                f" {selection.description} in another one"
+            )
+
+    def _files(self) -> list[str]:
+        """The files that readers see, below the table."""
+        found = self.path.glob("**/*.parquet")
+        return sorted(str(file.relative_to(self.path)) for file in found)
+
+    def _refresh(self) -> tuple[int, _Commit | None]:
+        """The last commit, carried out and on disk, and its number; (-1, None) before any."""
+        try:
+            version = max(
+                (int(path.stem) for path in self._commits.glob("[0-9]*.json")), default=-1
+            )
+            if version < 0:
+                return -1, None
+            last = msgspec.json.decode(self._place(version).read_bytes(), type=_Commit)
+            sync(self._commits)
+            self._carry_out(last)
+        except (OSError, ValueError) as error:
+            raise TableError(f"the table in {self.path} cannot be read: {error}") from error
+        return version, last
+
+    def _append(self, version: int, step: _Commit) -> bool:
+        """Write a commit and carry it out; False where there is one of this number already."""
+        self._commits.mkdir(parents=True, exist_ok=True)
+        unfinished = self._commits / f".{uuid.uuid4().hex}"
+        unfinished.write_bytes(msgspec.json.encode(step))
+        sync(unfinished)
+        try:
+            os.link(unfinished, self._place(version))
+        except FileExistsError:
+            return False
+        finally:
+            unfinished.unlink()
+        for directory in (self._commits, self.path, self.path.parent):
+            sync(directory)
+        self._carry_out(step)
+        self._place(version - COMMITS_KEPT).unlink(missing_ok=True)
+        return True
+
+    def _carry_out(self, step: _Commit) -> None:
+        """Do what the commit says; nothing where it is done."""
+        for path in step.removed:
+            (self.path / path).unlink(missing_ok=True)
+        for path in step.added:
+            shown = self.path / path
+            new = shown.with_name(hidden(shown.name))
+            if new.exists():
+                new.replace(shown)
+                sync(shown.parent)
+
+    def _place(self, version: int) -> Path:
+        return self._commits / f"{version:020}.json"
+
+
+def _has_landed(last: _Commit | None, batch: Batch) -> bool:
+    return last is not None and last.landed.get(batch.transaction_id, -1) >= batch.batch_id
+
+
+def _landed_end(last: _Commit | None, selection: Selection) -> int:
+    return 0 if last is None else last.landed.get(selection.transaction_id, 0)
+
+
+def _serialized(schema: pa.Schema) -> bytes:
+    return bytes(schema.serialize())
+
+
+def _shown(path: str) -> str:
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{name.removeprefix('.').removesuffix('.new')}"
+
+
+def _values(path: str) -> dict[str, str | None]:
+    """The partition's values, which the directories of a path tell."""
+    pairs = (part.partition("=") for part in path.split("/")[:-1])
+    return {
+        name: None if value == NULL_PARTITION else urllib.parse.unquote(value)
+        for name, _, value in pairs
+    }
+
+
+@lru_cache(maxsize=100_000)
+def _offsets(file: Path) -> tuple[str, str, int, int]:
+    """Smallest and largest epoch and offset of a file, which never changes."""
+    rows = pq.read_table(file, columns=["epoch", "offset"], partitioning=None)
+    epochs, offsets = (pc.min_max(rows.column(name)).as_py() for name in ("epoch", "offset"))
+    return epochs["min"], epochs["max"], offsets["min"], offsets["max"]
+
+
+def _last_row(file: Path) -> tuple[str, int]:
+    _, epoch, _, offset = _offsets(file)
+    return epoch, offset
+
+
+def _overlaps(file: Path, span: Span) -> bool:
+    low, high, first, last = _offsets(file)
+    is_one_epoch = low == high
+    return low <= span.epoch <= high and not (
+        is_one_epoch and (first >= span.end or last < span.start)
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _received_at(file: Path) -> Any:
+    rows = pq.read_table(file, columns=["received_at"], partitioning=None)
+    return pc.max(rows.column("received_at")).as_py()

@@ -1,0 +1,284 @@
+"""An Iceberg table that messages land in, through pyiceberg and a catalog in a SQLite file.
+
+What a Delta table keeps as application transactions is kept in the table's properties, which one
+Iceberg transaction changes together with the files:
+
+    penstock-query:<query id>                    batch id
+    penstock-log:<epoch>/<stream>/<topics>       offset after the last one landed
+
+Snapshots may be expired: nothing is kept in them. pyiceberg would repeat a refused commit on top of
+another writer's by itself, without a look at these properties; `commit.retry.num-retries` is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+from sqlalchemy.exc import SQLAlchemyError
+
+from penstock.errors import ConfigError
+from penstock.spark.parquet_files import Layout, NewFile, remove_old
+from penstock.spark.tables.api import (
+    Batch,
+    Contents,
+    Outcome,
+    Selection,
+    Span,
+    TableCommitFailed,
+    TableCommitUnknown,
+    TableError,
+)
+from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.synced_io import SyncedFileIO
+
+NAMESPACE: Final = "penstock"
+"""Where the catalog has the tables, by the names of their directories."""
+
+COMMIT_ATTEMPTS_MAX: Final = 10
+"""Times a commit is tried while other writers come first."""
+
+_DESCRIPTION: Final = "comment"
+_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    "write.metadata.metrics.column.epoch": "full",  # else its bounds are of 16 characters
+}
+
+
+class IcebergTable:
+    """An Iceberg table, which need not exist yet. For one thread at a time.
+
+    Args:
+        path: its directory.
+        schema: its columns.
+        partition_by: those of them it is partitioned by.
+        catalog: the SQLite file of the catalog.
+    """
+
+    def __init__(
+        self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...], catalog: Path
+    ) -> None:
+        self.path = path
+        self.layout = Layout(str(path), _plain(schema), partition_by, keeps_partition_columns=True)
+        self._name = (NAMESPACE, path.name)
+        self._catalog_path = catalog
+        self._opened: SqlCatalog | None = None
+
+    def prepare(self, selection: Selection) -> None:
+        """Refuse a table of other messages; add columns that the table does not have yet."""
+        table = self._refresh()
+        if table is None:
+            return
+        self._check_holds(table, selection)
+        check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
+        present = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        added = columns_to_add(self.path, _plain(present), self.layout.schema)
+        if added:
+            with table.update_schema() as update:
+                update.union_by_name(pa.schema(added))
+
+    def has_landed(self, batch: Batch) -> bool:
+        """Whether the batch is in the table, on disk."""
+        return _has_landed(self._refresh(), batch)
+
+    def landed_end(self, selection: Selection) -> int:
+        """The offset after what has landed, and is on disk; 0 when nothing has."""
+        return _landed_end(self._refresh(), selection)
+
+    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already."""
+        selection = batch.selection
+        error: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            table = self._refresh() or self._create(selection)
+            self._check_holds(table, selection)
+            if _has_landed(table, batch):
+                return Outcome.REPLAYED
+            if _landed_end(table, selection) > start:
+                return Outcome.OVERTAKEN
+            try:
+                with table.transaction() as transaction:
+                    if files:
+                        transaction.add_files([str(self.path / file.path) for file in files])
+                    transaction.set_properties(
+                        {
+                            batch.transaction_id: str(batch.batch_id),
+                            selection.transaction_id: str(end),
+                        }
+                    )
+            except CommitFailedException as conflict:
+                error = conflict
+                continue
+            except Exception as failure:
+                if self.has_landed(batch):
+                    return Outcome.LANDED
+                raise TableCommitUnknown(
+                    f"it is not known whether batch {batch.batch_id} was committed to {self.path}"
+                    f" ({failure}); run the job again, it will find out"
+                ) from failure
+            return Outcome.LANDED
+        raise TableCommitFailed(
+            f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
+        ) from error
+
+    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+        """Take the rows of `span` out and those of `files` in, in one step."""
+        table = self._refresh()
+        assert table is not None, "there are rows to replace"
+        inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
+        try:
+            with table.transaction() as transaction:
+                transaction.delete(inside)
+                if files:
+                    transaction.add_files([str(self.path / file.path) for file in files])
+        except CommitFailedException as conflict:
+            raise TableCommitFailed(
+                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
+                f" changed the table in {self.path}; run it again"
+            ) from conflict
+
+    def contents(self) -> Contents | None:
+        """What the table holds; None while there is none."""
+        table = self._refresh()
+        if table is None:
+            return None
+        files = [task.file for task in table.scan().plan_files()]
+        newest = max(
+            ((_upper(table, file, "epoch"), _upper(table, file, "offset")) for file in files),
+            default=None,
+        )
+        return Contents(
+            version=int(Path(table.metadata_location).name.partition("-")[0]),
+            changed_at=datetime.fromtimestamp(table.metadata.last_updated_ms / 1000, UTC),
+            rows=sum(file.record_count for file in files),
+            files=len(files),
+            size_bytes=sum(file.file_size_in_bytes for file in files),
+            description=table.properties.get(_DESCRIPTION, ""),
+            epoch=newest[0] if newest else None,
+            landed_end=newest[1] + 1 if newest else None,
+        )
+
+    def recent_files(self, within: timedelta) -> list[Path]:
+        """Its present files that may have rows received so long before its newest, or later."""
+        table = self._refresh()
+        if table is None:
+            return []
+        files = [task.file for task in table.scan().plan_files()]
+        received = [(_upper(table, file, "received_at"), file.file_path) for file in files]
+        newest = max((at for at, _ in received), default=0)
+        return [
+            Path(path.removeprefix("file://"))
+            for at, path in received
+            if timedelta(microseconds=newest - at) <= within
+        ]
+
+    def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
+        """Remove data files that no snapshot names; returns their names."""
+        table = self._refresh()
+        if table is None:
+            return []
+        named = table.inspect.all_data_files().column("file_path").to_pylist()
+        kept = {path.removeprefix("file://") for path in named}
+        found = (file for file in self.path.glob("**/*.parquet") if str(file) not in kept)
+        return remove_old(found, older_than_h, remove=remove)
+
+    def _check_holds(self, table: Table, selection: Selection) -> None:
+        found = table.properties.get(_DESCRIPTION, "something that Penstock did not land")
+        if found != selection.description:
+            raise ConfigError(
+                f"the table in {self.path} holds {found}; land {selection.description} in another"
+                " one"
+            )
+
+    def _catalog(self) -> SqlCatalog:
+        if self._opened is None:
+            self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._opened = self._open_catalog()
+            except SQLAlchemyError:  # another job made it at the same time: now it is there
+                self._opened = self._open_catalog()
+        return self._opened
+
+    def _open_catalog(self) -> SqlCatalog:
+        options = {
+            "uri": f"sqlite:///{self._catalog_path}",
+            "warehouse": str(self._catalog_path.parent),
+            "py-io-impl": f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}",
+        }
+        catalog = SqlCatalog(NAMESPACE, **options)
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        return catalog
+
+    def _create(self, selection: Selection) -> Table:
+        """Make the table, empty; another job may have come first."""
+        catalog = self._catalog()
+        with (
+            suppress(TableAlreadyExistsError, CommitFailedException),
+            catalog.create_table_transaction(
+                self._name,
+                self.layout.schema,
+                location=str(self.path),
+                properties={**_PROPERTIES, _DESCRIPTION: selection.description},
+            ) as transaction,
+            transaction.update_spec() as spec,
+        ):
+            for name in self.layout.partition_by:
+                spec.add_identity(name)
+        return catalog.load_table(self._name)
+
+    def _refresh(self) -> Table | None:
+        """The table as it is now; None when there is none yet."""
+        try:
+            return self._catalog().load_table(self._name)
+        except NoSuchTableError:
+            return None
+        except Exception as error:  # pyiceberg raises what SQLite, Arrow and the disk do
+            raise TableError(f"the table in {self.path} cannot be read: {error}") from error
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """The schema with types as Iceberg has them: no integers below 32 bits, no large strings."""
+    return pa.schema([pa.field(field.name, _widened(field.type)) for field in schema])
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_integer(kind) and kind.bit_width < 32:
+        return pa.int32()
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return kind
+
+
+def _has_landed(table: Table | None, batch: Batch) -> bool:
+    found = None if table is None else table.properties.get(batch.transaction_id)
+    return found is not None and int(found) >= batch.batch_id
+
+
+def _landed_end(table: Table | None, selection: Selection) -> int:
+    return 0 if table is None else int(table.properties.get(selection.transaction_id, 0))
+
+
+def _upper(table: Table, file: Any, column: str) -> Any:
+    """The largest value of a column in a file."""
+    field = table.schema().find_field(column)
+    kind = field.field_type
+    assert isinstance(kind, PrimitiveType)
+    return from_bytes(kind, file.upper_bounds[field.field_id])

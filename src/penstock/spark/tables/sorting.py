@@ -1,0 +1,171 @@
+"""Messages into rows and dead letters: each message is in one of the two.
+
+message ──topic levels──▶ cast? ──payload──▶ decodes? ──▶ rows? ──▶ landed before? ──▶ row(s)
+                           no │            no │        none │            yes │
+                              └──── broken ───┘          empty           repeated
+                                          └───────── dead letters ────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config.table import TableDefinition
+from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.topic_pattern import TopicPattern
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS
+from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
+from penstock.spark.tables.splits import with_date
+
+MESSAGE_ID: Final = "message_id"
+"""What a message is recognised by; a column of the table where it is a user property."""
+
+SEEN_AT: Final = "seen_at"
+"""When a message of the same id was received that is in the table, or null."""
+
+_NO_ROWS: Final = "the payload has no rows"
+
+
+class Sorting:
+    """The split of a declared table. It goes to the executors, which make the decoder there.
+
+    Args:
+        table: the declaration.
+        schema: the columns of its rows.
+    """
+
+    def __init__(self, table: TableDefinition, schema: pa.Schema) -> None:
+        self._table = table
+        self._schema = schema
+        self._landed_at: dict[str, int] = {}
+        """When a message of this id was landed last in this pass, µs."""
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return make_decoder(self._table.decoder)
+
+    @cached_property
+    def _pattern(self) -> TopicPattern:
+        return TopicPattern.parse(self._table.topics)
+
+    def __call__(self, messages: pa.Table) -> dict[str, pa.Table]:
+        """Sort a batch of messages."""
+        if not messages.num_rows:
+            return {}
+        messages = with_date(messages.combine_chunks())
+        levels, misfits, misfit_reasons = self._pattern.columns(_array(messages, "topic"))
+        fitting = _without(messages.num_rows, misfits)
+        decoded = self._decode(messages.take(fitting))
+        sources = fitting.take(decoded.sources)
+        broken = fitting.take(decoded.broken)
+        repeats = self._repeats(messages, sources, decoded.rows)
+        reasons: dict[int, tuple[str, str]] = {
+            **dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS)),
+            **dict(_each("broken", misfits, misfit_reasons)),
+            **dict(_each("broken", broken, decoded.reasons)),
+            **{index: ("repeated", reason) for index, reason in repeats.items()},
+        }
+        rows = self._rows(messages, levels, sources, decoded.rows)
+        if repeats:
+            is_repeat = pc.is_in(sources, pa.array(list(repeats), pa.int64()))
+            rows = rows.filter(pc.invert(is_repeat))
+        return {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
+
+    def identified(self, messages: pa.Table) -> pa.Array:
+        """The id of each message: of its first row, or from its user properties; null for none."""
+        repeats = self._table.repeats
+        assert repeats is not None
+        if repeats.user_property:
+            return pa.array(
+                [_user_property(value, repeats.user_property) for value in
+                 messages.column("properties").to_pylist()],
+                pa.string(),
+            )  # fmt: skip
+        decoded = self._decode(messages)
+        ids = decoded.rows.column(repeats.column).cast(pa.string()).to_pylist()
+        found: dict[int, str | None] = {}
+        for source, value in zip(decoded.sources.to_pylist(), ids, strict=True):
+            found.setdefault(source, value)
+        return pa.array([found.get(index) for index in range(messages.num_rows)], pa.string())
+
+    def _decode(self, messages: pa.Table) -> Decoded:
+        return self._decoder.decode(_array(messages, "payload"), _array(messages, "topic"))
+
+    def _rows(
+        self, messages: pa.Table, levels: pa.Table, sources: pa.Array, decoded: pa.Table
+    ) -> pa.Table:
+        found = {
+            **dict(zip(messages.column_names, messages.take(sources).columns, strict=True)),
+            **dict(zip(levels.column_names, levels.take(sources).columns, strict=True)),
+            **dict(zip(decoded.column_names, decoded.columns, strict=True)),
+        }
+        columns = [found[field.name].cast(field.type) for field in self._schema]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _repeats(self, messages: pa.Table, sources: pa.Array, _rows: pa.Table) -> dict[int, str]:
+        """The messages that are repeats, with the reason; they come in order of offset."""
+        if self._table.repeats is None or MESSAGE_ID not in messages.column_names:
+            return {}
+        within_us = self._table.repeats.within_s * 1_000_000
+        chosen = pc.unique(sources)
+        columns = messages.select([MESSAGE_ID, SEEN_AT, "received_at"]).take(chosen)
+        found: dict[int, str] = {}
+        for index, name, seen_at, at in zip(
+            chosen.to_pylist(),
+            columns.column(MESSAGE_ID).to_pylist(),
+            *(
+                columns.column(time).cast(pa.int64()).to_pylist()
+                for time in (SEEN_AT, "received_at")
+            ),
+            strict=True,
+        ):
+            if name is None:
+                continue
+            before = self._landed_at.get(name, seen_at)
+            if before is not None and at - before <= within_us:
+                found[index] = f"a message with the id {name} landed before"
+            else:
+                self._landed_at[name] = at
+        return found
+
+
+def _array(messages: pa.Table, name: str) -> pa.Array:
+    return messages.column(name).combine_chunks()
+
+
+def _without(count: int, indices: pa.Array) -> pa.Array:
+    every = pa.array(range(count), pa.int64())
+    return every.filter(pc.invert(pc.is_in(every, indices)))
+
+
+def _rest(every: pa.Array, *taken: pa.Array) -> list[int]:
+    for indices in taken:
+        every = every.filter(pc.invert(pc.is_in(every, indices)))
+    found: list[int] = every.to_pylist()
+    return found
+
+
+def _each(kind: str, indices: pa.Array, reasons: pa.Array) -> Iterator[tuple[int, tuple[str, str]]]:
+    for index, reason in zip(indices.to_pylist(), reasons.to_pylist(), strict=True):
+        yield index, (kind, reason)
+
+
+def _dead_letters(messages: pa.Table, reasons: dict[int, tuple[str, str]]) -> pa.Table:
+    indices = sorted(reasons)
+    dead = messages.take(pa.array(indices, pa.int64()))
+    for position, name in enumerate(("kind", "reason")):
+        values = [reasons[index][position] for index in indices]
+        dead = dead.append_column(name, pa.array(values, pa.string()))
+    return dead.select(DEAD_LETTER_SCHEMA.names).cast(DEAD_LETTER_SCHEMA)
+
+
+def _user_property(properties: dict[str, Any] | None, key: str) -> str | None:
+    for pair in (properties or {}).get("user_properties") or ():
+        if pair["key"] == key:
+            return str(pair["value"])
+    return None

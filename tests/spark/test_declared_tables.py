@@ -1,0 +1,295 @@
+"""`penstock tables`: declared tables, through Spark, whatever is repeated on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from penstock.config.table import TableDefinition
+from penstock.errors import ConfigError
+from penstock.spark.delta_commit import MessageTable
+from penstock.spark.jobs.backfill import backfill
+from penstock.spark.jobs.landing import CHECKPOINT_NAME
+from penstock.spark.jobs.progress import Progress
+from penstock.spark.jobs.tables import RunSettings, TablesRun
+from penstock.spark.tables.api import ROWS, TableCommitFailed
+from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.sample import sort_sample
+from penstock.spark.tables.standing import standing
+from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
+from tests.spark.service_process import ServiceProcess
+
+pytestmark = pytest.mark.timeout(600)
+
+TOPICS = "plant/{line:int}/{quantity}"
+NUMBER: dict[str, Any] = {"kind": "json", "columns": {"value": {"type": "int", "path": "$"}}}
+"""The log writer's payloads are the offset as text, which is JSON."""
+
+Run = Callable[..., dict[str, Progress]]
+
+
+@pytest.fixture
+def declare(tmp_path: Path) -> Callable[..., DeclaredTable]:
+    def declared(name: str = "readings", **settings: Any) -> DeclaredTable:
+        definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, **settings}
+        return DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+
+    return declared
+
+
+Declare = Callable[..., DeclaredTable]
+
+
+@pytest.fixture
+def settings(service: ServiceProcess) -> RunSettings:
+    return RunSettings(service.address, available_now=True)
+
+
+@pytest.fixture
+def run(spark: SparkSession, settings: RunSettings) -> Run:
+    def run_once(*tables: DeclaredTable) -> dict[str, Progress]:
+        last: dict[str, Progress] = {}
+
+        def note(name: str, progress: Progress) -> None:
+            last[name] = progress
+
+        TablesRun(tables, settings, note, lambda *_: contextlib.nullcontext(spark)).run()
+        return last
+
+    return run_once
+
+
+def delta_rows(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    found = DeltaTable(path).to_pyarrow_table(columns=["offset", *columns])
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def offsets(path: Path) -> list[int]:
+    return [row[0] for row in delta_rows(path)]
+
+
+def forget_done(table: DeclaredTable, batch_id: int) -> None:
+    """As if the driver had died after the table's commit and before Spark's."""
+    commits = table.path / CHECKPOINT_NAME / "commits"
+    for name in (str(batch_id), f".{batch_id}.crc"):
+        (commits / name).unlink(missing_ok=True)
+
+
+def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
+    log: LogWriter, declare: Declare, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # without a warning
+    log.append(
+        30, topics=("plant/1/temp", "plant/x/temp", "plant/2/power"), step_us=4 * 3600 * 10**6
+    )
+    tables = [
+        declare(kind, format=kind, metadata=("received_at", "topic", "client_id", "qos"))
+        for kind in ("delta", "iceberg", "parquet")
+    ]
+    progress = run(*tables)
+    assert {(it.rows_landed, it.dead_letters) for it in progress.values()} == {(20, 10)}
+
+    delta, iceberg, parquet = (read_rows(table) for table in tables)
+    assert delta == iceberg == parquet
+    assert [row["offset"] for row in delta] == [n for n in range(30) if n % 3 != 1]
+    assert (delta[1]["line"], delta[1]["quantity"], delta[1]["value"]) == (2, "power", 2)
+    assert (delta[1]["qos"], delta[1]["client_id"]) == (2, "device-0")
+
+    letters = DeltaTable(tables[0].dead_letters_path).to_pyarrow_table().to_pylist()
+    assert sorted(row["offset"] for row in letters) == [n for n in range(30) if n % 3 == 1]
+    assert {row["kind"] for row in letters} == {"broken"}
+    assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
+
+
+def read_rows(table: DeclaredTable) -> list[dict[str, Any]]:
+    """The rows as three independent readers of the format agree on."""
+    names = table.schema.names
+    match table.definition.format:
+        case "delta":
+            delta = DeltaTable(table.path)
+            files = [uri.removeprefix("file://") for uri in delta.file_uris()]
+            found = [
+                delta.to_pyarrow_table().to_pylist(),
+                polars.read_delta(str(table.path)).to_dicts(),
+                duckdb_rows(f"read_parquet({files!r}, hive_partitioning = true)"),
+            ]
+        case "iceberg":
+            catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent}/iceberg.db")
+            opened = catalog.load_table(("penstock", table.path.name))
+            files = [task.file.file_path for task in opened.scan().plan_files()]
+            found = [
+                opened.scan().to_arrow().to_pylist(),
+                polars.scan_iceberg(opened.metadata_location).collect().to_dicts(),
+                duckdb_rows(f"read_parquet({files!r})"),
+            ]
+        case _:
+            everything = f"{table.path}/**/*.parquet"
+            found = [
+                polars.read_parquet(everything, hive_partitioning=True).to_dicts(),
+                duckdb_rows(f"read_parquet('{everything}', hive_partitioning = true)"),
+            ]
+    first, *others = [
+        sorted(({name: row[name] for name in names} for row in rows), key=lambda row: row["offset"])
+        for rows in found
+    ]
+    for other in others:
+        assert other == first
+    return first
+
+
+def duckdb_rows(source: str) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        found = connection.execute(f"from {source}")
+        names = [column[0] for column in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def test_a_crash_between_the_two_commits_is_mended_by_the_replay(
+    log: LogWriter, declare: Declare, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(12, topics=("plant/1/temp", "plant/x/temp"))
+    table = declare()
+    with monkeypatch.context() as crash:
+        commit = MessageTable.commit
+
+        def killed(self: MessageTable, *args: Any) -> Any:
+            if self.path == table.path:
+                raise TableCommitFailed("killed before the rows")
+            return commit(self, *args)
+
+        crash.setattr(MessageTable, "commit", killed)
+        with pytest.raises(TableCommitFailed, match="killed before the rows"):
+            run(table)
+    assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
+    assert not (table.path / "_delta_log").exists()
+
+    progress = run(table)["readings"]
+    assert (progress.rows_landed, progress.dead_letters) == (6, 0)
+    forget_done(table, 0)
+    assert run(table)["readings"].replayed == 1
+    assert offsets(table.path) == [0, 2, 4, 6, 8, 10]
+    assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
+
+
+def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
+    log: LogWriter, declare: Declare, run: Run, settings: RunSettings, spark: SparkSession
+) -> None:
+    log.append(10, topics=("plant/1/temp", "plant/x/temp"))
+    run(declare())
+    log.append(10, topics=("plant/1/temp", "plant/{x}/temp"))
+    wider_decoder = {
+        **NUMBER,
+        "columns": {**NUMBER["columns"], "text": {"type": "string", "path": "$"}},
+    }
+    wider = declare(decoder=wider_decoder)
+    run(wider)
+    texts = dict(delta_rows(wider.path, "text"))
+    assert texts == {n: (str(n) if n >= 10 else None) for n in range(0, 20, 2)}
+
+    for _ in range(2):
+        filled = backfill(spark.newSession(), wider, settings, 3, 9)
+        assert (filled.span.start, filled.span.end) == (3, 9)
+        assert (filled.rows, filled.dead_letters) == (3, 3)
+    texts = dict(delta_rows(wider.path, "text"))
+    assert texts == {n: (str(n) if n >= 10 or 3 <= n < 9 else None) for n in range(0, 20, 2)}
+    assert offsets(wider.dead_letters_path) == list(range(1, 20, 2))
+
+    with pytest.raises(ConfigError, match="has landed all before offset 20"):
+        backfill(spark.newSession(), wider, settings, 20, 30)
+
+
+def test_a_table_begun_late_gets_what_was_before(
+    log: LogWriter, declare: Declare, run: Run, settings: RunSettings, spark: SparkSession
+) -> None:
+    log.append(10)
+    late = declare(starting_offsets=json.dumps({"0": 6}), commit_offsets_max=2)
+    run(late)
+    assert offsets(late.path) == [6, 7, 8, 9]
+    backfill(spark.newSession(), late, settings, 0, 8)
+    assert offsets(late.path) == list(range(10))
+    log.append(2)
+    run(late)
+    assert offsets(late.path) == list(range(12))
+
+
+def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_lost(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    repeated = b"\x26\x00\x02id\x00\x01%d"
+    for n in (0, 1, 0, 2, 1):
+        for odd in (b"", repeated % n):
+            log.append(1, properties=odd, topics=("plant/1/temp",))
+    table = declare(repeats={"user_property": "id", "within_s": 600}, commit_offsets_max=6)
+    progress = run(table)["readings"]
+    assert (progress.rows_landed, progress.dead_letters) == (8, 2)
+    shutil.rmtree(table.path / CHECKPOINT_NAME)
+    for n in (2, 3):
+        log.append(1, topics=("plant/1/temp",))
+        log.append(1, properties=repeated % n, topics=("plant/1/temp",))
+    run(table)
+    ids = [name for _, name in delta_rows(table.path, "message_id") if name is not None]
+    assert sorted(ids) == ["0", "1", "2", "3"]
+    letters = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
+    assert sorted((row["offset"], row["kind"]) for row in letters) == [
+        (5, "repeated"), (9, "repeated"), (11, "repeated"),
+    ]  # fmt: skip
+    assert len(offsets(table.path)) + len(letters) == log.end
+
+
+def test_files_are_put_together_while_messages_land(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    log.append(24)
+    table = declare(commit_offsets_max=6, compact_commits=3)
+    run(table)
+    assert offsets(table.path) == list(range(24))
+    history = [commit["operation"] for commit in DeltaTable(table.path).history()]
+    assert "OPTIMIZE" in history
+    contents = table.open()[ROWS].contents()
+    assert contents is not None
+    assert contents.files < 8
+
+
+def test_a_dry_run_shows_rows_and_reasons_and_writes_nothing(
+    log: LogWriter, declare: Declare, service: ServiceProcess
+) -> None:
+    log.append(2000, topics=("plant/1/temp", "plant/x/temp"))
+    table = declare()
+    parts = sort_sample(table, service.address, 100)
+    assert parts["rows"].column("offset").to_pylist() == list(range(1900, 2000, 2))
+    assert parts["dead_letters"].num_rows == 50
+    assert not table.path.exists()
+
+
+def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
+    log: LogWriter, declare: Declare, run: Run, service: ServiceProcess
+) -> None:
+    log.append(10, topics=("plant/1/temp", "plant/x/temp"))
+    table = declare()
+    empty = standing(table, service.address, table.path / CHECKPOINT_NAME)
+    assert empty.rows is None
+    assert empty.lag is not None
+    assert empty.lag.offsets == 10
+    run(table)
+    log.append(5)
+    found = standing(table, service.address, table.path / CHECKPOINT_NAME)
+    assert found.rows is not None
+    assert found.dead_letters is not None
+    assert found.lag is not None
+    assert (found.rows.rows, found.dead_letters.rows, found.landed_end) == (5, 5, 10)
+    assert found.lag.offsets == 5
+    assert found.lag.seconds > 1_800_000_000 - FIRST_RECEIVED_AT_US / 10**6 - 10**8
+    service.kill()
+    assert standing(table, service.address, table.path / CHECKPOINT_NAME).lag is None

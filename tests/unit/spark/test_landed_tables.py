@@ -1,0 +1,395 @@
+"""What every format of a table promises: each batch once, each offset once. No Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StaticTable
+
+from penstock.errors import ConfigError
+from penstock.spark.delta_commit import MessageTable
+from penstock.spark.parquet_files import NewFile, write_files
+from penstock.spark.tables.api import (
+    ROWS,
+    Batch,
+    LandedTable,
+    Outcome,
+    Selection,
+    Span,
+    TableCommitFailed,
+)
+from penstock.spark.tables.directory import ParquetDirectory
+from penstock.spark.tables.iceberg import IcebergTable
+
+EPOCH = "20261121T000000-00000001"
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+SELECTION = Selection(EPOCH, "messages", ("plant/+/temp",))
+BATCH_0 = Batch("query-1", 0, SELECTION)
+BATCH_1 = replace(BATCH_0, batch_id=1)
+
+SCHEMA = pa.schema(
+    [
+        pa.field("epoch", pa.string()),
+        pa.field("offset", pa.int64()),
+        pa.field("received_at", pa.timestamp("us", tz="UTC")),
+        pa.field("line", pa.string()),
+        pa.field("celsius", pa.float64()),
+        pa.field("date", pa.date32()),
+    ]
+)
+WIDER = SCHEMA.insert(5, pa.field("unit", pa.string()))
+LINES = ("a", "b c/ü%", None)
+
+Open = Callable[..., LandedTable]
+
+
+@pytest.fixture(params=["delta", "iceberg", "parquet"])
+def kind(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def open_table(kind: str, tmp_path: Path) -> Open:
+    """Opens the table once more, as another process would."""
+
+    def opened(
+        schema: pa.Schema = SCHEMA, partition_by: tuple[str, ...] = ("date", "line")
+    ) -> LandedTable:
+        path = tmp_path / "readings"
+        match kind:
+            case "delta":
+                return MessageTable(path, schema, partition_by)
+            case "iceberg":
+                return IcebergTable(path, schema, partition_by, tmp_path / "iceberg.db")
+            case _:
+                return ParquetDirectory(path, schema, partition_by)
+
+    return opened
+
+
+@pytest.fixture
+def table(open_table: Open) -> LandedTable:
+    return open_table()
+
+
+def rows(start: int, end: int, celsius: float = 20.5, **others: Any) -> pa.Table:
+    values = [
+        {
+            "epoch": EPOCH,
+            "offset": n,
+            "received_at": NOON + timedelta(hours=n),
+            "line": LINES[n % 3],
+            "celsius": celsius,
+            "date": (NOON + timedelta(hours=n)).date(),
+            **others,
+        }
+        for n in range(start, end)
+    ]
+    return pa.Table.from_pylist(values, schema=WIDER if others else SCHEMA)
+
+
+def written(table: LandedTable, found: pa.Table) -> list[NewFile]:
+    return list(write_files({ROWS: table.layout}, "part", [{ROWS: found}]))
+
+
+def land(table: LandedTable, batch: Batch, start: int, end: int) -> Outcome:
+    return table.commit(batch, written(table, rows(start, end)), start, end)
+
+
+def read(kind: str, table: LandedTable) -> list[dict[str, Any]]:
+    """The rows as the format's own reader sees them."""
+    match kind:
+        case "delta":
+            found = DeltaTable(table.path).to_pyarrow_table()
+        case "iceberg":
+            found = iceberg_at(table.path).scan().to_arrow()
+        case _:
+            found = polars.read_parquet(f"{table.path}/**/*.parquet", hive_partitioning=True)
+            found = found.to_arrow()
+    listed: list[dict[str, Any]] = found.to_pylist()
+    return sorted(listed, key=lambda row: row["offset"])
+
+
+def iceberg_at(path: Path) -> StaticTable:
+    catalog = SqlCatalog("penstock", uri=f"sqlite:///{path.parent}/iceberg.db")
+    return StaticTable.from_metadata(catalog.load_table(("penstock", path.name)).metadata_location)
+
+
+def offsets(kind: str, table: LandedTable) -> list[int]:
+    return [row["offset"] for row in read(kind, table)]
+
+
+def test_a_batch_is_there_once_however_often_it_comes(kind: str, open_table: Open) -> None:
+    table = open_table()
+    assert not table.has_landed(BATCH_0)
+    assert table.contents() is None
+    assert land(table, BATCH_0, 0, 6) is Outcome.LANDED
+    again = open_table()
+    assert again.has_landed(BATCH_0)
+    assert land(again, BATCH_0, 0, 6) is Outcome.REPLAYED
+    assert land(again, BATCH_1, 6, 9) is Outcome.LANDED
+    assert again.landed_end(SELECTION) == 9
+    assert offsets(kind, table) == list(range(9))
+
+
+def test_offsets_that_another_query_landed_are_not_landed_again(
+    kind: str, open_table: Open
+) -> None:
+    land(open_table(), BATCH_0, 0, 10)
+    other = open_table()
+    theirs = replace(BATCH_0, query_id="query-2")
+    assert land(other, theirs, 5, 15) is Outcome.OVERTAKEN
+    assert land(other, theirs, 10, 15) is Outcome.LANDED
+    assert offsets(kind, other) == list(range(15))
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_of_writers_that_race_one_lands(kind: str, open_table: Open, *, exists: bool) -> None:
+    if exists:
+        land(open_table(), Batch("query-x", 0, SELECTION), 0, 3)
+
+    def race(query: int) -> Outcome:
+        start = 3 if exists else 0
+        return land(open_table(), replace(BATCH_0, query_id=f"query-{query}"), start, 10)
+
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = sorted(outcome.name for outcome in pool.map(race, range(3)))
+    assert outcomes == ["LANDED", "OVERTAKEN", "OVERTAKEN"]
+    assert offsets(kind, open_table()) == list(range(10))
+
+
+def test_a_batch_without_rows_is_noted(kind: str, open_table: Open) -> None:
+    """All its messages were dead letters."""
+    assert open_table().commit(BATCH_0, [], 0, 7) is Outcome.LANDED
+    table = open_table()
+    assert table.has_landed(BATCH_0)
+    assert table.landed_end(SELECTION) == 7
+    contents = table.contents()
+    assert contents is not None
+    assert (contents.rows, contents.files, contents.landed_end) == (0, 0, None)
+    assert table.recent_files(timedelta(days=1)) == []
+    assert land(table, BATCH_1, 7, 9) is Outcome.LANDED
+    assert offsets(kind, table) == [7, 8]
+
+
+def test_a_table_of_other_messages_or_partitions_is_refused(open_table: Open) -> None:
+    table = open_table()
+    table.prepare(SELECTION)  # there is none yet
+    land(table, BATCH_0, 0, 3)
+    open_table().prepare(SELECTION)
+    with pytest.raises(ConfigError, match=r"holds MQTT messages of .*, topics plant/\+/temp; land"):
+        open_table().prepare(replace(SELECTION, topics=("#",)))
+    with pytest.raises(ConfigError, match="is partitioned by date, line, and date is declared"):
+        open_table(SCHEMA, ("date",)).prepare(SELECTION)
+
+
+def test_a_declared_column_is_added_and_one_no_longer_declared_stays_null(
+    kind: str, open_table: Open
+) -> None:
+    land(open_table(), BATCH_0, 0, 3)
+    wider = open_table(WIDER)
+    wider.prepare(SELECTION)
+    files = written(wider, rows(3, 6, unit="degC"))
+    assert wider.commit(BATCH_1, files, 3, 6) is Outcome.LANDED
+    narrow = open_table(SCHEMA)
+    narrow.prepare(SELECTION)
+    land(narrow, replace(BATCH_0, batch_id=2), 6, 9)
+    if kind == "parquet":  # the files have what they have; the reader is told to put them together
+        source = f"read_parquet('{narrow.path}/**/*.parquet', union_by_name = true)"
+        found = duckdb.execute(f'select unit from {source} order by "offset"')
+        units = [unit for (unit,) in found.fetchall()]
+    else:
+        units = [row["unit"] for row in read(kind, narrow)]
+    assert units == [None] * 3 + ["degC"] * 3 + [None] * 3
+
+
+def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -> None:
+    land(open_table(), BATCH_0, 0, 3)
+    changed = SCHEMA.set(4, pa.field("celsius", pa.string()))
+    with pytest.raises(ConfigError, match="has the column celsius of type double, and string is"):
+        open_table(changed).prepare(SELECTION)
+
+
+def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_table: Open) -> None:
+    table = open_table()
+    land(table, BATCH_0, 0, 10)
+    land(table, BATCH_1, 10, 20)
+    span = Span(EPOCH, 8, 13)
+    for _ in range(2):  # it can be done again
+        table.replace(span, written(table, rows(8, 12, celsius=99.0)))
+    found = read(kind, table)
+    assert [row["offset"] for row in found] == [*range(12), *range(13, 20)]
+    assert [row["offset"] for row in found if row["celsius"] == 99.0] == [8, 9, 10, 11]
+    assert [row["line"] for row in found[:3]] == list(LINES)
+    assert table.landed_end(SELECTION) == 20
+    assert table.has_landed(BATCH_1)
+
+
+def test_a_replacement_does_not_undo_what_lands_beside_it(
+    kind: str, open_table: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = open_table()
+    land(table, BATCH_0, 0, 10)
+    refresh = type(table)._refresh  # type: ignore[attr-defined]
+    calls: list[int] = []
+
+    def then_another_lands(self: LandedTable) -> object:
+        found = refresh(self)
+        if self is table and not calls:
+            calls.append(1)
+            land(open_table(), BATCH_1, 10, 20)
+        return found
+
+    monkeypatch.setattr(type(table), "_refresh", then_another_lands)
+    with pytest.raises(TableCommitFailed, match="the offsets 0 to 4 were not replaced"):
+        table.replace(Span(EPOCH, 0, 5), [])
+    assert offsets(kind, table) == list(range(20))
+
+
+def test_contents_say_what_is_there(table: LandedTable) -> None:
+    land(table, BATCH_0, 0, 30)
+    contents = table.contents()
+    assert contents is not None
+    assert (contents.rows, contents.epoch, contents.landed_end) == (30, EPOCH, 30)
+    assert contents.description == "MQTT messages of stream messages, topics plant/+/temp"
+    assert contents.files == len(list(table.path.glob("date=*/line=*/*.parquet")))
+    assert datetime.now(UTC) - contents.changed_at < timedelta(minutes=5)
+
+
+def test_recent_files_are_those_of_the_latest_rows(table: LandedTable) -> None:
+    land(table, BATCH_0, 0, 60)
+    every = table.recent_files(timedelta.max)
+    latest = table.recent_files(timedelta(hours=20))
+    assert set(latest) < set(every)
+    assert {path.parent.parent.name for path in latest} == {"date=2026-11-23"}
+    assert all(path.is_file() for path in every)
+
+
+def test_files_of_lost_attempts_are_removed_by_age_and_nothing_else_is(
+    kind: str, table: LandedTable
+) -> None:
+    land(table, BATCH_0, 0, 6)
+    old, young = (table.path / written(table, rows(6, 7))[0].path for _ in range(2))
+    two_days_ago = time.time() - 48 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    for remove in (False, True):
+        names = table.remove_orphans(24, remove=remove)
+        assert [Path(name).name for name in names] == [old.name]
+    assert not old.exists()
+    assert young.exists()
+    assert offsets(kind, table) == list(range(6))
+
+
+# -- a plain directory ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ParquetDirectory:
+    return ParquetDirectory(tmp_path / "readings", SCHEMA, ("date",))
+
+
+def seen(directory: ParquetDirectory) -> list[int]:
+    """What a reader of the whole directory finds."""
+    if not list(directory.path.glob("**/*.parquet")):
+        return []
+    found = duckdb.execute(f"select \"offset\" from '{directory.path}/**/*.parquet' order by 1")
+    return [offset for (offset,) in found.fetchall()]
+
+
+def test_files_of_a_lost_attempt_are_not_seen(directory: ParquetDirectory) -> None:
+    written(directory, rows(0, 5))
+    assert seen(directory) == []
+    land(directory, BATCH_0, 0, 5)
+    assert seen(directory) == list(range(5))
+
+
+def test_a_commit_that_was_cut_off_is_carried_out_by_whoever_looks_next(
+    directory: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(directory, BATCH_0, 0, 5)
+    with monkeypatch.context() as killed:
+        killed.setattr(ParquetDirectory, "_carry_out", lambda *_: None)
+        land(directory, BATCH_1, 5, 10)
+    assert seen(directory) == list(range(5))
+    again = ParquetDirectory(directory.path, SCHEMA, ("date",))
+    assert again.has_landed(BATCH_1)
+    assert seen(directory) == list(range(10))
+
+
+def test_only_the_latest_commits_are_kept(
+    directory: ParquetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.tables.directory.COMMITS_KEPT", 3)
+    for n in range(6):
+        land(directory, replace(BATCH_0, batch_id=n), n, n + 1)
+    names = sorted(path.name for path in (directory.path / "_penstock").iterdir())
+    assert [int(name.removesuffix(".json")) for name in names] == [3, 4, 5]
+    assert directory.has_landed(BATCH_0)
+    assert seen(directory) == list(range(6))
+
+
+# -- Iceberg ----------------------------------------------------------------------------------
+
+
+def test_what_the_catalog_points_to_is_synced_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def note(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", note)
+    table = IcebergTable(tmp_path / "readings", SCHEMA, ("date",), tmp_path / "iceberg.db")
+    land(table, BATCH_0, 0, 3)
+    written_files = [path for path in table.path.glob("metadata/*") if path.is_file()]
+    assert len(written_files) >= 4, "two versions of the metadata, a manifest and its list"
+    assert {path.stat().st_ino for path in written_files} <= set(synced)
+
+
+# -- Delta ------------------------------------------------------------------------------------
+
+
+def test_small_files_are_put_together_after_some_commits_and_no_landing_is_lost(
+    tmp_path: Path,
+) -> None:
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
+    for n in range(6):
+        land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
+        assert table.compact(5, 2**20) == (n == 5)
+    contents = table.contents()
+    assert contents is not None
+    assert (contents.rows, contents.files) == (18, 3)
+    assert not table.compact(5, 2**20)
+    stale = MessageTable(table.path, SCHEMA, ("line",))
+    assert stale.has_landed(BATCH_1)
+    assert land(stale, replace(BATCH_0, batch_id=6), 18, 21) is Outcome.LANDED
+    assert offsets("delta", table) == list(range(21))
+
+
+def test_a_directory_of_a_delta_table_is_named_safely_and_the_log_has_the_value(
+    tmp_path: Path,
+) -> None:
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
+    files = written(table, rows(0, 3))
+    assert sorted(Path(file.path).parent.name for file in files) == [
+        "line=__HIVE_DEFAULT_PARTITION__", "line=a", "line=b_c___",
+    ]  # fmt: skip
+    assert {json.loads(file.partition)["line"] for file in files} == {"a", "b c/ü%", None}

@@ -1,0 +1,124 @@
+"""Each message is a row or a dead letter: what the writing pass makes of a batch. No Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.config.table import TableDefinition
+from penstock.errors import ConfigError
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS
+from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.sorting import MESSAGE_ID, SEEN_AT
+from penstock.stream.rows import STREAM_SCHEMA
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def declared(**settings: Any) -> DeclaredTable:
+    definition = {"name": "temps", "topics": "plant/{line}/{machine:int}/temp", **settings}
+    return DeclaredTable(TableDefinition.model_validate(definition), Path("tables"))
+
+
+def messages(*found: tuple[str, bytes], columns: dict[str, list[Any]] | None = None) -> pa.Table:
+    table = pa.Table.from_pylist(
+        [
+            {
+                "epoch": "e",
+                "offset": 10 + n,
+                "received_at": NOON + timedelta(seconds=n),
+                "topic": topic,
+                "payload": payload,
+                "qos": 1,
+                "retain": False,
+                "client_id": f"device-{n}",
+                "properties": None,
+            }
+            for n, (topic, payload) in enumerate(found)
+        ],
+        STREAM_SCHEMA,
+    )
+    for name, values in (columns or {}).items():
+        kind = pa.string() if name == MESSAGE_ID else pa.timestamp("us", tz="UTC")
+        table = table.append_column(name, pa.array(values, kind))
+    return table
+
+
+def test_a_message_becomes_a_row_with_its_levels_or_a_dead_letter_with_the_reason() -> None:
+    parts = declared().sorting(
+        messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"), ("plant/b/2/temp", b""))
+    )
+    assert [(row["offset"], row["line"], row["machine"], row["value"]) for row in
+            parts[ROWS].to_pylist()] == [(10, "a", 1, b"21.5"), (12, "b", 2, b"")]  # fmt: skip
+    (dead,) = parts[DEAD_LETTERS].to_pylist()
+    assert (dead["offset"], dead["kind"], dead["payload"]) == (11, "broken", b"x")
+    assert "machine is 'one', which is no whole number" in dead["reason"].replace('"', "'")
+    assert dead["topic"] == "plant/a/one/temp"
+    assert dead["received_at"] == NOON + timedelta(seconds=1)
+
+
+def test_what_is_kept_of_a_message_is_declared() -> None:
+    everything = ("received_at", "topic", "client_id", "qos", "retain")
+    assert declared(metadata=everything).schema.names == [
+        "epoch", "offset", *everything, "line", "machine", "value", "date",
+    ]  # fmt: skip
+    assert declared(metadata=(), partition_by=("line",)).schema.names == [
+        "epoch", "offset", "line", "machine", "value",
+    ]  # fmt: skip
+
+
+def test_a_repeat_is_the_one_that_comes_within_the_time_after_one_that_landed() -> None:
+    table = declared(repeats={"user_property": "id", "within_s": 2})
+    topics = [("plant/a/1/temp", b"1")] * 6
+    ids = ["x", "x", "y", None, "x", None]
+    seen = [None, None, NOON, None, None, NOON]
+    parts = table.sorting(messages(*topics, columns={MESSAGE_ID: ids, SEEN_AT: seen}))
+    assert parts[ROWS].column("offset").to_pylist() == [10, 13, 14, 15]
+    assert parts[ROWS].column(MESSAGE_ID).to_pylist() == ["x", None, "x", None]
+    assert [(row["offset"], row["kind"], row["reason"]) for row in
+            parts[DEAD_LETTERS].to_pylist()] == [
+        (11, "repeated", "a message with the id x landed before"),
+        (12, "repeated", "a message with the id y landed before"),
+    ]  # fmt: skip
+
+
+def test_a_broken_message_does_not_count_as_landed() -> None:
+    table = declared(repeats={"user_property": "id"})
+    found = messages(("plant/a/bad/temp", b"1"), ("plant/a/1/temp", b"1"),
+                     columns={MESSAGE_ID: ["x", "x"], SEEN_AT: [None, None]})  # fmt: skip
+    parts = table.sorting(found)
+    assert parts[ROWS].column("offset").to_pylist() == [11]
+    assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken"]
+
+
+def test_the_id_of_a_message_is_in_a_user_property() -> None:
+    pairs = [{"key": "other", "value": "1"}, {"key": "id", "value": "x-7"}]
+    found = messages(("plant/a/1/temp", b"1"), ("plant/a/1/temp", b"1"))
+    properties = pa.array(
+        [{"user_properties": pairs}, None], STREAM_SCHEMA.field("properties").type
+    )
+    position = found.schema.get_field_index("properties")
+    found = found.set_column(position, "properties", properties)
+    table = declared(repeats={"user_property": "id"})
+    assert table.sorting.identified(found).to_pylist() == ["x-7", None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"topics": "plant/{value}"}, "temps has two columns value"),
+        ({"topics": "plant/{Topic}"}, "temps has two columns Topic"),
+        ({"partition_by": ["machine", "site"]}, "partitioned by site, but has no such column"),
+        ({"partition_by": ["value"]}, "partitioned by value, which is binary; only text"),
+        ({"repeats": {"column": "id"}}, "knows repeats by id, but has no such column"),
+    ],
+)
+def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(
+    settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        declared(**settings)
