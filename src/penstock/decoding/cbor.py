@@ -3,8 +3,7 @@
 Dates and decimal fractions become values. Tags that let a small payload stand for a large one
 (shared values, string references) are refused; those with a syntax of their own (regular
 expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text,
-which converts to any number: as the keys of a map they could be chosen so that all have the same
-hash.
+which converts to any number: as keys of a map they could be chosen so that all have one hash.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class CborNotation:
         stream = io.BytesIO(payload)
         try:
             value = self._decoder(
-                stream, semantic_decoders=self._tags, max_depth=_DEPTH_MAX, read_size=1
+                stream, semantic_decoders=self._tags, max_depth=_DEPTH_MAX
             ).decode()
         except Broken:
             raise

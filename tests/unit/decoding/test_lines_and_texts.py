@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.errors import ConfigError
 from tests.unit.decoding.decode import decode, decoder
@@ -34,7 +39,7 @@ def test_lines_are_rows(payload: bytes, rows: list[tuple[object, ...]]) -> None:
     [
         (b"1", "Line 1 is of 1 fields instead of 2."),
         (b"1,x\n1,x,y", "Line 2 is of 3 fields instead of 2."),
-        (b'1,"x', "The payload is not csv in line 1: unexpected end of data."),
+        (b'1,"x', "The payload is not csv after line 0: unexpected end of data."),
         (b"x,y", "Column a is 'x', which is no int64."),
         (b"\xff", "The payload is not UTF-8 at byte 0."),
         (b"1,x\n2,x\n3,x", "The payload has more rows than rows_max allows (2)."),
@@ -44,6 +49,18 @@ def test_what_is_no_csv_is_told(payload: bytes, said: str) -> None:
     found = decode(b"7,z", payload, kind="csv", columns=AB, rows_max=2)
     assert found.rows == [{"a": 7, "b": "z"}]
     assert found.broken == {1: said}
+
+
+@given(text=st.text(alphabet="ab,;\r\n\0\x0b ", max_size=12))
+def test_lines_without_quotes_are_what_pythons_csv_makes_of_them(text: str) -> None:
+    wanted = [fields for fields in csv.reader(io.StringIO(text, newline=""), strict=True) if fields]
+    columns = {f"c{number}": "string" for number in range(3)}
+    found = decode(text.encode(), kind="csv", columns=columns)
+    if found.broken:
+        assert any(len(fields) != 3 for fields in wanted)
+    else:
+        rows = [[value or "" for value in row.values()] for row in found.rows]
+        assert rows == wanted
 
 
 def test_columns_are_found_by_the_header() -> None:

@@ -207,7 +207,8 @@ BOMBS = {
     "cbor large int": cbor2.dumps({"l": 1}).replace(b"\x01", b"\xc4\x82\x1a\x7f\xff\xff\xff\x01"),
     "cbor large float": b"\xa1\x61d\xc5\x82\x1a\x7f\xff\xff\xff\x01",
     "cbor long number": cbor2.dumps({"l": 256**DEEP, "s": 256**DEEP}),
-    "cbor keys of one hash": cbor2.dumps({(2**61 - 1) * (n + 2**20): 0 for n in range(60_000)}),
+    "cbor keys of one hash": b"\xb9\xea\x60"  # a map of 60,000
+    + b"".join(cbor2.dumps((2**61 - 1) * (n + 2**20)) + b"\0" for n in range(60_000)),
     "cbor in itself": b"\xd8\x1c\x81\xd8\x1d\x00",
     "cbor shared": b"\xd8\x1c\x82\x01\xd8\x1d\x00",
     "cbor pattern": b"\xa1\x61s\xd8\x23\x78\x1e" + b"(((((((a*)*)*)*)*)*)*)" + b"a" * 8,
