@@ -33,6 +33,14 @@ TablePath = Annotated[
 Server = Annotated[
     str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
 ]
+Tls = Annotated[bool, typer.Option("--tls", help="The stream service speaks TLS.")]
+TlsCaFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Who may have signed its certificate, PEM; means --tls."),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The token that the stream service asks for.")
+]
 StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]
 Checkpoint = Annotated[
     Path | None,
@@ -64,6 +72,13 @@ def run(
         str,
         typer.Option(metavar="WHERE", help="earliest, latest or a position; for a new table."),
     ] = "earliest",
+    starting_timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin with what came since, such as 2026-11-21T08:00:00Z; for a new table.",
+        ),
+    ] = None,
     max_offsets: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Most offsets of one commit.")
     ] = None,
@@ -74,6 +89,9 @@ def run(
             help="Go on without messages that retention removed before they landed.",
         ),
     ] = False,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
     connect_timeout: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
@@ -90,22 +108,30 @@ def run(
 
     with _spark_installed():
         from penstock.spark.jobs.landing import Landing, LandingSettings
+        from penstock.spark.offsets import ONLY
         from penstock.spark.options import parse_options, parse_topics
         from penstock.spark.session import LOCAL_MASTER
 
-    checked = parse_options({"server": server, "startingOffsets": starting_offsets})
+    options = _service(server, tls, tls_ca_file, token_file)
+    if starting_timestamp is not None:
+        options["startingTimestamp"] = starting_timestamp
+    if starting_timestamp is None or starting_offsets != "earliest":
+        options["startingOffsets"] = starting_offsets
+    checked = parse_options(options)
     settings = LandingSettings(
         table=_local(table),
-        server=checked.server,
+        server=checked.servers[ONLY],
         stream=stream,
         topics=parse_topics(topics),
         checkpoint=checkpoint,
         available_now=available_now,
         trigger_s=trigger,
         starting=starting_offsets,
+        starting_timestamp=starting_timestamp,
         offsets_per_batch_max=max_offsets,
         fail_on_data_loss=not accept_data_loss,
         connect_timeout_s=connect_timeout,
+        credentials=checked.credentials,
         master=master or LOCAL_MASTER,
     )
     with progress_display(Console(), f"{stream} → {table}") as show:
@@ -120,11 +146,15 @@ def status(
     server: Server = SERVER,
     stream: StreamName = "messages",
     checkpoint: Checkpoint = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show what the table holds, and how far it is behind the log."""
     with _spark_installed():
         from penstock.spark.contents import read_contents
     contents = read_contents(_local(table))
+    service = _service(server, tls, tls_ca_file, token_file)
     grid = Table.grid(padding=(0, 2))
     for name, value in (
         ("table", str(table)),
@@ -134,7 +164,7 @@ def status(
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
         ("epoch", contents.epoch or "-"),
         ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
-        ("lag", _lag(contents, server, stream, checkpoint or table / "_checkpoint")),
+        ("lag", _lag(contents, service, stream, checkpoint or table / "_checkpoint")),
     ):
         grid.add_row(name, value)
     Console().print(grid, highlight=False, soft_wrap=True)
@@ -215,24 +245,44 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, first)
 
 
-def _lag(contents: Contents, server: str, stream: str, checkpoint: Path) -> str:
+def _service(
+    server: str, tls: bool, tls_ca_file: Path | None, token_file: Path | None
+) -> dict[str, str]:
+    """The options of the source that say how to reach the stream service."""
+    options = {"server": server}
+    if tls:
+        options["tls"] = "true"
+    if tls_ca_file is not None:
+        options["tlsCaFile"] = str(tls_ca_file.absolute())
+    if token_file is not None:
+        options["tokenFile"] = str(token_file.absolute())
+    return options
+
+
+def _lag(contents: Contents, service: dict[str, str], stream: str, checkpoint: Path) -> str:
     from penstock.errors import PenstockError
     from penstock.spark.checkpoints import read_checkpoint
+    from penstock.spark.offsets import ONLY
     from penstock.spark.options import parse_options
     from penstock.stream.client import StreamClient
 
-    address = parse_options({"server": server}).server
+    options = parse_options(service)
+    address = options.servers[ONLY]
     try:
-        with StreamClient(address, SERVER_ANSWER_S_MAX) as client:
+        with StreamClient(address, SERVER_ANSWER_S_MAX, options.credentials) as client:
             log = client.offsets(stream)
+    except ConfigError as error:
+        return f"unknown: {error}"
     except PenstockError:
         return f"unknown: no stream service answers at {address}"
     if contents.epoch != log.epoch:
         return f"unknown: the log at {address} is of epoch {log.epoch}"
     position = contents.landed_end or 0
     done = read_checkpoint(checkpoint).done
-    if done is not None and done.epoch == log.epoch:
-        position = max(position, done.offset)  # what the topic filters left out is behind us too
+    if done is not None and done.only.epoch == log.epoch:
+        position = max(
+            position, done.only.offset
+        )  # what the topic filters left out is behind us too
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 
 
