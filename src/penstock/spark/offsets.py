@@ -57,7 +57,9 @@ class Position:
 
     @property
     def only(self) -> LogPosition:
-        """The position in the log of a query of one broker."""
+        """The position in the log of a query of one broker; ConfigError for one of several."""
+        if ONLY not in self.logs:
+            raise ConfigError(f"the checkpoint was made for several brokers: {self.to_json()}")
         return self.logs[ONLY]
 
     def to_spark(self) -> dict[str, Any]:

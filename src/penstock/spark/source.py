@@ -23,7 +23,7 @@ used.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -159,19 +159,22 @@ class _RangeReader:
             self._told.add(str(loss))
             logger.warning("%s; the query goes on, for failOnDataLoss is false", loss)
 
-    def _split(self, spans: Mapping[str, tuple[str, int, int]]) -> list[InputPartition]:
-        """Tasks for a span (epoch, first offset, offset after the last) of the log of a server."""
+    def _range(self, server: str, epoch: str, start: int, end: int) -> Range:
+        return Range(self._options.servers[server], epoch, start, end)
+
+    def _split(self, ranges: Iterable[Range]) -> list[InputPartition]:
+        """The same rows in as many ranges as there are to be tasks, none of them empty."""
         options = self._options
-        spans = {server: span for server, span in spans.items() if span[1] < span[2]}
+        ranges = [part for part in ranges if part.start < part.end]
         counts = count_parts(
-            [end - start for _, start, end in spans.values()],
+            [part.end - part.start for part in ranges],
             options.partitions_min,
             options.partition_offsets_max,
         )
         return [
-            Range(options.servers[server], epoch, first, last)
-            for (server, (epoch, start, end)), parts in zip(spans.items(), counts, strict=True)
-            for first, last in split_range(start, end, parts)
+            Range(part.address, part.epoch, first, last)
+            for part, count in zip(ranges, counts, strict=True)
+            for first, last in split_range(part.start, part.end, count)
         ]
 
 
@@ -180,7 +183,7 @@ class BatchReader(_RangeReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges from where the query starts to where it ends, split."""
-        spans = {}
+        ranges = []
         for server, log in self._brokers.logs().items():
             start = self._brokers.find(server, self._options.starting[server], log)
             end = self._brokers.find(server, self._options.ending[server], log)
@@ -190,9 +193,9 @@ class BatchReader(_RangeReader, DataSourceReader):
                     f"{in_front(server)}the range ends at offset {end.offset}, before it starts at"
                     f" {first}"
                 )
-            spans[server] = (log.epoch, first, end.offset)
+            ranges.append(self._range(server, log.epoch, first, end.offset))
         # Spark makes a partition of its own when there is none, which `read` finds empty.
-        return self._split(spans)
+        return self._split(ranges)
 
 
 class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -252,15 +255,15 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         """The ranges of one batch, split. It may have been planned in an earlier run."""
         logs = self._brokers.logs()
         first, last = self._understand(start, logs), self._understand(end, logs)
-        spans = {}
+        ranges = []
         for server, log in logs.items():
             here, there = first.logs.get(server), last.logs.get(server)
             if here is None or there is None or here.epoch != there.epoch:
                 continue  # its log enters with this batch, or a later one
             if here.offset < there.offset and self._is_of(server, here, log):
                 begin = min(self._after_retention(server, here, log), there.offset)
-                spans[server] = (log.epoch, begin, there.offset)
-        return self._split(spans)
+                ranges.append(self._range(server, log.epoch, begin, there.offset))
+        return self._split(ranges)
 
     def stop(self) -> None:
         """Close the planner's connections. Spark does not always call this."""

@@ -102,7 +102,7 @@ def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str,
         raise mistake from error
     by_server = {ONLY: fields} if ONLY in servers else fields
     try:
-        found = {server.removeprefix("grpc://"): _offset(by_server[server]) for server in by_server}
+        found = {name.rpartition("://")[2]: _offset(by_server[name]) for name in by_server}
     except (TypeError, ValueError) as error:
         raise mistake from error
     differing = found.keys() ^ set(servers)

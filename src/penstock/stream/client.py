@@ -64,6 +64,7 @@ _REFUSALS: Final[dict[str, type[PenstockError]]] = {
 
 _NOT_BELIEVED: Final = ("certificate verify failed", "is not in peer certificate")
 _NO_TLS: Final = "wrong version number"
+_CLOSED: Final = "Socket closed"
 
 Answer = TypeVar("Answer")
 
@@ -244,10 +245,13 @@ class StreamClient:
         if deadline is None:
             deadline = now + patience_s
         if now >= deadline:
+            doubt = "is the broker running?"
+            if not self._credentials.tls and _CLOSED in str(error):
+                doubt = "is it being restarted, or does it speak TLS?"
             waited = f" Waited {patience_s:g} s:" if patience_s else ""
             raise StreamUnavailable(
-                f"no stream service answers at {self._server}; is the broker running?"
-                f"{waited} {_first_sentence(error)}"
+                f"no stream service answers at {self._server}; {doubt}{waited}"
+                f" {_first_sentence(error)}"
             ) from error
         time.sleep(min(pause.next_s(), deadline - now))
         return deadline

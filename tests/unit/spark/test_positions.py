@@ -23,6 +23,8 @@ def test_the_position_in_several_logs_is_one_by_server() -> None:
     text = '{"one:1": {"0": 5, "epoch": "e1"}, "two:2": {"0": 7, "epoch": "e2"}}'
     assert position.to_json() == text
     assert Position.from_spark(json.loads(text)) == position
+    with pytest.raises(ConfigError, match=r"was made for several brokers: \{.one:1"):
+        _ = position.only
 
 
 @pytest.mark.parametrize(

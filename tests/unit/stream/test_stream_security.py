@@ -12,7 +12,7 @@ import pytest
 
 from penstock.auth.tokens import Tokens, read_tokens
 from penstock.errors import ConfigError
-from penstock.stream.client import StreamClient
+from penstock.stream.client import StreamClient, StreamUnavailable
 from penstock.stream.credentials import Credentials
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -97,6 +97,27 @@ def test_a_service_that_is_not_believed_is_told_at_once(
         count(secured.address, Credentials(True, stranger.file, TOKEN))
     with pytest.raises(ConfigError, match="or not signed by an authority this machine knows"):
         count(secured.address, Credentials(True, "", TOKEN))
+
+
+def test_a_reader_without_tls_is_told_what_it_may_lack(secured: ServiceProcess) -> None:
+    with (
+        StreamClient(secured.address, 0, Credentials(token=TOKEN)) as client,
+        pytest.raises(StreamUnavailable, match=r"or does it speak TLS\?"),
+    ):
+        client.offsets("messages")
+
+
+def test_a_token_needs_its_scheme(secured: ServiceProcess, authority: Authority) -> None:
+    roots = Path(authority.file).read_bytes()
+    with flight.FlightClient(f"grpc+tls://{secured.address}", tls_root_certs=roots) as plain:
+        for value, is_known in ((f"bearer {TOKEN}", True), (TOKEN, False), ("Bearer", False)):
+            headers = [(b"authorization", value.encode())]
+            options = flight.FlightCallOptions(headers=headers)
+            if is_known:
+                assert list(plain.do_action(flight.Action("streams", b""), options))
+            else:
+                with pytest.raises(flight.FlightUnauthenticatedError):
+                    list(plain.do_action(flight.Action("streams", b""), options))
 
 
 def test_a_service_without_tls_is_told_at_once(tmp_path: Path, authority: Authority) -> None:
