@@ -18,6 +18,9 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.dial import Authority
 
+pytestmark = pytest.mark.timeout(900)
+
+DEADLINE_S = 300  # for machines that do much else
 TOKEN = "a-token-that-nobody-may-see-0123456789"
 
 
@@ -76,7 +79,7 @@ def test_a_token_is_in_no_plan_progress_or_message(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(DEADLINE_S)
     assert query.lastProgress is not None
     assert query.lastProgress.numInputRows == 50
     told = "".join(progress.json for progress in query.recentProgress)

@@ -17,6 +17,9 @@ from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(900)
+
+DEADLINE_S = 300.0  # for machines that do much else
 NEW_EPOCH = "20270101T000000-00000002"
 
 Stream = Callable[..., DataStreamWriter]
@@ -59,7 +62,7 @@ def stream(spark: SparkSession, sink: Collected, tmp_path: Path) -> Stream:
 
 def run_available(writer: DataStreamWriter) -> StreamingQuery:
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(round(DEADLINE_S))
     return query
 
 
@@ -125,14 +128,20 @@ def test_a_broker_that_is_away_for_a_while_delays_the_query(
     other_log.append(5)
     query = stream(service, other_service).start()
     try:
-        wait_until(lambda: sink.of(log) == sink.of(other_log) == list(range(5)), "the first rows")
+        wait_until(
+            lambda: sink.of(log) == sink.of(other_log) == list(range(5)),
+            "the first rows",
+            DEADLINE_S,
+        )
         other_service.kill()
         log.append(5)
         other_log.reopen()
         other_log.append(5)
         assert not query.awaitTermination(1)
         other_service.start()
-        wait_until(lambda: sink.of(log) == sink.of(other_log) == list(range(10)), "the others")
+        wait_until(
+            lambda: sink.of(log) == sink.of(other_log) == list(range(10)), "the others", DEADLINE_S
+        )
     finally:
         query.stop()
 
