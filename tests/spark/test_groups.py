@@ -130,9 +130,42 @@ def test_a_query_that_may_not_have_the_group_ends_and_says_so(
     run(topics="other/#")
 
 
+def test_a_query_of_two_brokers_is_a_reader_of_each(
+    spark: SparkSession,
+    server: str,
+    client: StreamClient,
+    publish: Callable[[int], None],
+    tmp_path: Path,
+) -> None:
+    with running_broker(tmp_path / "second", stream=True) as second:
+        other = "{}:{}".format(*second.stream_address)
+        sink = Sink()
+
+        def run() -> None:
+            frame = spark.readStream.format("penstock").options(
+                servers=f"{server},{other}", groupId="both", startingOffsets="latest"
+            )
+            writer = frame.load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
+            assert writer.foreachBatch(sink).trigger(availableNow=True).start().awaitTermination(60)
+
+        publish(3)
+        with RawClient(second.address) as publisher, StreamClient(other) as second_client:
+            publisher.connect("publisher")
+            publisher.publish("plant/2", b"x", qos=1)
+            run()
+            publish(2)
+            publisher.publish("plant/2", b"x", qos=1)
+            run()
+            states = [state(known, "both") for known in (client, second_client)]
+            assert [found.offset for found in states if found] == [
+                client.offsets("messages").latest,
+                second_client.offsets("messages").latest,
+            ]
+            assert [found.lag_messages for found in states if found] == [0, 0]
+            assert len(sink.offsets) == 3
+
+
 def test_a_batch_query_has_no_group(spark: SparkSession, server: str) -> None:
     frame = spark.read.format("penstock").options(server=server, groupId="etl").load()
-    with pytest.raises(
-        PySparkException, match=r"option groupId is for readStream; spark.read reads"
-    ):
+    with pytest.raises(PySparkException, match=r"option groupId is for spark.readStream"):
         frame.count()

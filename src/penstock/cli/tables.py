@@ -235,7 +235,7 @@ def _chosen(
         from penstock.spark.options import parse_options
         from penstock.spark.tables.declared import chosen_tables
     settings = load_settings(config)
-    address = parse_options({"server": server or str(settings.stream.bind)}).server
+    address = parse_options({"server": server or str(settings.stream.bind)}).servers[""]
     with spark_installed():
         return chosen_tables(settings, names or []), address
 

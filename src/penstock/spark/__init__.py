@@ -2,14 +2,21 @@
 
     java         a Java for Spark, found or made
     session      a small Spark, started and ended cleanly
-    options      what a user may say to the format
-    offsets      positions in the log as Spark keeps them, and how a range is split
+    options      what a user may say to the format when it reads
+    option_values  what one option may be
+    wanted       where a user wants a query to begin or end: an edge, an offset, a time
+    offsets      positions of a query as Spark keeps them
+    splitting    how much of each log a batch takes, and how its ranges are split
+    brokers      the stream services of a query
+    groups       a query as a registered reader of its brokers
     pins         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers
+    sink         and its writers: rows become messages, with sink_options and sink_rows
     parquet_files  executors write Parquet files
     delta_commit   the driver commits them to the Delta table, each batch once
     tables       tables of other formats, and what messages become in them
+    receipts     the broker is told how far a table is
     jobs         the streaming jobs that join all this
 
 Only this package imports pyspark. Start reading at `source` for the way in, at

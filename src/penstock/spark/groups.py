@@ -1,4 +1,4 @@
-"""The option `groupId`: a streaming query is a registered reader of the broker.
+"""The option `groupId`: a streaming query is a registered reader of its broker, or of each of them.
 
 The broker then keeps what the query has not read yet (`penstock.broker.readers`), knows how far it
 is behind, and remembers where it began.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import socket
 import time
 
-from penstock.spark.offsets import Position
+from penstock.spark.offsets import LogPosition
 from penstock.store.reader_requests import Granted, Lease
 from penstock.stream.client import StreamClient, StreamUnavailable
 
@@ -31,7 +31,7 @@ RENEWALS = 3
 
 
 class Group:
-    """A query as a registered reader. Used by its planner only.
+    """A query as a registered reader of one broker. Used by its planner only.
 
     Args:
         name: the group.
@@ -45,19 +45,19 @@ class Group:
         self._stream = stream
         self._topics = topics
         self._lease_s = lease_s
-        self._held: Position | None = None
+        self._held: LogPosition | None = None
         self._due_s = 0.0  # monotonic
 
-    def begin(self, client: StreamClient, position: Position, *, resume: bool) -> Position:
+    def begin(self, client: StreamClient, position: LogPosition, *, resume: bool) -> LogPosition:
         """Register at `position`; where `resume`, a group that is known stays where it was.
 
         Raises:
             ConfigError: the broker refuses it.
         """
         granted = self._lease(client, position, resume=resume)
-        return Position(granted.epoch, granted.offset)
+        return LogPosition(granted.epoch, granted.offset)
 
-    def renew(self, client: StreamClient, position: Position) -> None:
+    def renew(self, client: StreamClient, position: LogPosition) -> None:
         """All before `position` is done.
 
         Raises:
@@ -74,7 +74,7 @@ class Group:
     def _lease(
         self,
         client: StreamClient,
-        position: Position,
+        position: LogPosition,
         *,
         resume: bool = False,
         patience_s: float | None = None,

@@ -1,72 +1,125 @@
-"""What the values of options may be: text from a user, or one sentence about what is wrong with it.
+"""What options may be: text from a user, or one sentence about what is wrong with it.
 
-Option names are those that the user wrote, in small letters: Spark does not care about their case.
+Spark does not care about the case of option names, and neither does this. What says how to reach a
+stream service means the same to the source and the sink.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
+from penstock.auth.tokens import FORM, is_token
 from penstock.errors import ConfigError
+from penstock.stream.credentials import Credentials
+
+T = TypeVar("T")
+
+SERVER = "127.0.0.1:8815"
+"""Where the stream service of a broker on this machine listens, unless told otherwise."""
 
 
-def check_names(given: Iterable[str], names: Sequence[str], what: str) -> None:
-    """ConfigError for the first option that there is not.
+class Given:
+    """The options as they were given.
 
     Args:
-        given: names as the user wrote them, in small letters.
+        options: text by name.
         names: those that there are.
         what: has them: the source, the sink.
+
+    Raises:
+        ConfigError: there is no such option.
     """
-    known = {name.lower(): name for name in names}
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            advice = (
-                f"did you mean {known[close[0]]}?" if close else (f"there is {', '.join(names)}")
+
+    def __init__(self, options: Mapping[str, str], names: Sequence[str], what: str) -> None:
+        known = {name.lower(): name for name in names}
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            if name.lower() not in known:
+                close = difflib.get_close_matches(name.lower(), known, n=1)
+                advice = (
+                    f"did you mean {known[close[0]]}?" if close else f"there is {', '.join(names)}"
+                )
+                raise ConfigError(f"the penstock {what} has no option {name.lower()!r}; {advice}")
+            self._values[known[name.lower()]] = value
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those given."""
+        return frozenset(self._values)
+
+    def one_of(self, one: str, other: str) -> None:
+        """ConfigError where both are given."""
+        if one in self._values and other in self._values:
+            raise ConfigError(f"options {one} and {other} say the same thing: give one of them")
+
+    def text(self, name: str, default: T) -> str | T:
+        """Any text."""
+        return self._values.get(name, default)
+
+    def whole_number(self, name: str, low: int, high: int, default: T) -> int | T:
+        """A number from ``low`` to ``high``."""
+        if name not in self._values:
+            return default
+        return int(self._in_range(name, int, low, high, "a whole number"))
+
+    def seconds(self, name: str, default: float, low: float = 0, high: float = 86_400) -> float:
+        """A length of time from ``low`` to ``high``; at most a day where nothing is said."""
+        if name not in self._values:
+            return default
+        return self._in_range(name, float, low, high, "a number of seconds")
+
+    def truth(self, name: str, *, default: bool) -> bool:
+        """true or false."""
+        text = self._values.get(name, str(default))
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"option {name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+
+    def credentials(self, *, tls: bool) -> Credentials:
+        """What the service asks for.
+
+        Args:
+            tls: whether its address says that it speaks TLS.
+        """
+        self.one_of("token", "tokenFile")
+        ca_file = self.text("tlsCaFile", "")
+        tls = tls or self.truth("tls", default=bool(ca_file))
+        if ca_file and not tls:
+            raise ConfigError(
+                "option tlsCaFile says whom to believe with TLS, and option tls is false"
             )
-            raise ConfigError(f"the penstock {what} has no option {name!r}; {advice}")
+        token = self.text("token", "")
+        if "token" in self.names and not is_token(token):  # which is not told to anybody
+            raise ConfigError(f"option token must be {FORM}")
+        return Credentials(tls, ca_file, token, self.text("tokenFile", ""))
+
+    def _in_range(
+        self, name: str, kind: Callable[[str], float], low: float, high: float, what: str
+    ) -> float:
+        text = self._values[name]
+        try:
+            value = kind(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:
+            raise ConfigError(f"option {name} must be {what} from {low} to {high}, not {text!r}")
+        return value
 
 
-def address(text: str) -> str:
-    """The address of a stream service, HOST:PORT."""
+def address(option: str, text: str) -> tuple[str, bool]:
+    """The address of a stream service, HOST:PORT, and whether it says that TLS is spoken."""
     # Imported here because Spark's many Python processes would each pay for pydantic.
     from penstock.config.address import Address
 
+    scheme, _, rest = text.rpartition("://")
     try:
-        found = Address.parse(text.removeprefix("grpc://").rstrip("/"))
+        if scheme not in ("", "grpc", "grpc+tls"):
+            raise ValueError("HOST:PORT, with grpc:// or grpc+tls:// in front if you like")
+        found = Address.parse(rest.rstrip("/"))
     except ValueError as error:
-        raise ConfigError(f"option server must be {error}, not {text!r}") from error
+        raise ConfigError(f"option {option} must be {error}, not {text!r}") from error
     if found.port == 0:
-        raise ConfigError("option server needs the port the stream service listens on")
-    return str(found)
-
-
-def whole_number(option: str, text: str, low: int, high: int) -> int:
-    """A number from ``low`` to ``high``."""
-    return int(_in_range(option, text, int, low, high, "a whole number"))
-
-
-def seconds(option: str, text: str, low: float = 0, high: float = 86_400) -> float:
-    """A length of time from ``low`` to ``high``; at most a day where nothing is said."""
-    return _in_range(option, text, float, low, high, "a number of seconds")
-
-
-def _in_range(
-    option: str, text: str, kind: Callable[[str], float], low: float, high: float, what: str
-) -> float:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise ConfigError(f"option {option} must be {what} from {low} to {high}, not {text!r}")
-    return value
-
-
-def truth(option: str, text: str) -> bool:
-    """true or false."""
-    if text.lower() not in ("true", "false"):
-        raise ConfigError(f"option {option} must be true or false, not {text!r}")
-    return text.lower() == "true"
+        raise ConfigError(f"option {option} needs the port the stream service listens on")
+    return str(found), scheme == "grpc+tls"

@@ -7,37 +7,52 @@ case of option names, and neither does this. docs/spark.md explains each option 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
-from penstock.spark.offsets import WantedPosition
-from penstock.spark.option_values import address, check_names, seconds, truth, whole_number
+from penstock.spark.offsets import ONLY
+from penstock.spark.option_values import SERVER, Given, address
+from penstock.spark.wanted import AtTime, Wanted, moves, parse_offsets, parse_time
 from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.credentials import Credentials
 from penstock.stream.requests import bad_filter
 
 OPTION_NAMES: Final = (
     "server",
+    "servers",
     "stream",
     "topics",
     "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
     "endingOffsets",
+    "endingTimestamp",
     "maxOffsetsPerTrigger",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
+    "includeProperties",
     "connectTimeoutSeconds",
     "checkpointLocation",
+    "tls",
+    "tlsCaFile",
+    "token",
+    "tokenFile",
     "groupId",
     "groupLeaseSeconds",
 )
 
-PARTITIONS_MAX: Final = 100_000
-"""Most parts a range is split into."""
+SERVERS_MAX: Final = 1000
+"""Most brokers of one query."""
 
-Edge = Literal["earliest", "latest"]
+PARTITIONS_MAX: Final = 100_000
+"""Most that `minPartitions` may be."""
+
+_COUNT_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -45,64 +60,105 @@ class SourceOptions:
     """The options of one source, validated.
 
     Attributes:
-        server: HOST:PORT of the stream service.
+        servers: HOST:PORT of each stream service, by its name in positions: `ONLY` for the one of
+            option `server`, else the same text.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        starting: where a new query begins.
-        ending: where a batch query ends.
+        starting: where a new query begins, by server.
+        ending: where a batch query ends, by server.
         offsets_per_trigger_max: most offsets of one micro-batch, or None for no limit.
-        partitions_max: parts a range is split into.
-        fail_on_data_loss: whether rows removed by retention before they were read are an error.
-        connect_timeout_s: how long the service may be away.
+        partitions_min: parts that the ranges of a batch are split into, about.
+        partition_offsets_max: most offsets of one part, or None for no limit.
+        fail_on_data_loss: whether rows that are gone before they were read are an error.
+        include_properties: whether there is the column `properties`.
+        connect_timeout_s: how long a service may be away.
         checkpoint: location of the query's checkpoint, to remember where the query began.
+        credentials: what the services ask for.
         group: the registered reader that a streaming query is, or None.
-        group_lease_s: how long the log is kept for it when it is away.
+        group_lease_s: how long a log is kept for it when it is away.
+        given: options that were given, as `OPTION_NAMES` spells them.
     """
 
-    server: str = "127.0.0.1:8815"
-    stream: str = "messages"
-    topics: tuple[str, ...] = ()
-    starting: Edge | WantedPosition = "earliest"
-    ending: Edge | WantedPosition = "latest"
-    offsets_per_trigger_max: int | None = None
-    partitions_max: int = 1
-    fail_on_data_loss: bool = True
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    checkpoint: str | None = None
-    group: str | None = None
-    group_lease_s: float = LEASE_S
+    servers: Mapping[str, str]
+    stream: str
+    topics: tuple[str, ...]
+    starting: Mapping[str, Wanted]
+    ending: Mapping[str, Wanted]
+    offsets_per_trigger_max: int | None
+    partitions_min: int
+    partition_offsets_max: int | None
+    fail_on_data_loss: bool
+    include_properties: bool
+    connect_timeout_s: float
+    checkpoint: str | None
+    credentials: Credentials
+    group: str | None
+    group_lease_s: float
+    given: frozenset[str]
+
+    def check_batch(self) -> None:
+        """Refuse what means nothing to `spark.read`."""
+        if "maxOffsetsPerTrigger" in self.given:
+            raise ConfigError(
+                "option maxOffsetsPerTrigger is for spark.readStream; spark.read reads one range"
+            )
+        if self.group is not None:
+            raise ConfigError("option groupId is for spark.readStream; spark.read reads once")
+        if "latest" in self.starting.values():
+            raise ConfigError(
+                'option startingOffsets: "latest" is for spark.readStream; spark.read would find'
+                " nothing there"
+            )
+
+    def check_stream(self) -> None:
+        """Refuse what means nothing to `spark.readStream`."""
+        for name in ("endingOffsets", "endingTimestamp"):
+            if name in self.given:
+                raise ConfigError(f"option {name} is for spark.read; a stream has no end")
+        if self.checkpoint or self.group:
+            return
+        if any(moves(wanted) for wanted in self.starting.values()):
+            name = "startingOffsets"
+            if "startingTimestamp" in self.given:
+                name = "startingOffsetsByTimestampStrategy"
+            raise ConfigError(
+                f'{name} "latest" must mean the same after a restart: give readStream a groupId,'
+                " and the brokers remember it, or the query's checkpointLocation too"
+            )
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Read the options of a source; ConfigError names the first mistake in one sentence."""
-    given = {name.lower(): value for name, value in options.items()}
-    check_names(given, OPTION_NAMES, "source")
-
-    def number(name: str, low: int, high: int, default: int) -> int:
-        text = given.get(name.lower())
-        return default if text is None else whole_number(name, text, low, high)
-
-    limit = given.get("maxoffsetspertrigger")
+    given = Given(options, OPTION_NAMES, "source")
+    servers, tls = _servers(given)
     return SourceOptions(
-        server=address(given.get("server", SourceOptions.server)),
-        stream=given.get("stream", SourceOptions.stream),
-        topics=parse_topics(given.get("topics", "")),
-        starting=_edge("startingOffsets", given.get("startingoffsets", "earliest")),
-        ending=_edge("endingOffsets", given.get("endingoffsets", "latest")),
-        offsets_per_trigger_max=None
-        if limit is None
-        else whole_number("maxOffsetsPerTrigger", limit, 1, 2**63 - 1),
-        partitions_max=number("minPartitions", 1, PARTITIONS_MAX, _cores()),
-        fail_on_data_loss=truth("failOnDataLoss", given.get("failondataloss", "true")),
-        connect_timeout_s=seconds(
-            "connectTimeoutSeconds", given.get("connecttimeoutseconds", str(CONNECT_TIMEOUT_S))
-        ),
-        checkpoint=given.get("checkpointlocation"),
-        group=_group(given.get("groupid")),
-        group_lease_s=seconds(
-            "groupLeaseSeconds", given.get("groupleaseseconds", str(LEASE_S)), 1, 100_000_000
-        ),
+        servers=servers,
+        stream=given.text("stream", "messages"),
+        topics=parse_topics(given.text("topics", "")),
+        starting=_starting(given, servers),
+        ending=_ending(given, servers),
+        offsets_per_trigger_max=given.whole_number("maxOffsetsPerTrigger", 1, _COUNT_MAX, None),
+        partitions_min=given.whole_number("minPartitions", 1, PARTITIONS_MAX, _cores()),
+        partition_offsets_max=given.whole_number("maxRecordsPerPartition", 1, _COUNT_MAX, None),
+        fail_on_data_loss=given.truth("failOnDataLoss", default=True),
+        include_properties=given.truth("includeProperties", default=True),
+        connect_timeout_s=given.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
+        checkpoint=given.text("checkpointLocation", "") or None,
+        credentials=given.credentials(tls=tls),
+        group_lease_s=given.seconds("groupLeaseSeconds", LEASE_S, 1, 100_000_000),
+        group=_group(given),
+        given=given.names,
     )
+
+
+def service_options(server: str, credentials: Credentials) -> dict[str, str]:
+    """The options that say how to reach a stream service; a token is told by its file."""
+    options = {"server": server, "tls": str(credentials.tls)}
+    if credentials.ca_file:
+        options["tlsCaFile"] = credentials.ca_file
+    if credentials.token_file:
+        options["tokenFile"] = credentials.token_file
+    return options
 
 
 def parse_topics(text: str) -> tuple[str, ...]:
@@ -114,22 +170,72 @@ def parse_topics(text: str) -> tuple[str, ...]:
     return filters
 
 
-def _group(text: str | None) -> str | None:
+def _servers(given: Given) -> tuple[dict[str, str], bool]:
+    """The addresses by their names in positions, and whether they say that TLS is spoken."""
+    given.one_of("server", "servers")
+    if "servers" not in given.names:
+        text = given.text("server", SERVER)
+        if "," in text:
+            raise ConfigError(
+                f"option server must be one HOST:PORT, not {text!r}; several brokers go into"
+                " servers"
+            )
+        only, tls = address("server", text)
+        return {ONLY: only}, tls
+    texts = [part.strip() for part in given.text("servers", "").split(",")]
+    if len(texts) > SERVERS_MAX:
+        raise ConfigError(f"option servers may name {SERVERS_MAX} brokers, not {len(texts)}")
+    found = [address("servers", text) for text in texts]
+    if len({tls for _, tls in found}) > 1:
+        raise ConfigError("option servers: TLS is spoken with all of them or none")
+    names = [name for name, _ in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"option servers names {name} twice")
+    return {name: name for name in names}, found[0][1]
+
+
+def _starting(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
+    given.one_of("startingOffsets", "startingTimestamp")
+    option = "startingTimestamp"
+    strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise ConfigError(
+            f"option startingOffsetsByTimestampStrategy must be error or latest, not {strategy!r}"
+        )
+    if option in given.names:
+        time_us = parse_time(option, given.text(option, ""))
+        return dict.fromkeys(servers, AtTime(option, time_us, strategy == "latest"))
+    if "startingOffsetsByTimestampStrategy" in given.names:
+        raise ConfigError(
+            "option startingOffsetsByTimestampStrategy says what startingTimestamp means and needs"
+            " one"
+        )
+    option = "startingOffsets"
+    return parse_offsets(option, given.text(option, "earliest"), list(servers))
+
+
+def _ending(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
+    given.one_of("endingOffsets", "endingTimestamp")
+    option = "endingTimestamp"
+    if option in given.names:
+        time_us = parse_time(option, given.text(option, ""))
+        return dict.fromkeys(servers, AtTime(option, time_us, or_latest=True))
+    option = "endingOffsets"
+    ending = parse_offsets(option, given.text(option, "latest"), list(servers))
+    if "earliest" in ending.values():
+        raise ConfigError(f'option {option}: "earliest" would leave nothing to read')
+    return ending
+
+
+def _group(given: Given) -> str | None:
+    text = given.text("groupId", None)
+    if text is None and "groupLeaseSeconds" in given.names:
+        raise ConfigError("option groupLeaseSeconds needs groupId: whose lease it is")
     try:
         return None if text is None else check_group(text)
     except ConfigError as error:
         raise ConfigError(f"option groupId: {error}") from None
-
-
-def _edge(option: str, text: str) -> Edge | WantedPosition:
-    word = text.strip().lower()
-    if word == "earliest":
-        return "earliest"
-    if word == "latest":
-        return "latest"
-    if word.startswith("{"):
-        return WantedPosition.parse(option, text)
-    raise ConfigError(f"option {option} must be earliest, latest or a position, not {text!r}")
 
 
 def _cores() -> int:

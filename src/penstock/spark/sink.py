@@ -106,7 +106,8 @@ class _Writer:
         return SetRequest(staged.sink, staged.batch, self._run, client_id, files)
 
     def _client(self) -> StreamClient:
-        return StreamClient(self._options.server, self._options.connect_timeout_s)
+        options = self._options
+        return StreamClient(options.server, options.connect_timeout_s, options.credentials)
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):

@@ -23,10 +23,11 @@ from pyspark.sql.types import (
 
 from penstock.engine.sinks import BATCH_MAX
 from penstock.errors import ConfigError
-from penstock.spark.option_values import address, check_names, seconds, truth, whole_number
+from penstock.spark.option_values import SERVER, Given, address
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX
 
 OPTION_NAMES: Final = (
@@ -39,6 +40,10 @@ OPTION_NAMES: Final = (
     "batchId",
     "connectTimeoutSeconds",
     "checkpointLocation",
+    "tls",
+    "tlsCaFile",
+    "token",
+    "tokenFile",
 )
 
 COLUMNS: Final = ("topic", "payload", "qos", "retain", "properties")
@@ -59,9 +64,10 @@ class SinkOptions:
         sink_id: by which the broker recognises a batch of `df.write`; empty: one is drawn.
         batch: its number.
         connect_timeout_s: how long the service may be away.
+        credentials: what the service asks for.
     """
 
-    server: str = "127.0.0.1:8815"
+    server: str = SERVER
     topic: str | None = None
     qos: int = 1
     retain: bool = False
@@ -69,38 +75,38 @@ class SinkOptions:
     sink_id: str = ""
     batch: int = 0
     connect_timeout_s: float = CONNECT_TIMEOUT_S
+    credentials: Credentials = PLAIN
 
 
 def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
     """Read the options of a sink; ConfigError names the first mistake in one sentence."""
-    given = {name.lower(): value for name, value in options.items()}
-    check_names(given, OPTION_NAMES, "sink")
+    given = Given(options, OPTION_NAMES, "sink")
     if is_streaming:
         for name in ("sinkId", "batchId"):
-            if name.lower() in given:
+            if name in given.names:
                 raise ConfigError(
                     f"option {name} is for df.write; a streaming query is recognised by the id in"
                     " its checkpoint, and its batches by their numbers"
                 )
-    elif "batchid" in given and "sinkid" not in given:
+    elif "batchId" in given.names and "sinkId" not in given.names:
         raise ConfigError("option batchId needs sinkId: whose batch it is")
-    sink_id = given.get("sinkid", "")
-    if "sinkid" in given and not is_name(sink_id):
+    sink_id = given.text("sinkId", "")
+    if "sinkId" in given.names and not is_name(sink_id):
         raise ConfigError(f"option sinkId must be {NAME_RULE}, not {sink_id!r}")
-    client_id = given.get("clientid", "")
+    client_id = given.text("clientId", "")
     if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
         raise ConfigError(f"option clientId may have {CLIENT_ID_CHARACTERS_MAX} characters")
+    server, tls = address("server", given.text("server", SERVER))
     return SinkOptions(
-        server=address(given.get("server", SinkOptions.server)),
-        topic=given.get("topic"),
-        qos=whole_number("qos", given.get("qos", "1"), 0, 2),
-        retain=truth("retain", given.get("retain", "false")),
+        server=server,
+        topic=given.text("topic", None),
+        qos=given.whole_number("qos", 0, 2, SinkOptions.qos),
+        retain=given.truth("retain", default=SinkOptions.retain),
         client_id=client_id,
         sink_id=sink_id,
-        batch=whole_number("batchId", given.get("batchid", "0"), 0, BATCH_MAX),
-        connect_timeout_s=seconds(
-            "connectTimeoutSeconds", given.get("connecttimeoutseconds", str(CONNECT_TIMEOUT_S))
-        ),
+        batch=given.whole_number("batchId", 0, BATCH_MAX, SinkOptions.batch),
+        connect_timeout_s=given.seconds("connectTimeoutSeconds", CONNECT_TIMEOUT_S),
+        credentials=given.credentials(tls=tls),
     )
 
 

@@ -71,6 +71,7 @@ _REFUSALS: Final[dict[str, type[PenstockError]]] = {
 
 _NOT_BELIEVED: Final = ("certificate verify failed", "is not in peer certificate")
 _NO_TLS: Final = "wrong version number"
+_CLOSED: Final = "Socket closed"
 
 Answer = TypeVar("Answer")
 
@@ -266,7 +267,7 @@ class StreamClient:
         writer, reader = self._connect().do_put(
             flight.FlightDescriptor.for_command(request.to_json()),
             rows.schema,
-            flight.FlightCallOptions(timeout=PUT_TIMEOUT_S),
+            flight.FlightCallOptions(timeout=PUT_TIMEOUT_S, headers=self._headers),
         )
         with writer:
             writer.write_table(rows)
@@ -326,10 +327,13 @@ class StreamClient:
         if deadline is None:
             deadline = now + patience_s
         if now >= deadline:
+            doubt = "is the broker running?"
+            if not self._credentials.tls and _CLOSED in str(error):
+                doubt = "is it being restarted, or does it speak TLS?"
             waited = f" Waited {patience_s:g} s:" if patience_s else ""
             raise StreamUnavailable(
-                f"no stream service answers at {self._server}; is the broker running?"
-                f"{waited} {_first_sentence(error)}"
+                f"no stream service answers at {self._server}; {doubt}{waited}"
+                f" {_first_sentence(error)}"
             ) from error
         time.sleep(min(pause.next_s(), deadline - now))
         return deadline

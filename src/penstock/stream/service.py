@@ -85,8 +85,10 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> None:
         """Called by Flight for each call; header names are in lower case."""
         given = headers.get("authorization", ())
-        if len(given) == 1 and self._tokens.has(given[0].removeprefix("Bearer ")):
-            return
+        if len(given) == 1:
+            scheme, _, token = given[0].partition(" ")
+            if scheme.lower() == "bearer" and self._tokens.has(token):
+                return
         knows = "does not know the token" if given else "asks for a token"
         raise flight.FlightUnauthenticatedError(
             f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",

@@ -36,6 +36,9 @@ from penstock.stream.rows import PUBLISH_SCHEMA
         ({"sinkId": "a", "batchId": "x"}, False, "option batchId must be a whole number from 0"),
         ({"clientId": "x" * 257}, False, "option clientId may have 256 characters"),
         ({"server": "nowhere"}, False, "option server must be"),
+        ({"token": "short"}, False, "option token must be 16 to 4096 letters"),
+        ({"tls": "false", "tlsCaFile": "ca.pem"}, True, "option tlsCaFile says whom to believe"),
+        ({"token": "0" * 16, "tokenFile": "f"}, True, "options token and tokenFile say the"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(

@@ -12,14 +12,17 @@ import pytest
 
 from penstock.auth.tokens import Tokens, read_tokens
 from penstock.errors import ConfigError
-from penstock.stream.client import StreamClient
+from penstock.stream.client import StreamClient, StreamUnavailable
 from penstock.stream.credentials import Credentials
+from penstock.stream.requests import PutRequest
+from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.support.dial import Authority
 
 TOKEN = "0123456789abcdef"
 NEXT_TOKEN = "fedcba9876543210=="
+STAGING = PutRequest("sink", 0, "run", 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,17 @@ def test_a_reader_with_token_and_authority_reads(
     assert count(secured.address, by_file) == 5
 
 
+def test_a_writer_shows_its_token_too(
+    secured: ServiceProcess, authority: Authority, token_file: Path
+) -> None:
+    credentials = Credentials(True, authority.file, token_file=str(token_file))
+    with (
+        StreamClient(secured.address, 10, credentials) as client,
+        pytest.raises(ConfigError, match=r"nothing may be published .* stream\.allow_publish"),
+    ):
+        client.stage(STAGING, PUBLISH_SCHEMA.empty_table())
+
+
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [("", "the stream service asks for a token"), (TOKEN[1:] + "0", "does not know the token")],
@@ -79,6 +93,7 @@ def test_without_a_token_that_is_known_every_call_is_refused(
             lambda: client.offsets("messages"),
             lambda: client.offset_at("messages", "e", 0),
             lambda: list(client.read("messages", "e", 0, 1)),
+            lambda: client.stage(STAGING, PUBLISH_SCHEMA.empty_table()),
         ):
             with pytest.raises(ConfigError, match=sentence):
                 call()
@@ -97,6 +112,27 @@ def test_a_service_that_is_not_believed_is_told_at_once(
         count(secured.address, Credentials(True, stranger.file, TOKEN))
     with pytest.raises(ConfigError, match="or not signed by an authority this machine knows"):
         count(secured.address, Credentials(True, "", TOKEN))
+
+
+def test_a_reader_without_tls_is_told_what_it_may_lack(secured: ServiceProcess) -> None:
+    with (
+        StreamClient(secured.address, 0, Credentials(token=TOKEN)) as client,
+        pytest.raises(StreamUnavailable, match=r"or does it speak TLS\?"),
+    ):
+        client.offsets("messages")
+
+
+def test_a_token_needs_its_scheme(secured: ServiceProcess, authority: Authority) -> None:
+    roots = Path(authority.file).read_bytes()
+    with flight.FlightClient(f"grpc+tls://{secured.address}", tls_root_certs=roots) as plain:
+        for value, is_known in ((f"bearer {TOKEN}", True), (TOKEN, False), ("Bearer", False)):
+            headers = [(b"authorization", value.encode())]
+            options = flight.FlightCallOptions(headers=headers)
+            if is_known:
+                assert list(plain.do_action(flight.Action("streams", b""), options))
+            else:
+                with pytest.raises(flight.FlightUnauthenticatedError):
+                    list(plain.do_action(flight.Action("streams", b""), options))
 
 
 def test_a_service_without_tls_is_told_at_once(tmp_path: Path, authority: Authority) -> None:

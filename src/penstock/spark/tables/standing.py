@@ -51,8 +51,10 @@ def standing(table: DeclaredTable, server: str, checkpoint: Path) -> Standing:
             selection = Selection(log.epoch, log.stream, (table.topic_filter,))
             landed_end = tables[ROWS].landed_end(selection)
             done = read_checkpoint(checkpoint).done
-            if done is not None and done.epoch == log.epoch:
-                landed_end = max(landed_end, done.offset)  # what was not for it is behind it too
+            if done is not None and done.only.epoch == log.epoch:
+                landed_end = max(
+                    landed_end, done.only.offset
+                )  # what was not for it is behind it too
             return Standing(rows, dead_letters, landed_end, _lag(client, log, table, landed_end))
     except StreamUnavailable:
         return Standing(rows, dead_letters, None, None)

@@ -1,0 +1,84 @@
+"""What Spark's planner is told of two brokers, and what its tasks then read. No Spark."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import OffsetOutOfRange
+from penstock.spark.options import parse_options
+from penstock.spark.source import Range, StreamReader
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[list[LogWriter]]:
+    with LogWriter(tmp_path / "one", "e1") as one, LogWriter(tmp_path / "two", "e2") as two:
+        yield [one, two]
+
+
+@pytest.fixture
+def addresses(logs: list[LogWriter]) -> Iterator[list[str]]:
+    services = [ServiceProcess(log.data_dir) for log in logs]
+    for service in services:
+        service.start()
+    yield [service.address for service in services]
+    for service in services:
+        service.stop()
+
+
+def reader(*servers: str, **options: str) -> StreamReader:
+    given = {"servers": ",".join(servers), "minPartitions": "4", **options}
+    return StreamReader(parse_options(given), ["epoch", "offset"])
+
+
+def test_a_planned_batch_is_read_by_copies_of_the_reader(
+    logs: list[LogWriter], addresses: list[str]
+) -> None:
+    logs[0].append(10)
+    logs[1].append(30)
+    planner = reader(*addresses, maxOffsetsPerTrigger="20", maxRecordsPerPartition="4")
+    start = planner.initialOffset()
+    end = planner.latestOffset(start, planner.getDefaultReadLimit())
+    one, two = addresses
+    assert end == {one: {"0": 5, "epoch": "e1"}, two: {"0": 15, "epoch": "e2"}}
+    assert list(end) == sorted(end)
+    parts = planner.partitions(start, end)
+    spans = [(p.address, p.start, p.end) for p in parts if isinstance(p, Range)]
+    assert spans == [
+        (one, 0, 2), (one, 2, 5), (two, 0, 3), (two, 3, 7), (two, 7, 11), (two, 11, 15),
+    ]  # fmt: skip
+    copies = [pickle.loads(pickle.dumps((planner, part))) for part in parts]
+    rows = [
+        (row["epoch"], row["offset"])
+        for copy, part in copies
+        for batch in copy.read(part)
+        for row in batch.to_pylist()
+    ]
+    assert rows == [*(("e1", n) for n in range(5)), *(("e2", n) for n in range(15))]
+    assert planner.reportLatestOffset() == {
+        one: {"0": 10, "epoch": "e1"}, two: {"0": 30, "epoch": "e2"},
+    }  # fmt: skip
+    planner.stop()
+
+
+def test_a_loss_that_is_accepted_is_told_once(
+    addresses: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    start = reader(*addresses).initialOffset()
+    one, two = addresses
+    with pytest.raises(OffsetOutOfRange, match=f"also made for {one}, and servers no longer na"):
+        reader(two).partitions(start, start)
+    planner = reader(two, failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert planner.latestOffset(start, planner.getDefaultReadLimit()) == start
+            assert planner.partitions(start, start) == []
+    assert len(caplog.records) == 1
+    assert "the query goes on, for failOnDataLoss is false" in caplog.text
+    planner.stop()
