@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 INTERVAL_S: Final = 30.0
 SLICE_S: Final = 0.002  # of asking sessions before others have their turn
 _MICROSECONDS: Final = 1_000_000
+_NO_LIMIT: Final = 2**63
 
 
 async def retain_forever(
@@ -58,7 +59,7 @@ async def retain_forever(
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
         starts_at = earliest
         with _told("the log could not be trimmed"):
-            starts_at = await _trim(store, older_than_us, bytes_max or 2**63, keep_from, leases)
+            starts_at = await _trim(store, older_than_us, bytes_max, keep_from, leases)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
@@ -70,21 +71,24 @@ async def _trim(
     store: Store, older_than_us: int, bytes_max: int, keep_from: int, leases: ReaderLeases | None
 ) -> int:
     """Trim the log, a bounded part in each call, until there is no more to remove."""
+    held_bytes_max = 0
+    if leases is not None and leases.hold_bytes_max:  # never less than without a reader
+        held_bytes_max = max(leases.hold_bytes_max, bytes_max)
     starts_at = -1
     while True:
         former = starts_at
         if leases is None:
-            starts_at = await _retain(store, older_than_us, bytes_max, keep_from)
+            starts_at = await _retain(store, older_than_us, bytes_max or _NO_LIMIT, keep_from)
         else:
             async with leases.trimming:
                 before = store.log_extent().earliest
                 starts_at = await _retain(
                     store,
                     older_than_us,
-                    bytes_max,
+                    bytes_max or _NO_LIMIT,
                     keep_from,
                     leases.held_from(),
-                    leases.hold_bytes_max,
+                    held_bytes_max,
                 )
                 leases.trimmed(before, starts_at)
         if starts_at == former:

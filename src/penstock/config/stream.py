@@ -89,8 +89,10 @@ class Stream(Group):
     1 to 100000000."""
 
     readers_hold_bytes_max: int = Field(default=20 * 1024**3, ge=0, le=2**62)
-    """What readers hold back leaves the log all the same while the log is larger than this, in
-    bytes; the messages they lose so are counted. 0 to 4611686018427387904; 0 holds nothing back."""
+    """What readers hold back leaves the log all the same while all of it is larger than this, in
+    bytes, and larger than durability.retention_bytes_max; the messages they lose so are counted. If
+    the log is bounded by age alone, this must be more than it takes. 0 to 4611686018427387904; 0
+    holds nothing back."""
 
     tables_max: int = Field(default=100, ge=0, le=1000)
     """Tables whose jobs say how far they are (docs/spark.md), so that publishers can be told. One

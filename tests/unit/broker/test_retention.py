@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import final
 
 import pytest
 
 from penstock.broker import retention
+from penstock.broker.reader_leases import ReaderLeases
+from penstock.config import Stream
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.server import Server
 from penstock.errors import StoreFailed
+from penstock.store.api import LogExtent
 from penstock.store.memory import MemoryStore
+from penstock.store.reader_requests import Lease
 from tests.unit.engine.bench import Bench
 from tests.unit.engine.pair import Pair, numbered
 
@@ -123,3 +128,48 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     while not asking.ask_some():
         pass
     assert asking.lowest == 1
+
+
+@final
+class Asked:
+    """A store that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+        self.trimmed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def log_extent(self) -> LogExtent:
+        return LogExtent(0, 100, 0)
+
+    def retain(self, *asked: int) -> int:
+        self.asked.append(asked)
+        return 0
+
+    def trim_archives(self, _now_us: int) -> None:
+        self._loop.call_soon_threadsafe(self.trimmed.set)
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "hold_bytes_max", "expected"),
+    [(50, 80, 80), (80, 50, 80), (0, 50, 50), (80, 0, 0)],
+)
+async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    bytes_max: int,
+    hold_bytes_max: int,
+    expected: int,
+) -> None:
+    monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
+    store = Asked()
+    settings = Stream(readers_hold_bytes_max=hold_bytes_max)
+    leases = ReaderLeases(tmp_path, "e", store, settings)  # type: ignore[arg-type]
+    await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
+    task = asyncio.create_task(
+        retention.retain_forever(Bench().server, store, 0, bytes_max, leases)  # type: ignore[arg-type]
+    )
+    await asyncio.wait_for(store.trimmed.wait(), 10)
+    task.cancel()
+    _, limit, _, held_from, held_bytes_max = store.asked[0]
+    assert (limit, held_from, held_bytes_max) == (bytes_max or 2**63, 7, expected)

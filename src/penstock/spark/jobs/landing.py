@@ -305,7 +305,8 @@ class Landing:
                 self._batch_running.release()
             with suppress(PySparkException):  # a planner that waits for the service: Java ends it
                 query.stop()
-            self._look(query, client)
+            with suppress(PySparkException):
+                self._look(query, client)
             return
         self._look(query, client)
         failure = query.exception()

@@ -1,0 +1,181 @@
+"""Leases and tables of a broker: what is kept, what is told, and that each receipt is published."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.broker.landed_tables import LandedTables
+from penstock.broker.reader_leases import ReaderLeases
+from penstock.broker.receipts import Told
+from penstock.config import Stream
+from penstock.engine.effects import Commit
+from penstock.engine.message import Message
+from penstock.errors import StoreFailed
+from penstock.store.api import NOTHING_HELD
+from penstock.store.landed_requests import ForgetTable, Landed, ListTables
+from penstock.store.memory import MemoryStore
+from penstock.store.reader_requests import Lease, ListReaders, Release
+
+EPOCH = "e1"
+END = 40
+
+
+class Publisher:
+    """Stands for ``Receipts``; fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.told: Counter[int] = Counter()
+        self.failures: list[bool] = []
+
+    async def tell(self, _table: str, asking: Sequence[int]) -> Told:
+        self.told.update(asking)
+        if asking and self.failures and self.failures.pop():
+            raise StoreFailed("published, and not durable as far as anybody knows")
+        return Told(len(asking), 0)
+
+
+def log() -> MemoryStore:
+    store = MemoryStore(EPOCH)
+    commit = Commit(0)
+    commit.messages = [Message("t", b"x", 1, received_at_us=1, offset=n) for n in range(END)]
+    store.commit(commit)
+    return store
+
+
+def leases(path: Path, store: MemoryStore | None = None, epoch: str = EPOCH) -> ReaderLeases:
+    return ReaderLeases(path, epoch, store or log(), Stream())
+
+
+def tables(path: Path, publisher: Publisher) -> LandedTables:
+    return LandedTables(path, EPOCH, log(), publisher, Stream())  # type: ignore[arg-type]
+
+
+def asks(offset: int, epoch: str = EPOCH) -> Lease:
+    return Lease("etl", "messages", (), epoch, offset, 60.0)
+
+
+def landed(
+    end: int, begin: int = 0, until: int | None = None, asking: Sequence[int] = ()
+) -> Landed:
+    return Landed("t", "messages", (), EPOCH, 0, end, begin, until, tuple(asking))
+
+
+async def test_a_lease_is_kept_before_it_is_granted_and_a_renewal_soon_after(
+    tmp_path: Path,
+) -> None:
+    first = leases(tmp_path)
+    assert (await first.lease(asks(5))).offset == 5
+    assert leases(tmp_path).held_from() == 5
+    await first.lease(asks(9))
+    assert leases(tmp_path).held_from() == 5, "an older offset holds more"
+    await first.tick()
+    assert leases(tmp_path).held_from() == 9
+    assert leases(tmp_path, epoch="e2").held_from() == NOTHING_HELD, "of another log"
+    assert await first.release(Release("etl"))
+    assert leases(tmp_path).held_from() == NOTHING_HELD
+
+
+async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) -> None:
+    made = leases(tmp_path)
+    async with made.trimming:
+        asked = asyncio.create_task(made.lease(asks(5)))
+        await asyncio.sleep(0)
+        assert made.held_from() == NOTHING_HELD
+    assert (await asked).offset == 5
+
+
+async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> None:
+    made = leases(tmp_path / "missing")
+    with pytest.raises(StoreFailed, match=r"readers.json cannot be written: No such file"):
+        await made.lease(asks(5))
+
+
+async def test_the_lag_is_told_in_messages_and_seconds(tmp_path: Path) -> None:
+    made = leases(tmp_path)
+    await made.lease(asks(30))
+    (state,) = await made.readers(ListReaders())
+    assert (state.offset, state.lag_messages) == (30, 10)
+    assert state.lag_s is not None
+    assert state.lag_s > 1e9, "since 1970"
+    await made.lease(asks(END))
+    (state,) = await made.readers(ListReaders())
+    assert (state.lag_messages, state.lag_s) == (0, 0.0)
+
+
+async def test_every_topic_of_readers_and_tables_is_documented_and_no_other(tmp_path: Path) -> None:
+    readers, landing = leases(tmp_path), tables(tmp_path, Publisher())
+    await readers.lease(asks(0))
+    await landing.landed(landed(0))
+    told = {
+        re.sub(r"^(\w+)/\w+/", r"\1/+/", name) for name, _ in [*readers.status(), *landing.status()]
+    }
+    page = await asyncio.to_thread(Path("docs/sys_topics.md").read_text)
+    assert {
+        name for name in re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) if "/+/" in name
+    } == told
+
+
+async def test_a_table_moves_only_over_ranges_that_begin_where_it_is(tmp_path: Path) -> None:
+    publisher = Publisher()
+    made = tables(tmp_path, publisher)
+    assert (await made.landed(landed(20))).offset == 0
+    assert (await made.landed(landed(20, 5, 10, [6]))).offset == 0
+    assert (await made.landed(landed(20, 0, 10, [1, 2]))).offset == 10
+    assert (await made.landed(landed(20, 0, 10, [1, 2]))).offset == 10, "asked again"
+    assert publisher.told == {1: 1, 2: 1}
+    again = tables(tmp_path, publisher)
+    (state,) = await again.tables(ListTables())
+    assert (state.offset, state.receipts) == (10, 2)
+    assert await again.forget(ForgetTable("t"))
+    assert not await again.forget(ForgetTable("t"))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    asking=st.sets(st.integers(0, END - 1)),
+    steps=st.lists(
+        st.tuples(
+            st.integers(1, END),  # how far the table is
+            st.integers(1, 15),  # offsets of a range
+            st.sampled_from(["goes well", "fails", "broker is killed", "call is lost"]),
+        ),
+        max_size=12,
+    ),
+)
+def test_whatever_is_killed_each_receipt_is_published_before_the_table_has_moved_past(
+    asking: set[int], steps: list[tuple[int, int, str]]
+) -> None:
+    async def live(path: Path) -> None:
+        publisher = Publisher()
+        made = tables(path, publisher)
+        end = 0
+        for length, span, what in [*steps, *[(END, END, "goes well")]]:
+            end = max(end, length)
+            begin = (await made.landed(landed(end))).offset
+            until = min(end, begin + span)
+            wanted = sorted(offset for offset in asking if begin <= offset < until)
+            publisher.failures = [what == "fails"]
+            try:
+                if what != "call is lost":
+                    await made.landed(landed(end, begin, until, wanted))
+            except StoreFailed:
+                assert wanted
+            if what == "broker is killed":
+                made = tables(path, publisher)
+            (state,) = await made.tables(ListTables())
+            for offset in asking:
+                assert publisher.told[offset] or offset >= state.offset
+        if (await made.landed(landed(END))).offset == END:
+            assert set(publisher.told) >= asking
+
+    with tempfile.TemporaryDirectory() as path:
+        asyncio.run(live(Path(path)))
