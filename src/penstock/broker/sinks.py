@@ -74,7 +74,7 @@ class SinkPublisher:
         """Go on with what was decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
-            self._sinks.take_up(row_set.sink, row_set.batch, self._driver.now())
+            self._sinks.take_up(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._work(sink)
