@@ -167,3 +167,11 @@ async def test_a_start_goes_on_with_what_was_decided(running: Running) -> None:
     await until("all rows", lambda: _rows(running) == 5)
     await until("the removal", lambda: not staged_files(running.data_dir))
     assert running.server.sinks.is_done("s", 5)
+
+
+async def test_while_the_broker_stops_nothing_more_is_begun(running: Running) -> None:
+    await running.publisher.stop()
+    answer = await running.publisher.publish(running.propose("s", 0, 3))
+    assert answer == Published(False)
+    assert running.log() == []
+    assert running.staging.is_decided("s", 0)  # for the next run
