@@ -58,7 +58,6 @@ def test_the_first_decision_holds_for_ever(staging: Staging) -> None:
     assert staging.decide("s", 3, second) == decided
     assert staging.decide("s", 3, "") == decided  # who asks again has none
     assert staging.decided() == [decided]
-    assert Staging.decided(staging) == [decided]
 
 
 def test_what_was_removed_cannot_be_decided(staging: Staging) -> None:
@@ -149,3 +148,15 @@ def test_a_batch_has_a_largest_number_of_rows(staging: Staging) -> None:
     proposal = staging.propose(RowSet("s", 3, "spark", (file,)))
     with pytest.raises(StoreError, match="a batch may have 4294967295 rows"):
         staging.decide("s", 3, proposal)
+
+
+def test_a_decision_that_cannot_be_read_is_told_and_the_others_go_on(
+    staging: Staging, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    proposal, decided = proposed(staging, b"1")
+    staging.decide("s", 3, proposal)
+    broken = tmp_path / "staged" / "a" / "0"
+    broken.mkdir(parents=True)
+    (broken / "decided").write_bytes(b"{")
+    assert staging.decided() == [decided]
+    assert "its rows are not published" in caplog.text

@@ -69,12 +69,13 @@ class SinkPublisher:
         self._deciding = asyncio.Lock()  # or removing
         self._piece = asyncio.Lock()
         self._sweeping: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
         """Go on with what was decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
-            self._sinks.take_up(row_set.sink, row_set.batch, self._driver.now())
+            self._sinks.take_up(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._work(sink)
@@ -82,6 +83,7 @@ class SinkPublisher:
 
     async def stop(self) -> None:
         """Leave off; the next run goes on."""
+        self._is_stopped = True
         tasks = [*self._at_work.values()]
         if self._sweeping is not None:
             tasks.append(self._sweeping)
@@ -108,6 +110,8 @@ class SinkPublisher:
                 self._decided[sink, batch] = await _in_thread(
                     partial(self._staging.decide, sink, batch, request.proposal)
                 )
+        if self._is_stopped:  # who asks again will find the next run
+            return Published(False, self._sinks.rows_done(sink, batch))
         at_work = self._work(sink)
         await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
         row_set = self._decided.get((sink, batch))

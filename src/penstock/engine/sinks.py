@@ -69,10 +69,11 @@ class Sinks:
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 
-    def take_up(self, sink: str, batch: int, now: Now) -> None:
-        """Go on with ``batch``: while it waits its position must not be forgotten."""
-        if not self.is_done(sink, batch):
-            self._move(sink, batch, self.rows_done(sink, batch), now)
+    def take_up(self, sink: str, now: Now) -> None:
+        """The sink has something to publish: its position is not to be forgotten meanwhile."""
+        position = self._position(sink)
+        if position > 0:
+            self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
 
     def publish(
         self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now

@@ -22,6 +22,7 @@ removals are the broker's alone while the batch is not done, and one at a time.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -37,6 +38,8 @@ from penstock.engine.sinks import BATCH_MAX, ROWS_MAX, Row
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.faults import with_remedy
 from penstock.store.watermark import sync_directory
+
+logger = logging.getLogger(__name__)
 
 STAGED_SCHEMA: Final = pa.schema(
     [
@@ -154,19 +157,15 @@ class Staging:
         return (self._place(sink, batch) / DECIDED).exists()
 
     def decided(self) -> list[RowSet]:
-        """All batches that are decided and not forgotten.
-
-        Raises:
-            StoreFailed: they cannot be read.
-        """
+        """All batches that are decided and not forgotten; one that cannot be read is logged."""
         found: list[RowSet] = []
-        try:
-            for path in sorted(self._top.glob(f"*/*/{DECIDED}")):
+        for path in sorted(self._top.glob(f"*/*/{DECIDED}")):
+            try:
                 sync_directory(path.parent)  # the decision may have been renamed and not synced
                 found.append(_decode_set(path.read_bytes()))
-            return found
-        except (OSError, msgspec.MsgspecError) as error:
-            raise self._failed(error) from error
+            except (OSError, msgspec.MsgspecError) as error:
+                logger.error("%s cannot be read, and its rows are not published: %s", path, error)
+        return found
 
     def _check(self, place: Path, proposal: str) -> None:
         try:

@@ -49,7 +49,7 @@ def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
 def test_the_largest_numbers_are_told_apart() -> None:
     bench = Bench()
     sinks = bench.server.sinks
-    sinks.take_up("s", BATCH_MAX, bench.now)
+    sinks.take_up("s", bench.now)
     assert not sinks.is_done("s", BATCH_MAX)
     sinks.finish("s", BATCH_MAX, bench.now)
     assert sinks.is_done("s", BATCH_MAX)
@@ -107,7 +107,7 @@ def test_a_sink_is_forgotten_like_a_producer_but_not_what_it_is_at() -> None:
         sinks.publish(sink, 3, "spark", rows(2), 0, bench.now)
     bench.commit()
     bench.pass_s(60.0)
-    sinks.take_up("at it", 3, bench.now)
+    sinks.take_up("at it", bench.now)
     bench.pass_s(60.0)
     assert sinks.rows_done("at it", 3) == 2
     assert sinks.rows_done("silent", 3) == 0

@@ -1,0 +1,177 @@
+"""Staged sets in a running broker: what is answered, who waits for whom, and what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.broker import sinks as sinks_module
+from penstock.broker.sinks import SinkPublisher
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.server import Server
+from penstock.errors import StoreError
+from penstock.runtime.driver import Driver
+from penstock.store.control import Abandon, Publish, Published
+from penstock.store.memory import MemoryStore
+from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
+from tests.support.deadline import DEADLINE_S, until
+from tests.unit.engine.bench import EPOCH, START_US
+
+
+class Running:
+    """An engine with a driver and a publisher, and a staging area."""
+
+    def __init__(self, data_dir: Path, limits: EngineLimits, expiry_s: float = 0.0) -> None:
+        self.data_dir = data_dir
+        self.store = MemoryStore(EPOCH)
+        now = Now(time.monotonic(), START_US)
+        self.server = Server(limits, self.store.recover(), ("#",), "memory", now)
+        self.driver = Driver(self.server, self.store, 1_000_000, lambda _failure: None)
+        self.staging = Staging(data_dir)
+        self.publisher = SinkPublisher(self.server, self.driver, self.staging, expiry_s)
+
+    def propose(self, sink: str, batch: int, count: int, topic: str = "t") -> Publish:
+        rows = [
+            {"topic": topic, "payload": b"%d" % n, "qos": 1, "retain": False, "properties": None}
+            for n in range(count)
+        ]
+        table = pa.Table.from_pylist(rows, STAGED_SCHEMA)
+        file = self.staging.stage(sink, batch, "run", 0, table)
+        return Publish(sink, batch, self.staging.propose(RowSet(sink, batch, sink, (file,))))
+
+    def log(self) -> list[tuple[str, bytes]]:
+        end = self.store.log_extent().end
+        found = self.store.read(range(end))
+        return [(found[offset].client_id, found[offset].payload) for offset in range(end)]
+
+    async def close(self) -> None:
+        await self.publisher.stop()
+        await self.driver.stop()
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    made = Running(tmp_path, EngineLimits())
+    yield made
+    await made.close()
+
+
+async def test_a_set_is_published_and_its_repetition_is_done(running: Running) -> None:
+    request = running.propose("s", 2, 3)
+    assert await running.publisher.publish(request) == Published(True)
+    again = running.propose("s", 2, 5)
+    assert await running.publisher.publish(again) == Published(True)
+    assert await running.publisher.publish(running.propose("s", 1, 5)) == Published(True)
+    assert running.log() == [("s", b"0"), ("s", b"1"), ("s", b"2")]
+
+
+async def test_sets_of_several_sinks_take_turns(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "PIECE_ROWS_MAX", 2)
+    asked = [running.publisher.publish(running.propose(sink, 0, 6)) for sink in ("a", "b")]
+    assert await asyncio.gather(*asked) == [Published(True)] * 2
+    order = "".join(sink for sink, _ in running.log())
+    assert sorted(order) == list("aaaaaabbbbbb")
+    assert "aaaaaa" not in order
+
+
+async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
+    running.server.effects.store_cannot_write("no space")
+    request = running.propose("s", 0, 6)
+    assert await running.publisher.publish(request) == Published(False, 0)
+    running.server.effects.store_works()
+    await until("all rows", lambda: _rows(running) == 6)
+    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", DEADLINE_S)
+    assert await running.publisher.publish(request) == Published(True)
+
+
+def staged_files(data_dir: Path) -> list[Path]:
+    return list(data_dir.glob("staged/*/*/*.arrow"))
+
+
+def _rows(running: Running) -> int:
+    return running.store.log_extent().end
+
+
+async def test_a_proposal_that_is_not_there_is_refused_and_nothing_decided(
+    running: Running,
+) -> None:
+    with pytest.raises(StoreError, match="there is no proposal"):
+        await running.publisher.publish(Publish("s", 0, "nothing.proposal"))
+    with pytest.raises(StoreError, match="a name must be"):
+        await running.publisher.publish(Publish("../s", 0, "nothing.proposal"))
+    assert await running.publisher.publish(running.propose("s", 0, 1)) == Published(True)
+
+
+async def test_one_sink_too_many_is_refused(tmp_path: Path) -> None:
+    running = Running(tmp_path, EngineLimits(producers_per_user_max=1))
+    await running.publisher.publish(running.propose("a", 0, 1))
+    with pytest.raises(StoreError, match="no room for one more sink"):
+        await running.publisher.publish(running.propose("b", 0, 1))
+    assert (await running.publisher.publish(running.propose("a", 1, 1))).is_done
+    await running.close()
+
+
+async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = running.propose("s", 0, 3)
+    (path,) = staged_files(running.data_dir)
+    whole = path.read_bytes()
+    path.write_bytes(b"\xff" * len(whole))
+    with pytest.raises(StoreError, match="cannot be read"):
+        await running.publisher.publish(request)
+    await until("the log", lambda: "stands still until it is asked again" in caplog.text)
+    path.write_bytes(whole)
+    assert (await running.publisher.publish(request)).is_done
+    assert len(running.log()) == 3
+
+
+async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> None:
+    request = running.propose("s", 0, 3)
+    assert await running.publisher.abandon(Abandon("s", 0, "run")) == Published(False)
+    assert not staged_files(running.data_dir)
+    with pytest.raises(StoreError, match="were removed before it was published"):
+        await running.publisher.publish(request)
+    assert (await running.publisher.publish(running.propose("s", 0, 3))).is_done
+    assert (await running.publisher.abandon(Abandon("s", 0, "run"))).is_done
+    assert len(running.log()) == 3
+
+
+async def test_what_nobody_decides_is_removed_when_its_time_is_over(tmp_path: Path) -> None:
+    running = Running(tmp_path, EngineLimits(), expiry_s=3600.0)
+    running.propose("s", 0, 3)
+    for path in staged_files(tmp_path):
+        os.utime(path, (1000.0, 1000.0))
+    running.publisher.start()
+    await until("the removal", lambda: not staged_files(tmp_path))
+    await running.close()
+
+
+async def test_a_start_goes_on_with_what_was_decided(running: Running) -> None:
+    for batch, count in ((4, 3), (5, 2)):
+        request = running.propose("s", batch, count)
+        running.staging.decide("s", batch, request.proposal)
+    running.publisher.start()
+    await until("all rows", lambda: _rows(running) == 5)
+    await until("the removal", lambda: not staged_files(running.data_dir))
+    assert running.server.sinks.is_done("s", 5)
+
+
+async def test_while_the_broker_stops_nothing_more_is_begun(running: Running) -> None:
+    await running.publisher.stop()
+    answer = await running.publisher.publish(running.propose("s", 0, 3))
+    assert answer == Published(False)
+    assert running.log() == []
+    assert running.staging.is_decided("s", 0)  # for the next run
