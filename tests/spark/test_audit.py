@@ -36,7 +36,7 @@ from tests.support.fixtures import Clients
 
 pytestmark = pytest.mark.timeout(600)  # Spark, on a machine that does other things
 
-HOSTILE = "<script>alert(1)</script> $x^{2}$ & \"'\x00\x1b[31m\u202e ]]> {{ 7*7 }} \U0001f6a8"
+HOSTILE = "<script>alert(1)</script> $x^{2}$ & \"'\x00\x1b[31m\u202e ]]> --> {{ 7*7 }} \U0001f6a8"
 
 
 def story() -> Story:
@@ -200,8 +200,7 @@ def test_names_that_clients_choose_stay_text(measures: Measures) -> None:
     text = render(hostile, HOSTILE)
     page = check_stands_alone(text)
     assert "<script" not in text
-    assert text.isprintable() or not set(text) - set("\n") & set(map(chr, range(32)))
-    assert "\u202e" not in text
+    assert text.replace("\n", "").isprintable()
     assert page.text.count("<script>alert(1)</script>") >= 8  # shown as what it is
     assert "{{ 7*7 }}" in page.text
 

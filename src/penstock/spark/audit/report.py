@@ -221,7 +221,9 @@ def _drops(m: Measures) -> Section:
     reasons = [(reason, float(count)) for reason, count in m.drops_by_reason.items()]
     section.plots.append(_svg(plots.bars("drops", "messages", reasons)))
     section.plots.append(_svg(plots.lines("drops-time", "messages", m.drops, _span(m))))
-    rows = [(_name(client), reason, f"{count:,}") for client, reason, count in m.drops_by_client]
+    rows = [
+        (_name(client), _name(reason), f"{count:,}") for client, reason, count in m.drops_by_client
+    ]
     section.tables.append(Listing(("client", "reason", "messages"), rows, names=2))
     return section
 
