@@ -9,6 +9,7 @@ is that of the broker's process, without the clients'.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import socket
 import statistics
 import tempfile
@@ -25,9 +26,10 @@ from benchmarks.publish import WINDOW, publish_so_many
 from penstock.cli.version import build_kind
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
+from penstock.protocol.packets import Connect, Puback, Publish, Suback, Subscribe, Subscription
 
 _VERSION: Final = 4
+_ALL_WAIT: Final = {"limits.max_mqueue_len": "0", "limits.max_mqueue_bytes": "0"}
 _ON: Final = {"events.enabled": "true"}
 _ALL: Final = {**_ON, "events.topic_filters": '["#"]'}
 
@@ -51,7 +53,7 @@ def main() -> None:
         for name, settings in SETTINGS.items():
             with (
                 tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory,
-                penstock_in(Path(directory), "file", settings) as broker,
+                penstock_in(Path(directory), "file", {**_ALL_WAIT, **settings}) as broker,
             ):
                 runs[name].append(cpu_us(broker, chosen.messages))
     table = Table(title=f"medians of {chosen.repeats}; penstock runs {build_kind()}")
@@ -68,6 +70,7 @@ def cpu_us(broker: Broker, messages: int) -> float:
     """CPU of the broker for one message that goes to one subscriber."""
     subscriber = _Subscriber(broker.port)
     subscriber.start()
+    subscriber.subscribed.wait()
     publish_so_many(broker, 1, 2000)  # caches, and the first segments
     subscriber.wait_for(2000)
     before, received = broker.cpu_s(), subscriber.received
@@ -85,6 +88,7 @@ class _Subscriber(threading.Thread):
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
         self.received = 0
+        self.subscribed = threading.Event()
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
         self._socket.settimeout(None)
         hello = [Connect("bench-subscriber", _VERSION), Subscribe(1, [Subscription("bench/#", 1)])]
@@ -99,14 +103,20 @@ class _Subscriber(threading.Thread):
                 if isinstance(packet, Publish):
                     self.received += 1
                     answers += encode(Puback(packet.packet_id), _VERSION)
-            self._socket.sendall(answers)
+                elif isinstance(packet, Suback):
+                    self.subscribed.set()
+            with contextlib.suppress(OSError):  # it is over
+                self._socket.sendall(answers)
 
     def wait_for(self, messages: int) -> None:
         deadline = time.monotonic() + 120
-        while self.received < messages - WINDOW and time.monotonic() < deadline:
+        while self.received < messages - WINDOW:
+            assert time.monotonic() < deadline, f"only {self.received} messages came"
             time.sleep(0.01)
 
     def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self.join()
         self._socket.close()
 
 

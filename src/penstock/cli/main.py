@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import pub, rr, store, stream, sub, table, tables
+from penstock.cli import audit, pub, rr, store, stream, sub, table, tables
 from penstock.cli.connection import HELP_ONLY_LONG
 from penstock.cli.exit_codes import EXIT_FAILED, exit_code
 from penstock.cli.flow import show_flow
@@ -178,6 +178,7 @@ for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
     )
 app.command()(passwd)
 app.command(name="flow")(show_flow)
+app.command()(audit.audit)
 app.add_typer(table.app, name="table")
 app.add_typer(tables.app, name="tables")
 app.add_typer(store.app, name="store")

@@ -1,0 +1,155 @@
+"""`penstock audit`: what became of messages and connections, from the broker's events.
+
+Everything is imported when the command runs, so that `penstock --help` needs no Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.spark_jobs import Tls, TlsCaFile, TokenFile, service_options, spark_installed
+from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
+
+if TYPE_CHECKING:
+    from penstock.spark.audit.job import AuditSettings
+    from penstock.spark.audit.measures import Measures
+
+
+class TableFormat(StrEnum):
+    """Formats of the tables."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+def audit(
+    server: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
+    ] = "127.0.0.1:8815",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only from then on: 2026-11-22T14:00, UTC or with +01:00.",
+        ),
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="Only before that, as --from.")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Report to write, HTML.")
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Directory for the tables deliveries, connections and drops."
+        ),
+    ] = None,
+    table_format: Annotated[
+        TableFormat, typer.Option("--format", help="Of these tables.")
+    ] = TableFormat.DELTA,
+    landed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TABLE",
+            help="A table of 'penstock table run': measure the time until messages were in it.",
+        ),
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Show what became of the message at this offset."),
+    ] = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
+    connect_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
+    ] = 60.0,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
+    ] = None,
+) -> None:
+    """Tell what became of messages and connections.
+
+    Reads the stream of events (events.enabled) with Spark; writes a report, tables, or both, and
+    prints a summary. With --offset it shows the way of one message instead.
+    """
+    with spark_installed():
+        from penstock.spark.audit.job import AuditSettings, trace_message
+        from penstock.spark.audit.job import audit as run_audit
+        from penstock.spark.offsets import ONLY
+        from penstock.spark.options import parse_options
+        from penstock.spark.session import LOCAL_MASTER
+    service = parse_options(service_options(server, tls, tls_ca_file, token_file))
+    settings = AuditSettings(
+        server=service.servers[ONLY],
+        since=_time("--from", since),
+        until=_time("--to", until),
+        output=output,
+        tables=tables,
+        table_format=table_format.value,
+        landed=None if landed is None else landed.absolute(),
+        connect_timeout_s=connect_timeout,
+        credentials=service.credentials,
+        master=master or LOCAL_MASTER,
+    )
+    if offset is None:
+        _print_summary(run_audit(settings), settings)
+        return
+    steps = trace_message(settings, offset)
+    if not steps:
+        raise ConfigError(
+            f"no event tells of offset {offset}: its topic is in no events.topic_filters, it was"
+            " not in the sample, or it is outside of the range"
+        )
+    listing = Table(box=None, pad_edge=False)
+    for name in ("at (UTC)", "ms", "what", "client", "details"):
+        listing.add_column(name, overflow="fold", justify="right" if name == "ms" else "left")
+    for step in steps:
+        since_first = (step.at - steps[0].at).total_seconds() * 1000
+        listing.add_row(
+            f"{step.at:%Y-%m-%d %H:%M:%S.%f}",
+            f"{since_first:,.1f}",
+            step.kind,
+            Text(printable(step.client or "")),  # as Text: brackets in it are no markup
+            Text(printable(step.details)),
+        )
+    Console().print(listing, highlight=False)
+
+
+def _print_summary(measures: Measures, settings: AuditSettings) -> None:
+    grid = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("messages followed", f"{measures.messages:,}"),
+        ("deliveries", f"{measures.deliveries:,}"),
+        *((f"  {state}", f"{count:,}") for state, count in measures.states.items()),
+        ("dropped in all", f"{sum(measures.drops_by_reason.values()):,}"),
+        ("connections", f"{measures.connections:,}"),
+        ("report", str(settings.output or "none: see --output")),
+        ("tables", str(settings.tables or "none: see --tables")),
+    ):
+        grid.add_row(name, value)
+    Console().print(grid, highlight=False, soft_wrap=True)
+
+
+def _time(option: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"{option} must be a time such as 2026-11-22T14:00, not {text!r}"
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

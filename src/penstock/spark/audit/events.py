@@ -1,0 +1,90 @@
+"""Events as a DataFrame: one row for each, with the columns of all kinds.
+
+The stream has one row for many events (`penstock.engine.event_log`); here they come apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+STREAM: Final = "events"
+
+FIELDS: Final = (
+    "n BIGINT, at BIGINT, client STRING, user STRING, protocol INT, listener STRING,"
+    " transport STRING, clean_start BOOLEAN, session_present BOOLEAN, session_expiry_s BIGINT,"
+    " keep_alive_s BIGINT, receive_maximum INT, by STRING, reason STRING, code INT,"
+    " duration_us BIGINT, received BIGINT, sent BIGINT, resent BIGINT, acknowledged BIGINT,"
+    " dropped BIGINT, connected BOOLEAN, window INT, window_size INT, queue BIGINT,"
+    " queue_bytes BIGINT, unsent_bytes BIGINT, filter STRING, topic STRING, messages BIGINT,"
+    " sessions BIGINT, qos INT, bytes BIGINT, retain BOOLEAN, offset BIGINT,"
+    " offsets ARRAY<BIGINT>"
+)
+"""The fields of all kinds, docs/audit.md; one that an event does not have is null."""
+
+WRITTEN_AFTER_S: Final = 60
+"""An event is in the log at most so long after it came about, unless the store failed."""
+
+
+def read_events(
+    spark: SparkSession,
+    service: Mapping[str, str],
+    since: datetime | None = None,
+    until: datetime | None = None,
+    connect_timeout_s: float = 60.0,
+) -> DataFrame:
+    """The events that came about from `since` on and before `until`, UTC; all without.
+
+    Args:
+        spark: reads them.
+        service: options of the source that say how to reach the stream service.
+        since: leave out what came about before.
+        until: leave out what came about from then on.
+        connect_timeout_s: how long the stream service may be away.
+    """
+    rows = (
+        spark.read.format("penstock")
+        .options(**service)
+        .option("stream", STREAM)
+        .option("connectTimeoutSeconds", str(connect_timeout_s))
+        .schema("epoch STRING, received_at TIMESTAMP, topic STRING, payload BINARY")
+        .load()
+    )
+    if since is not None:
+        rows = rows.where(F.col("received_at") >= F.lit(since))
+    events = events_of(rows)
+    if since is not None:
+        events = events.where(F.col("at") >= F.lit(since))
+    if until is not None:
+        events = events.where(F.col("at") < F.lit(until))
+    return events
+
+
+def events_of(rows: DataFrame) -> DataFrame:
+    """Rows of the stream, with `epoch`, `topic` and `payload`, taken apart.
+
+    Columns: `epoch`, `kind`, `at` (timestamp) and the other `FIELDS`.
+    """
+    payload = F.from_json(
+        F.col("payload").cast("string"), f"v INT, events ARRAY<STRUCT<{_as_struct(FIELDS)}>>"
+    )
+    return (
+        rows.select(
+            "epoch",
+            F.regexp_replace("topic", r"^\$events/", "").alias("kind"),
+            F.explode(payload["events"]).alias("event"),
+        )
+        .select("epoch", "kind", "event.*")
+        .withColumn("at", F.timestamp_micros("at"))
+    )
+
+
+def _as_struct(fields: str) -> str:
+    """`name TYPE, …` as the inside of STRUCT<…>."""
+    return ", ".join(
+        f"`{name}`: {kind}" for name, kind in (field.split() for field in fields.split(", "))
+    )

@@ -1,0 +1,128 @@
+"""`penstock audit`: events read once, then tables, report, or the way of one message."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import ConfigError
+from penstock.spark.audit.events import STREAM, read_events
+from penstock.spark.audit.measures import Measures, measure
+from penstock.spark.audit.report import render
+from penstock.spark.audit.tables import (
+    NAMES,
+    connections,
+    deliveries,
+    drops,
+    landings_of,
+    with_landings,
+    write_tables,
+)
+from penstock.spark.audit.trace import TraceStep, trace
+from penstock.spark.failures import own_error
+from penstock.spark.option_values import SERVER
+from penstock.spark.options import service_options
+from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.credentials import PLAIN, Credentials
+
+LOG_NAME: Final = "penstock-audit-spark.log"
+
+_KEPT: Final = StorageLevel.MEMORY_AND_DISK
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """What to look at, and what to make of it.
+
+    Attributes:
+        server: HOST:PORT of the stream service.
+        since: leave out events before, UTC; None: from the beginning.
+        until: leave out events from then on, UTC; None: to the end.
+        output: HTML file of the report; None: none.
+        tables: directory for the tables; None: none.
+        table_format: of these.
+        landed: a table of `penstock table run`, for the time until messages were in it.
+        connect_timeout_s: how long the stream service may be away.
+        credentials: what the stream service asks for; a token by its file only.
+        master: Spark's master URL.
+    """
+
+    server: str = SERVER
+    since: datetime | None = None
+    until: datetime | None = None
+    output: Path | None = None
+    tables: Path | None = None
+    table_format: Literal["delta", "parquet"] = "delta"
+    landed: Path | None = None
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    credentials: Credentials = PLAIN
+    master: str = LOCAL_MASTER
+
+
+OpenSpark = Callable[..., AbstractContextManager[SparkSession]]
+
+
+def audit(settings: AuditSettings, open_spark: OpenSpark = local_spark) -> Measures:
+    """Make the tables and the report.
+
+    Raises:
+        ConfigError: there is no stream of events, or no table to compare with.
+        StreamUnavailable: the stream service does not answer.
+        SparkFailed: Spark did not start, or gave up.
+    """
+    landings = landings_of(settings.landed) if settings.landed is not None else []
+    if settings.output is not None and not settings.output.absolute().parent.is_dir():
+        raise ConfigError(f"{settings.output.parent} is no directory to write the report to")
+    with _session(settings, open_spark) as spark:
+        events = _events(spark, settings).persist(_KEPT)
+        followed = deliveries(events)
+        if landings:
+            followed = with_landings(followed, landings)
+        frames = dict(zip(NAMES, (followed, connections(events), drops(events)), strict=True))
+        for frame in frames.values():
+            frame.persist(_KEPT)
+        if settings.tables is not None:
+            write_tables(settings.tables.absolute(), frames, settings.table_format)
+        measures = measure(events, *frames.values())
+        for frame in (*frames.values(), events):
+            frame.unpersist()
+    if settings.output is not None:
+        page = render(measures, f"{STREAM} of {settings.server}")
+        settings.output.write_text(page, encoding="utf-8")
+    return measures
+
+
+def trace_message(
+    settings: AuditSettings, offset: int, open_spark: OpenSpark = local_spark
+) -> list[TraceStep]:
+    """What became of the message at `offset`; raises as `audit` does."""
+    with _session(settings, open_spark) as spark:
+        return trace(_events(spark, settings), offset)
+
+
+def _events(spark: SparkSession, settings: AuditSettings) -> DataFrame:
+    service = service_options(settings.server, settings.credentials)
+    return read_events(spark, service, settings.since, settings.until, settings.connect_timeout_s)
+
+
+@contextmanager
+def _session(settings: AuditSettings, open_spark: OpenSpark) -> Iterator[SparkSession]:
+    """A Spark whose failures are our errors; its log goes when all went well."""
+    log = Path(tempfile.mkdtemp(prefix="penstock-audit-")) / LOG_NAME
+    try:
+        with open_spark("penstock audit", settings.master, log) as spark:
+            yield spark
+    except PySparkException as error:
+        raise own_error(error, log) from error
+    log.unlink(missing_ok=True)
+    log.parent.rmdir()

@@ -1,0 +1,185 @@
+"""The plots of a report: SVG to stand in an HTML page, in the page's own colours.
+
+Text and axes take the colour of the page's text, light or dark. Names come from clients and may be
+anything: nothing in them is mathematics, nothing is markup, and they are cut to what a legend can
+hold.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from penstock.spark.audit.measures import Latency, Point
+from penstock.telemetry.logs import printable
+
+COLOURS: Final = ("#3b82c4", "#d9822b", "#2f9e6e", "#c2527a", "#8a6fd1", "#9a8c2c")
+"""Of lines and bars, told apart on white and on black."""
+
+NAME_CHARACTERS_MAX: Final = 28
+
+_DAY_S: Final = 86_400
+
+_INK: Final = "#010203"  # no colour of anything else: the page's text colour takes its place
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _INK,
+    "grid.alpha": 0.15,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+_NO_METADATA: Final = {"Date": None, "Creator": None, "Format": None, "Type": None}
+
+
+def shown(name: str | None, length: int = NAME_CHARACTERS_MAX) -> str:
+    """`name` in characters that only show, cut to `length`."""
+    if name is None:
+        return "-"
+    text = printable(name[:length])
+    if len(name) > length or len(text) > length:
+        return text[: length - 1] + "…"
+    return text or "(empty)"
+
+
+def lines(
+    name: str,
+    label: str,
+    series: dict[str, list[Point]],
+    span: tuple[datetime, datetime],
+    *,
+    log: bool = False,
+    steps: bool = False,
+) -> str:
+    """Values over time, one line for each name."""
+    with _plot(name, 3.0) as (axes, svg):
+        for (title, points), colour in zip(series.items(), COLOURS * 4, strict=False):
+            times = [_days(time) for time, _ in points]
+            values = [value for _, value in points]
+            style = "steps-post" if steps and len(points) > 1 else "default"
+            marker = "o" if len(points) < 30 else ""
+            axes.plot(
+                times,
+                values,
+                label=shown(title),
+                color=colour,
+                drawstyle=style,
+                marker=marker,
+                markersize=3,
+                linewidth=1.5,
+            )
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        formatter = ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_formatter(formatter)
+        first, last = map(_days, span)
+        margin = max((last - first) / 50, 1 / _DAY_S)
+        axes.set_xlim(first - margin, last + margin)
+        axes.set_ylabel(label)
+        if log:
+            axes.set_yscale("log")
+            axes.set_ylim(*_decades([value for _, value in chain(*series.values())]))
+            _number(axes.yaxis)
+        else:
+            axes.set_ylim(bottom=0)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    return svg[0]
+
+
+def bars(name: str, label: str, values: Sequence[tuple[str, float]]) -> str:
+    """One horizontal bar for each name, the first on top."""
+    with _plot(name, 0.7 + 0.28 * len(values)) as (axes, svg):
+        places = range(len(values))
+        drawn = axes.barh(places, [value for _, value in values], color=COLOURS[0], height=0.62)
+        axes.bar_label(drawn, fmt=lambda value: f" {value:,.0f}")
+        axes.set_yticks(places, [shown(title) for title, _ in values])
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.12)
+        _number(axes.xaxis)
+        axes.set_xlabel(label)
+    return svg[0]
+
+
+def ranges(name: str, latencies: Sequence[Latency]) -> str:
+    """For each name a line from the median to the 99th percentile, on a logarithmic scale."""
+    with _plot(name, 0.9 + 0.28 * len(latencies)) as (axes, svg):
+        places = list(range(len(latencies)))
+        low = [max(latency.p50_ms, 0.001) for latency in latencies]
+        high = [max(latency.p99_ms, 0.001) for latency in latencies]
+        axes.hlines(places, low, high, color=COLOURS[0], linewidth=3, alpha=0.5)
+        axes.plot(low, places, "o", color=COLOURS[0], label="median")
+        axes.plot(high, places, "D", color=COLOURS[1], label="99th percentile", markersize=5)
+        axes.set_yticks(places, [shown(latency.name) for latency in latencies])
+        axes.set_xscale("log")
+        axes.set_xlim(*_decades([*low, *high]))
+        _number(axes.xaxis)
+        axes.set_ylim(len(latencies) - 0.4, -0.6)
+        axes.set_xlabel("ms")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+    return svg[0]
+
+
+def _days(moment: datetime) -> float:
+    """As matplotlib counts time."""
+    return moment.timestamp() / _DAY_S
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """The powers of ten around `values`, which are above 0."""
+    return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(
+        math.log10(max(values) * 1.01)
+    )
+
+
+def _number(axis: Axis) -> None:
+    """Write plain numbers, on a logarithmic axis at its powers of ten."""
+    axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+@contextmanager
+def _plot(name: str, height_in: float) -> Iterator[tuple[Axes, list[str]]]:
+    """Axes to draw on; afterwards the list has the SVG element."""
+    svg: list[str] = []
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure = Figure(figsize=(8.6, height_in), layout="constrained")
+        axes = figure.add_subplot()
+        yield axes, svg
+        written = io.StringIO()
+        figure.savefig(written, format="svg", transparent=True, metadata=_NO_METADATA)
+    text = written.getvalue()
+    element = text[text.index("<svg") :].replace(_INK, "currentColor")
+    svg.append(_with_own_ids(element, name))
+
+
+def _with_own_ids(element: str, name: str) -> str:
+    """Groups are numbered alike in every plot, and an id may stand on a page once only."""
+    for kind in ("figure", "axes", "patch", "line2d", "text", "matplotlib.axis", "xtick", "ytick",
+                 "legend", "LineCollection"):  # fmt: skip
+        element = element.replace(f'<g id="{kind}_', f'<g id="{name}-{kind}_')
+    return element

@@ -1,0 +1,251 @@
+"""Events put together: what became of each message, of each connection, and what was dropped.
+
+deliveries   one row for a message and each client it went to; a message that nobody
+             got has one without a `receiver`
+connections  one row for a connection, or for a CONNECT that was refused
+drops        one row for each event about messages that did not arrive
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, convert_to_deltalake
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from penstock.errors import ConfigError
+
+NAMES: Final = ("deliveries", "connections", "drops")
+
+MARK: Final = "_penstock_audit"
+"""A file of this name says that the tables beside it may be written anew."""
+
+ACKNOWLEDGED: Final = "acknowledged"
+BRIDGED: Final = "bridged"
+SENT_QOS0: Final = "sent, QoS 0"
+IN_FLIGHT: Final = "sent, not acknowledged"
+QUEUED: Final = "queued"
+DROPPED: Final = "dropped"
+EXPIRED: Final = "expired"
+MOVED: Final = "moved to another member"
+NO_SUBSCRIBER: Final = "no subscriber"
+UNACCOUNTED: Final = "unaccounted"
+
+STATES: Final = (
+    ACKNOWLEDGED, BRIDGED, SENT_QOS0, IN_FLIGHT, QUEUED, DROPPED, EXPIRED, MOVED, NO_SUBSCRIBER,
+    UNACCOUNTED,
+)  # fmt: skip
+"""What became of a message on its way to one client, as far as the events tell."""
+
+_STEPS: Final = (
+    "queued", "sent", "resent", "acknowledged", "completed", "bridged", "dropped", "expired",
+    "moved",
+)  # fmt: skip
+
+
+def deliveries(events: DataFrame) -> DataFrame:
+    """Every message that was followed, with each client it went to."""
+    messages = events.where("kind = 'received'").select(
+        "epoch",
+        "offset",
+        F.col("client").alias("publisher"),
+        "topic",
+        F.col("qos").alias("published_qos"),
+        "bytes",
+        "sessions",
+        F.col("at").alias("received_at"),
+    )
+    commits = (
+        events.where("kind = 'committed'")
+        .select("epoch", "at", F.explode("offsets").alias("offset"))
+        .groupBy("epoch", "offset")
+        .agg(F.min("at").alias("committed_at"))
+    )
+    steps = (
+        events.where(F.col("kind").isin(*_STEPS) & F.col("offset").isNotNull())
+        .groupBy("epoch", "offset", F.col("client").alias("receiver"))
+        .agg(
+            F.max("qos").alias("qos"),
+            _first("queued", "queued_at"),
+            _first("sent", "sent_at"),
+            F.count_if(F.col("kind") == "resent").alias("resent"),
+            F.min(F.when(F.col("kind").isin("acknowledged", "bridged"), F.col("at"))).alias(
+                "acknowledged_at"
+            ),
+            _first("bridged", "bridged_at"),
+            _first("completed", "completed_at"),
+            F.min(F.when(F.col("kind").isin("dropped", "expired"), F.col("at"))).alias(
+                "dropped_at"
+            ),
+            F.max(F.when(F.col("kind").isin("dropped", "expired"), F.col("reason"))).alias(
+                "reason"
+            ),
+            F.max(F.when(F.col("kind") == "moved", F.col("at"))).alias("moved_at"),
+        )
+    )
+    joined = messages.join(commits, ["epoch", "offset"], "left").join(
+        steps, ["epoch", "offset"], "full"
+    )
+    return joined.withColumn("resent", F.coalesce("resent", F.lit(0))).withColumn("state", _state())
+
+
+def connections(events: DataFrame) -> DataFrame:
+    """Every connection and every refused CONNECT; one that lasts has no `ended_at`."""
+    order = Window.partitionBy("epoch", "client").orderBy("at", "n")
+    ends = F.lead("kind").over(order) == "disconnected"
+
+    def of_end(name: str, alias: str) -> Column:
+        return F.when(ends, F.lead(name).over(order)).alias(alias)
+
+    lives = events.where(F.col("kind").isin("connected", "disconnected")).select(
+        "*",
+        of_end("at", "ended_at"),
+        of_end("by", "ended_by"),
+        of_end("reason", "ended_because"),
+        of_end("code", "ended_with"),
+        *(of_end(name, f"messages_{name}") for name in _TALLY),
+    )
+    began = lives.where("kind = 'connected'")
+    refused = events.where("kind = 'refused'").select(
+        "*",
+        F.col("at").alias("ended_at"),
+        F.lit("broker").alias("ended_by"),
+        F.col("reason").alias("ended_because"),
+        F.col("code").alias("ended_with"),
+        *(F.lit(None).cast("bigint").alias(f"messages_{name}") for name in _TALLY),
+    )
+    return began.unionByName(refused).select(
+        "epoch",
+        "client",
+        "user",
+        (F.col("kind") == "refused").alias("refused"),
+        "protocol",
+        "listener",
+        "transport",
+        "clean_start",
+        "session_present",
+        "keep_alive_s",
+        "receive_maximum",
+        F.col("at").alias("began_at"),
+        "ended_at",
+        "ended_by",
+        "ended_because",
+        "ended_with",
+        *(f"messages_{name}" for name in _TALLY),
+    )
+
+
+_TALLY: Final = ("received", "sent", "resent", "acknowledged", "dropped")
+
+
+def drops(events: DataFrame) -> DataFrame:
+    """What did not arrive, and why; `messages` of one row, `offset` where it is a single one."""
+    return events.where(F.col("kind").isin("dropped", "expired")).select(
+        "epoch", "at", "client", "reason", "messages", "topic", "offset"
+    )
+
+
+# -- when a message was in a table -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Landings:
+    """Up to which offsets a table had landed, and when; ascending, of one epoch."""
+
+    epoch: str
+    ends: tuple[int, ...]
+    at_us: tuple[int, ...]
+
+
+def landings_of(path: Path) -> list[Landings]:
+    """From the history of a table that `penstock table run` made.
+
+    Raises:
+        ConfigError: there is no such table.
+    """
+    if not (path / "_delta_log").is_dir():
+        raise ConfigError(f"there is no table in {path}")
+    found: dict[str, dict[int, int]] = {}
+    for commit in DeltaTable(path).history():
+        epoch, end = commit.get("penstock.epoch"), commit.get("penstock.endOffset")
+        if epoch is not None and end is not None:
+            ends = found.setdefault(str(epoch), {})
+            at_us = int(commit["timestamp"]) * 1000
+            ends[int(end)] = min(at_us, ends.get(int(end), at_us))
+    if not found:
+        raise ConfigError(f"no commit of the table in {path} says what it landed: not one of ours")
+    return [
+        Landings(epoch, tuple(sorted(ends)), tuple(ends[end] for end in sorted(ends)))
+        for epoch, ends in found.items()
+    ]
+
+
+def with_landings(frame: DataFrame, landings: Sequence[Landings]) -> DataFrame:
+    """`frame`, which has `epoch` and `offset`, with `landed_at`: null while it has not."""
+    by_epoch = {
+        landed.epoch: (np.array(landed.ends), np.array(landed.at_us)) for landed in landings
+    }
+
+    def look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            offsets = batch.column("offset").to_numpy(zero_copy_only=False)
+            epochs = np.array(batch.column("epoch").to_pylist(), dtype=object)
+            found = np.zeros(batch.num_rows, dtype=np.int64)
+            for epoch, (ends, at_us) in by_epoch.items():
+                places = np.searchsorted(ends, offsets, side="right")
+                landed = (epochs == epoch) & (places < len(ends))
+                found[landed] = at_us[places[landed]]
+            column = pa.array(found, pa.timestamp("us", "UTC"), mask=found == 0)
+            yield batch.append_column("landed_at", column)
+
+    names = ", ".join(f"`{name}` {kind}" for name, kind in frame.dtypes)
+    return frame.mapInArrow(look_up, f"{names}, landed_at TIMESTAMP")
+
+
+# -- on disk ---------------------------------------------------------------------------------------
+
+
+def write_tables(directory: Path, frames: dict[str, DataFrame], table_format: str) -> None:
+    """Write each frame as the table of its name, in place of that of an earlier audit.
+
+    Raises:
+        ConfigError: something else is there.
+    """
+    mark = directory / MARK
+    if not mark.exists() and any((directory / name).exists() for name in frames):
+        raise ConfigError(
+            f"{directory} has tables that no audit has written; give --tables another directory"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    for name, frame in frames.items():
+        path = directory / name
+        frame.write.mode("overwrite").parquet(str(path))
+        if table_format == "delta":
+            convert_to_deltalake(str(path))
+
+
+def _first(kind: str, alias: str) -> Column:
+    return F.min(F.when(F.col("kind") == kind, F.col("at"))).alias(alias)
+
+
+def _state() -> Column:
+    """The last word on one delivery: an acknowledgement counts whatever else was tried."""
+    return (
+        F.when(F.col("bridged_at").isNotNull(), BRIDGED)
+        .when(F.col("acknowledged_at").isNotNull(), ACKNOWLEDGED)
+        .when(F.col("reason") == "expired", EXPIRED)
+        .when(F.col("dropped_at").isNotNull(), DROPPED)
+        .when(F.col("moved_at") >= F.greatest("queued_at", "sent_at", "moved_at"), MOVED)
+        .when(F.col("sent_at").isNotNull() & (F.col("qos") == 0), SENT_QOS0)
+        .when(F.col("sent_at").isNotNull(), IN_FLIGHT)
+        .when(F.col("queued_at").isNotNull(), QUEUED)
+        .when(F.col("sessions") == 0, NO_SUBSCRIBER)
+        .otherwise(UNACCOUNTED)
+    )
