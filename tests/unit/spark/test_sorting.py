@@ -61,6 +61,18 @@ def test_a_message_becomes_a_row_with_its_levels_or_a_dead_letter_with_the_reaso
     assert dead["received_at"] == NOON + timedelta(seconds=1)
 
 
+def test_a_message_has_several_rows_or_none() -> None:
+    table = declared(decoder={"kind": "json", "many": True, "columns": {"v": "int"}})
+    payloads = (b'[{"v": 1}, {"v": 2}]', b"[]", b"?", b'[{"v": 3}]')
+    parts = table.sorting(messages(*(("plant/a/1/temp", payload) for payload in payloads)))
+    assert [(row["offset"], row["v"]) for row in parts[ROWS].to_pylist()] == [
+        (10, 1), (10, 2), (13, 3),
+    ]  # fmt: skip
+    assert [(row["offset"], row["kind"]) for row in parts[DEAD_LETTERS].to_pylist()] == [
+        (11, "empty"), (12, "broken"),
+    ]  # fmt: skip
+
+
 def test_what_is_kept_of_a_message_is_declared() -> None:
     everything = ("received_at", "topic", "client_id", "qos", "retain")
     assert declared(metadata=everything).schema.names == [
@@ -114,6 +126,7 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
         ({"topics": "plant/{Topic}"}, "temps has two columns Topic"),
         ({"partition_by": ["machine", "site"]}, "partitioned by site, but has no such column"),
         ({"partition_by": ["value"]}, "partitioned by value, which is binary; only text"),
+        ({"starting_offsets": "first"}, "option startingOffsets must be earliest, latest or a"),
         ({"repeats": {"column": "id"}}, "knows repeats by id, but has no such column"),
     ],
 )

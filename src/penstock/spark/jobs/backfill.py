@@ -21,6 +21,7 @@ from penstock.errors import ConfigError
 from penstock.spark.jobs.tables import RunSettings, landing_place
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landing_place import of_table
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -71,10 +72,8 @@ def backfill(
         .load()
     )
     files = place.write(messages, batch_id=0, replaced=span)
-    rows, dead = ([f for f in files if f.table == name] for name in (ROWS, DEAD_LETTERS))
-    if place.dead_letters is not None and (dead or place.dead_letters.contents() is not None):
-        place.dead_letters.replace(span, dead)
-    place.rows.replace(span, rows)
+    place.replace(span, selection, files)
+    rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
     return Filled(span, sum(f.rows for f in rows), sum(f.rows for f in dead))
 
 

@@ -8,6 +8,7 @@ without the others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
 from penstock.stream.client import CONNECT_TIMEOUT_S
 
-JOIN_S: Final = 0.5
+POLL_S: Final = 0.25
 """Pause between two looks at the landings."""
 
 
@@ -50,6 +51,7 @@ class RunSettings:
 class TablesRun:
     """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
 
+    They start one after the other, for all at once would keep each other from starting in time.
     The first landing that fails ends the others, and its error is raised.
     """
 
@@ -83,14 +85,17 @@ class TablesRun:
         log = self._tables[0].path / CHECKPOINT_NAME / LOG_NAME
         with self._open_spark("penstock tables", self._settings.master, log) as spark:
             self._landings = [self._landing(table, spark) for table in self._tables]
-            threads = [threading.Thread(target=self._land, args=(it,)) for it in self._landings]
-            for thread in threads:
-                thread.start()
-            if self._stopping:  # before the landings were there to be told
+            threads = []
+            for landing in self._landings:
+                threads.append(threading.Thread(target=self._land, args=(landing,)))
+                threads[-1].start()
+                while threads[-1].is_alive() and landing.is_starting and not self._stopping:
+                    time.sleep(POLL_S)
+            if self._stopping:  # perhaps before the landings were there to be told
                 self.stop()
             for thread in threads:
                 while thread.is_alive():  # signals are handled between two looks
-                    thread.join(JOIN_S)
+                    thread.join(POLL_S)
         if self._failures:
             raise self._failures[0]
 

@@ -18,6 +18,7 @@ from penstock.decoding.api import make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
+from penstock.spark.options import parse_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
@@ -35,6 +36,7 @@ class DeclaredTable:
     """
 
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
+        parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
         self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")

@@ -101,7 +101,7 @@ class IcebergTable:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         selection = batch.selection
         error: Exception | None = None
@@ -110,7 +110,7 @@ class IcebergTable:
             self._check_holds(table, selection)
             if _has_landed(table, batch):
                 return Outcome.REPLAYED
-            if _landed_end(table, selection) > start:
+            if _landed_end(table, selection) > seen:
                 return Outcome.OVERTAKEN
             try:
                 with table.transaction() as transaction:
