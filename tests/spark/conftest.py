@@ -27,6 +27,21 @@ def log(tmp_path: Path) -> Iterator[LogWriter]:
 
 
 @pytest.fixture
+def other_log(tmp_path: Path) -> Iterator[LogWriter]:
+    """That of a second broker."""
+    with LogWriter(tmp_path / "other-data", "20261121T000000-00000009") as writer:
+        yield writer
+
+
+@pytest.fixture
+def other_service(other_log: LogWriter) -> Iterator[ServiceProcess]:
+    process = ServiceProcess(other_log.data_dir)
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
 def service(log: LogWriter) -> Iterator[ServiceProcess]:
     process = ServiceProcess(log.data_dir)
     process.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.protocol.properties import Properties, encode_properties
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.stream.rows import STREAM_SCHEMA
 from tests.contract.archived import ALARMS, publish_mixed, writing
-from tests.spark.log_writer import LogWriter
+from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess, serving
 
 
@@ -112,6 +113,10 @@ def test_a_range_can_be_named(log: LogWriter, reader: DataFrameReader) -> None:
         ("stream", "nothing", "there is no stream 'nothing'; there is: messages"),
         ("startingOffsets", '{"0": 0, "epoch": "old"}', "it was restored or created anew"),
         ("endingOffsets", '{"0": 99}', "offset 99 is not in the log yet, which ends at 3"),
+        ("startingOffsets", "latest", 'option startingOffsets: "latest" is for spark.readStream'),
+        ("maxOffsetsPerTrigger", "5", "option maxOffsetsPerTrigger is for spark.readStream"),
+        ("startingTimestamp", "2024-01-01T00:00Z", "nothing was received at or after 2024-01-01"),
+        ("endingOffsets", '{"0": -2}', 'endingOffsets: "earliest" would leave nothing to read'),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(
@@ -121,6 +126,78 @@ def test_a_mistake_is_one_clear_sentence(
     with pytest.raises(PySparkException) as caught:
         reader.option(option, value).load().count()
     assert sentence in str(caught.value)
+
+
+def test_a_range_of_time_can_be_named(log: LogWriter, reader: DataFrameReader) -> None:
+    """Offset n was received n seconds after 22:13:20."""
+    log.append(7)
+    log.append(13)
+    frame = (
+        reader.option("startingTimestamp", "2023-11-14T22:13:25Z")
+        .option("endingTimestamp", str((FIRST_RECEIVED_AT_US + 8_000_000) // 1000))
+        .load()
+    )
+    assert offsets(frame) == [5, 6, 7]
+    to_the_end = reader.option("endingTimestamp", "2030-01-01T00:00Z").load()
+    assert offsets(to_the_end) == list(range(5, 20))
+    after_it = (
+        reader.option("startingTimestamp", "2030-01-01T00:00Z")
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .load()
+    )
+    assert offsets(after_it) == []
+
+
+def test_a_partition_has_no_more_than_the_records_asked_for(
+    log: LogWriter, reader: DataFrameReader
+) -> None:
+    log.append(100)
+    frame = reader.option("minPartitions", "1").option("maxRecordsPerPartition", "30").load()
+    assert [len(part) for part in frame.rdd.glom().collect()] == [25, 25, 25, 25]
+
+
+def test_properties_can_be_left_out(log: LogWriter, reader: DataFrameReader) -> None:
+    log.append(3)
+    bare = reader.option("includeProperties", "false")
+    assert bare.load().columns == SPARK_SCHEMA.names[:-1]
+    assert bare.load().count() == 3
+    with pytest.raises(PySparkException, match="has no column 'properties'; it has epoch, offset"):
+        bare.schema(SPARK_SCHEMA).load().count()
+
+
+def test_several_brokers_are_read_as_one(
+    log: LogWriter,
+    other_log: LogWriter,
+    service: ServiceProcess,
+    other_service: ServiceProcess,
+    spark: SparkSession,
+) -> None:
+    log.append(10)
+    other_log.append(30)
+    servers = f"{service.address}, grpc://{other_service.address}"
+    reader = spark.read.format("penstock").option("servers", servers).option("minPartitions", "4")
+    frame = reader.load()
+    assert sorted(len(part) for part in frame.rdd.glom().collect()) == [10, 10, 10, 10]
+    counts = {row.epoch: row["count"] for row in frame.groupBy("epoch").count().collect()}
+    assert counts == {log.epoch: 10, other_log.epoch: 30}
+
+    starting = {service.address: {"0": -2}, other_service.address: {"0": 28}}
+    ending = {service.address: {"0": 2}, other_service.address: {"0": -1}}
+    part = reader.option("startingOffsets", json.dumps(starting))
+    found = part.option("endingOffsets", json.dumps(ending)).load().select("epoch", "offset")
+    assert sorted(tuple(row) for row in found.collect()) == [
+        (log.epoch, 0), (log.epoch, 1), (other_log.epoch, 28), (other_log.epoch, 29),
+    ]  # fmt: skip
+
+
+def test_a_broker_of_several_that_is_away_is_named(
+    service: ServiceProcess, other_service: ServiceProcess, spark: SparkSession
+) -> None:
+    other_service.kill()
+    reader = spark.read.format("penstock").option("connectTimeoutSeconds", "0.3")
+    frame = reader.option("servers", f"{service.address},{other_service.address}").load()
+    with pytest.raises(PySparkException, match=f"answers at {other_service.address}; is the br"):
+        frame.count()
 
 
 def test_a_stream_reaches_further_back_than_the_log(tmp_path: Path, spark: SparkSession) -> None:

@@ -23,6 +23,7 @@ from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.spark.waiting import wait_until
 
 Land = Callable[[LandingSettings], Progress]
 
@@ -205,6 +206,30 @@ def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_tabl
         finally:
             other.stop()
     assert landed(settings.table) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
+
+
+def test_a_job_that_accepts_losses_does_not_mix_a_new_log_with_the_one_it_began_with(
+    log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
+) -> None:
+    """The source goes on with it while the job runs; its offsets count from anew."""
+    log.append(10)
+    restored = LogWriter(tmp_path / "restored", "20270101T000000-00000002")
+    other = ServiceProcess(restored.data_dir)
+    other.address = service.address
+    accepting = replace(settings, available_now=False, trigger_s=0.1, fail_on_data_loss=False)
+    with ThreadPoolExecutor() as pool:
+        job = pool.submit(land, accepting)
+        try:
+            wait_until(lambda: (settings.table / "_delta_log").is_dir(), "the first rows")
+            service.kill()
+            restored.append(4)
+            other.start()
+            with pytest.raises(EpochMismatch, match="Give a new --checkpoint"):
+                job.result(60)
+        finally:
+            other.stop()
+            restored.close()
+    assert landed(settings.table) == list(range(10))
 
 
 def test_messages_lost_to_retention_end_the_job_unless_the_user_accepts_it(

@@ -12,7 +12,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.spark_jobs import (
+    Tls,
+    TlsCaFile,
+    TokenFile,
+    service_options,
+    spark_installed,
+    stop_on_signals,
+)
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,6 +68,13 @@ def run(
         str,
         typer.Option(metavar="WHERE", help="earliest, latest or a position; for a new table."),
     ] = "earliest",
+    starting_timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin with what came since, such as 2026-11-21T08:00:00Z; for a new table.",
+        ),
+    ] = None,
     max_offsets: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Most offsets of one commit.")
     ] = None,
@@ -71,6 +85,9 @@ def run(
             help="Go on without messages that retention removed before they landed.",
         ),
     ] = False,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
     connect_timeout: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
@@ -87,22 +104,30 @@ def run(
 
     with spark_installed():
         from penstock.spark.jobs.landing import Landing, LandingSettings
+        from penstock.spark.offsets import ONLY
         from penstock.spark.options import parse_options, parse_topics
         from penstock.spark.session import LOCAL_MASTER
 
-    checked = parse_options({"server": server, "startingOffsets": starting_offsets})
+    options = service_options(server, tls, tls_ca_file, token_file)
+    if starting_timestamp is not None:
+        options["startingTimestamp"] = starting_timestamp
+    if starting_timestamp is None or starting_offsets != "earliest":
+        options["startingOffsets"] = starting_offsets
+    checked = parse_options(options)
     settings = LandingSettings(
         table=_local(table),
-        server=checked.server,
+        server=checked.servers[ONLY],
         stream=stream,
         topics=parse_topics(topics),
         checkpoint=checkpoint,
         available_now=available_now,
         trigger_s=trigger,
         starting=starting_offsets,
+        starting_timestamp=starting_timestamp,
         offsets_per_batch_max=max_offsets,
         fail_on_data_loss=not accept_data_loss,
         connect_timeout_s=connect_timeout,
+        credentials=checked.credentials,
         master=master or LOCAL_MASTER,
     )
     with progress_display(Console(), f"{stream} → {table}") as show:
@@ -117,11 +142,15 @@ def status(
     server: Server = SERVER,
     stream: StreamName = "messages",
     checkpoint: Checkpoint = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show what the table holds, and how far it is behind the log."""
     with spark_installed():
         from penstock.spark.contents import read_contents
     contents = read_contents(_local(table))
+    service = service_options(server, tls, tls_ca_file, token_file)
     grid = Table.grid(padding=(0, 2))
     for name, value in (
         ("table", str(table)),
@@ -131,7 +160,7 @@ def status(
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
         ("epoch", contents.epoch or "-"),
         ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
-        ("lag", _lag(contents, server, stream, checkpoint or table / "_checkpoint")),
+        ("lag", _lag(contents, service, stream, checkpoint or table / "_checkpoint")),
     ):
         grid.add_row(name, value)
     Console().print(grid, highlight=False, soft_wrap=True)
@@ -191,24 +220,30 @@ def _local(table: Path) -> Path:
     return table.absolute()
 
 
-def _lag(contents: Contents, server: str, stream: str, checkpoint: Path) -> str:
+def _lag(contents: Contents, service: dict[str, str], stream: str, checkpoint: Path) -> str:
     from penstock.errors import PenstockError
     from penstock.spark.checkpoints import read_checkpoint
+    from penstock.spark.offsets import ONLY
     from penstock.spark.options import parse_options
     from penstock.stream.client import StreamClient
 
-    address = parse_options({"server": server}).server
+    options = parse_options(service)
+    address = options.servers[ONLY]
     try:
-        with StreamClient(address, SERVER_ANSWER_S_MAX) as client:
+        with StreamClient(address, SERVER_ANSWER_S_MAX, options.credentials) as client:
             log = client.offsets(stream)
+    except ConfigError as error:
+        return f"unknown: {error}"
     except PenstockError:
         return f"unknown: no stream service answers at {address}"
     if contents.epoch != log.epoch:
         return f"unknown: the log at {address} is of epoch {log.epoch}"
     position = contents.landed_end or 0
     done = read_checkpoint(checkpoint).done
-    if done is not None and done.epoch == log.epoch:
-        position = max(position, done.offset)  # what the topic filters left out is behind us too
+    if done is not None and done.only.epoch == log.epoch:
+        position = max(
+            position, done.only.offset
+        )  # what the topic filters left out is behind us too
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 
 

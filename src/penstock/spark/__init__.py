@@ -3,7 +3,10 @@
     java         a Java for Spark, found or made
     session      a small Spark, started and ended cleanly
     options      what a user may say to the format
-    offsets      positions in the log as Spark keeps them, and how a range is split
+    wanted       where a user wants a query to begin or end: an edge, an offset, a time
+    offsets      positions of a query as Spark keeps them
+    splitting    how much of each log a batch takes, and how its ranges are split
+    brokers      the stream services of a query
     pins         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers

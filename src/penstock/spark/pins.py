@@ -5,7 +5,7 @@ source again, twice in one run and once more when it restarts before the first b
 "latest" asked again is a later position, and the messages in between would be in no batch. So the
 first answer is pinned: written to a small file in the query's checkpoint directory, next to Spark's
 own, and every later question gets the same answer. The pin goes when the checkpoint goes, which is
-right: a query with a new checkpoint is a new query.
+right: a query with a new checkpoint is a new query. Each log that a query reads has a pin.
 
 The location may be anything Arrow has a file system for (a path, file:, s3:, gs:, hdfs:).
 """
@@ -21,15 +21,15 @@ import pyarrow as pa
 from pyarrow import fs
 
 from penstock.errors import ConfigError
-from penstock.spark.offsets import Position
+from penstock.spark.offsets import LogPosition
 
 
-def pinned(checkpoint: str, source: str, resolve: Callable[[], Position]) -> Position:
+def pinned(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> LogPosition:
     """The position remembered for `source` at `checkpoint`; the first call asks `resolve`.
 
     Args:
         checkpoint: location of the query's checkpoint.
-        source: what tells this source from others of the same query.
+        source: what tells this log from others that the same query reads.
         resolve: finds the position when none is remembered.
 
     Raises:
@@ -41,13 +41,13 @@ def pinned(checkpoint: str, source: str, resolve: Callable[[], Position]) -> Pos
         path = f"{directory}/{name}"
         if files.get_file_info(path).type == fs.FileType.File:
             with files.open_input_stream(path) as stream:
-                return Position.from_spark(json.loads(stream.read()))
+                return LogPosition.from_spark(json.loads(stream.read()))
         position = resolve()
         files.create_dir(directory, recursive=True)
         with files.open_output_stream(f"{path}.new") as stream:
-            stream.write(position.to_json().encode())
+            stream.write(json.dumps(position.to_spark()).encode())
         files.move(f"{path}.new", path)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"option checkpointLocation: {checkpoint!r} cannot be used: {error}"
         ) from error

@@ -53,13 +53,19 @@ SPARK_SCHEMA: Final = StructType(
 """The columns of `spark.read.format("penstock")`, in order."""
 
 
-def choose_columns(schema: StructType) -> list[str]:
+def offered_schema(*, include_properties: bool) -> StructType:
+    """The columns there are, where the user may have left out `properties`."""
+    fields = SPARK_SCHEMA.fields if include_properties else SPARK_SCHEMA.fields[:-1]
+    return StructType(fields)
+
+
+def choose_columns(schema: StructType, offered: StructType = SPARK_SCHEMA) -> list[str]:
     """The names of the columns in `schema`, which a user gave with `.schema(…)`.
 
     Raises:
-        ConfigError: a column does not exist, or has another type.
+        ConfigError: a column is not offered, or has another type.
     """
-    known = {field.name: field.dataType for field in SPARK_SCHEMA.fields}
+    known = {field.name: field.dataType for field in offered.fields}
     for field in schema.fields:
         if field.name not in known:
             raise ConfigError(

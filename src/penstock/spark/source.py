@@ -4,10 +4,15 @@
     ────────────────────────────────                 ────────────────────────────────
     initialOffset   where a new query begins         read   a sub-range, as Arrow batches,
     latestOffset    how far this batch goes                 straight from the stream service
-    partitions      a range → sub-ranges
+    partitions      ranges → sub-ranges
 
 All of it rests on one rule of the log: the same range of offsets of the same epoch always gives the
 same rows. A task that is run again, or a batch that is replayed, reads what it read before.
+
+A log that is new to a running query (a server that was added, or an epoch that the user lets it go
+on with) *enters* it: the batch at hand ends where that log begins for the query, and reads nothing
+of it; the next one starts there. So where it begins is in the checkpoint before a row of it is
+read. A server that is no longer named keeps its position, for it may come back.
 
 What is peculiar to Spark's Python API here: options arrive as text; readers and ranges are pickled;
 `initialOffset` is asked more than once (`penstock.spark.pins`); after a restart Spark may ask for a
@@ -17,7 +22,8 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,17 +41,26 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
-from penstock.spark.offsets import Position, WantedPosition, check_epoch, split_range
-from penstock.spark.options import Edge, SourceOptions, parse_options
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.spark.brokers import Brokers, connect, in_front
+from penstock.spark.offsets import ONLY, LogPosition, Position, check_epoch
+from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.pins import pinned
-from penstock.spark.schema import SPARK_SCHEMA, choose_columns
+from penstock.spark.schema import choose_columns, offered_schema
+from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.store.ranges import without
-from penstock.stream.client import StreamClient, StreamOffsets
+from penstock.stream.client import StreamOffsets
 
 _ACCEPT: Final = (
     "to go on without them set failOnDataLoss to false (penstock table run: --accept-data-loss)"
 )
+_ACCEPT_EPOCH: Final = (
+    "start the query with a new checkpoint, or set failOnDataLoss to false to go on where the new"
+    " log begins"
+)
+_ACCEPT_SERVERS: Final = "to go on without it set failOnDataLoss to false"
+
+logger = logging.getLogger(__name__)
 
 
 class PenstockDataSource(DataSource):
@@ -62,22 +77,25 @@ class PenstockDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns, unless the user chooses some with `.schema(…)`."""
-        return SPARK_SCHEMA
+        return offered_schema(include_properties=self._parsed.include_properties)
 
     def reader(self, schema: StructType) -> BatchReader:
         """The reader behind `spark.read`."""
-        return BatchReader(self._parsed, choose_columns(schema))
+        self._parsed.check_batch()
+        return BatchReader(self._parsed, choose_columns(schema, self.schema()))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
         """The reader behind `spark.readStream`."""
-        return StreamReader(self._parsed, choose_columns(schema))
+        self._parsed.check_stream()
+        return StreamReader(self._parsed, choose_columns(schema, self.schema()))
 
 
 class Range(InputPartition):
-    """The rows one task reads: offsets `start` to `end` (excluded) of `epoch`."""
+    """The rows one task reads: offsets `start` to `end` (excluded) of `epoch`, from a service."""
 
-    def __init__(self, epoch: str, start: int, end: int) -> None:
+    def __init__(self, address: str, epoch: str, start: int, end: int) -> None:
         super().__init__(None)
+        self.address = address
         self.epoch = epoch
         self.start = start
         self.end = end
@@ -89,13 +107,15 @@ class _RangeReader:
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
+        self._brokers = Brokers(options)
+        self._told: set[str] = set()  # warnings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one `Range`."""
         if not isinstance(partition, Range) or partition.start >= partition.end:
             return
         ranges = [(partition.start, partition.end)]
-        with self._client() as client:
+        with connect(partition.address, self._options) as client:
             while ranges:
                 start, end = ranges.pop(0)
                 try:
@@ -107,71 +127,90 @@ class _RangeReader:
                         topic_filters=self._options.topics,
                         columns=self._columns,
                     )
+                except EpochMismatch as error:  # since the batch was planned
+                    self._lose(error, _ACCEPT_EPOCH)
+                    return
                 except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
                     log = client.offsets(self._options.stream)
                     left = without(max(start, min(log.earliest, end)), end, log.given_up)
                     if left == [(start, end)]:
                         raise
-                    if self._options.fail_on_data_loss:
-                        raise OffsetOutOfRange(f"{error}; {_ACCEPT}") from error
+                    self._lose(error, _ACCEPT)
                     ranges = left + ranges
 
-    def _client(self) -> StreamClient:
-        return StreamClient(self._options.server, self._options.connect_timeout_s)
+    def _after_retention(self, server: str, position: LogPosition, log: StreamOffsets) -> int:
+        """The offset, or the log's beginning where rows are gone and the user accepts the loss."""
+        if position.offset >= log.earliest:
+            return position.offset
+        self._lose(
+            OffsetOutOfRange(
+                f"{in_front(server)}the offsets {position.offset} to {log.earliest - 1} were not"
+                " read before retention removed them from the log"
+            ),
+            _ACCEPT,
+        )
+        return log.earliest
 
-    def _ranges(self, epoch: str, start: int, end: int) -> list[InputPartition]:
-        parts = split_range(start, end, self._options.partitions_max)
-        return [Range(epoch, first, last) for first, last in parts]
+    def _lose(self, loss: PenstockError, remedy: str) -> None:
+        """Raise it, or go on with a warning where the user accepts that rows are not read."""
+        if self._options.fail_on_data_loss:
+            raise type(loss)(f"{loss}; {remedy}") from loss
+        if str(loss) not in self._told:
+            self._told.add(str(loss))
+            logger.warning("%s; the query goes on, for failOnDataLoss is false", loss)
+
+    def _split(self, spans: Mapping[str, tuple[str, int, int]]) -> list[InputPartition]:
+        """Tasks for a span (epoch, first offset, offset after the last) of the log of a server."""
+        options = self._options
+        spans = {server: span for server, span in spans.items() if span[1] < span[2]}
+        counts = count_parts(
+            [end - start for _, start, end in spans.values()],
+            options.partitions_min,
+            options.partition_offsets_max,
+        )
+        return [
+            Range(options.servers[server], epoch, first, last)
+            for (server, (epoch, start, end)), parts in zip(spans.items(), counts, strict=True)
+            for first, last in split_range(start, end, parts)
+        ]
 
 
 class BatchReader(_RangeReader, DataSourceReader):
-    """Reads a range once. Its ends are looked up when Spark plans the query."""
+    """Reads a range of each log once. The ends are looked up when Spark plans the query."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The range between startingOffsets and endingOffsets, split."""
-        with self._client() as client:
-            log = client.offsets(self._options.stream)
-        start = _resolve(self._options.starting, log)
-        end = _resolve(self._options.ending, log)
-        first = _after_retention(start.offset, log, self._options)
-        if first > end.offset:
-            raise ConfigError(f"the range ends at offset {end.offset}, before it starts at {first}")
+        """The ranges from where the query starts to where it ends, split."""
+        spans = {}
+        for server, log in self._brokers.logs().items():
+            start = self._brokers.find(server, self._options.starting[server], log)
+            end = self._brokers.find(server, self._options.ending[server], log)
+            first = self._after_retention(server, start, log)
+            if first > end.offset:
+                raise ConfigError(
+                    f"{in_front(server)}the range ends at offset {end.offset}, before it starts at"
+                    f" {first}"
+                )
+            spans[server] = (log.epoch, first, end.offset)
         # Spark makes a partition of its own when there is none, which `read` finds empty.
-        return self._ranges(log.epoch, first, end.offset)
+        return self._split(spans)
 
 
 class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the log as it grows.
+    """Reads the logs as they grow.
 
     Held by the planner for the life of the query; copies of it, which only `read`, go to executors.
     """
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
-        if options.starting == "latest" and options.checkpoint is None:
-            raise ConfigError(
-                'startingOffsets "latest" must mean the same after a restart: give readStream the'
-                " query's checkpointLocation too, so that it can be remembered there"
-            )
-        if options.ending != "latest":
-            raise ConfigError("option endingOffsets is for spark.read; a stream has no end")
-        self._planner: StreamClient | None = None
         self._initial: Position | None = None
-        self._target: Position | None = None  # where Trigger.AvailableNow stops
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Executors get the reader without the planner's connection."""
-        return {**self.__dict__, "_planner": None}
+        self._target: Mapping[str, LogPosition] = {}  # where Trigger.AvailableNow stops
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where a query without history begins; the same answer for as long as it has none."""
         if self._initial is None:
-            options = self._options
-            if options.checkpoint is None:
-                self._initial = self._find_start()
-            else:
-                source = "|".join((options.server, options.stream, *options.topics))
-                self._initial = pinned(options.checkpoint, source, self._find_start)
+            starts = {server: self._start_of(server) for server in self._options.servers}
+            self._initial = Position(starts)
         return self._initial.to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
@@ -181,85 +220,111 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """Fix where Trigger.AvailableNow stops: at what is there now."""
-        log = self._log()
-        self._target = Position(log.epoch, log.latest)
+        self._target = _ends(self._brokers.logs())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """How far the next batch goes: what is committed, within the limit and the target."""
-        position = Position.from_spark(start)
-        log = self._log()
-        check_epoch(position, log.epoch)
-        if position.offset > log.latest:
-            raise OffsetOutOfRange(
-                f"the query stands at offset {position.offset}, and the log ends at {log.latest}:"
-                " messages that were read are missing from it"
-            )
-        end = log.latest
-        if self._target is not None:
-            end = min(end, max(self._target.offset, position.offset))
-        if isinstance(limit, ReadMaxRows):
-            end = min(end, position.offset + limit.max_rows)
-        return Position(log.epoch, end).to_spark()
+        logs = self._brokers.logs()
+        position = self._understand(start, logs)
+        after = dict(position.logs)
+        backlogs = {}
+        for server, log in logs.items():
+            here = position.logs.get(server)
+            if here is None:
+                after[server] = self._start_of(server)
+            elif self._is_of(server, here, log):
+                backlogs[server] = self._goal(server, here, log) - here.offset
+            else:
+                after[server] = LogPosition(log.epoch, log.earliest)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        for server, count in shares(backlogs, most).items():
+            after[server] = LogPosition(after[server].epoch, after[server].offset + count)
+        return Position(after).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """The end of the log, for the query's progress; None while the service is away."""
+        """The ends of the logs, for the query's progress; None while a service is away."""
         try:
-            log = self._client_of_planner().offsets(self._options.stream, connect_timeout_s=0)
+            return Position(_ends(self._brokers.logs(connect_timeout_s=0))).to_spark()
         except PenstockError:
             return None
-        return Position(log.epoch, log.latest).to_spark()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The range of one batch, split. It may have been planned in an earlier run."""
-        first, last = Position.from_spark(start), Position.from_spark(end)
-        if first.offset >= last.offset and first.epoch == last.epoch:
-            return []
-        log = self._log()
-        check_epoch(first, log.epoch)
-        check_epoch(last, log.epoch)
-        return self._ranges(
-            log.epoch,
-            min(_after_retention(first.offset, log, self._options), last.offset),
-            last.offset,
-        )
+        """The ranges of one batch, split. It may have been planned in an earlier run."""
+        logs = self._brokers.logs()
+        first, last = self._understand(start, logs), self._understand(end, logs)
+        spans = {}
+        for server, log in logs.items():
+            here, there = first.logs.get(server), last.logs.get(server)
+            if here is None or there is None or here.epoch != there.epoch:
+                continue  # its log enters with this batch, or a later one
+            if here.offset < there.offset and self._is_of(server, here, log):
+                begin = min(self._after_retention(server, here, log), there.offset)
+                spans[server] = (log.epoch, begin, there.offset)
+        return self._split(spans)
 
     def stop(self) -> None:
-        """Close the planner's connection. Spark does not always call this."""
-        if self._planner is not None:
-            self._planner.close()
+        """Close the planner's connections. Spark does not always call this."""
+        self._brokers.close()
 
-    def _find_start(self) -> Position:
-        return _resolve(self._options.starting, self._log())
+    def _start_of(self, server: str) -> LogPosition:
+        """Where the query begins in the log of a server that is new to it."""
+        options = self._options
 
-    def _log(self) -> StreamOffsets:
-        return self._client_of_planner().offsets(self._options.stream)
+        def find() -> LogPosition:
+            return self._brokers.find(server, options.starting[server], self._brokers.log(server))
 
-    def _client_of_planner(self) -> StreamClient:
-        if self._planner is None:
-            self._planner = self._client()
-        return self._planner
+        if options.checkpoint is None:
+            return find()
+        source = "|".join((options.servers[server], options.stream, *options.topics))
+        return pinned(options.checkpoint, source, find)
+
+    def _understand(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
+        """The position in a checkpoint, for the servers that the query has now."""
+        position = Position.from_spark(fields)
+        position = position.named({server: log.epoch for server, log in logs.items()})
+        others = position.logs.keys() - logs.keys()
+        if ONLY in others:
+            raise EpochMismatch(
+                f"the checkpoint was made with option server for a log of epoch"
+                f" {position.only.epoch}, and none of servers has it: name that broker too, or"
+                " start the query with a new checkpoint"
+            )
+        if others and ONLY in logs:
+            raise ConfigError(
+                f"the checkpoint was made with option servers, for {', '.join(sorted(others))};"
+                " give servers again"
+            )
+        if others:
+            self._lose(
+                OffsetOutOfRange(
+                    f"the checkpoint was also made for {', '.join(sorted(others))}, and servers no"
+                    " longer names it: what came there since is not read"
+                ),
+                _ACCEPT_SERVERS,
+            )
+        return position
+
+    def _is_of(self, server: str, position: LogPosition, log: StreamOffsets) -> bool:
+        """Whether the log is the one that the position was in; where not, its rows are lost."""
+        try:
+            check_epoch(position, log.epoch)
+        except EpochMismatch as error:
+            self._lose(EpochMismatch(f"{in_front(server)}{error}"), _ACCEPT_EPOCH)
+            return False
+        return True
+
+    def _goal(self, server: str, here: LogPosition, log: StreamOffsets) -> int:
+        """How far the query may go in a log now."""
+        if here.offset > log.latest:
+            raise OffsetOutOfRange(
+                f"{in_front(server)}the query stands at offset {here.offset}, and the log ends at"
+                f" {log.latest}: messages that were read are missing from it"
+            )
+        target = self._target.get(server)
+        if target is None or target.epoch != log.epoch:
+            return log.latest
+        return max(here.offset, min(target.offset, log.latest))
 
 
-def _resolve(wanted: Edge | WantedPosition, log: StreamOffsets) -> Position:
-    if wanted == "earliest":
-        return Position(log.epoch, log.earliest)
-    if wanted == "latest":
-        return Position(log.epoch, log.latest)
-    position = wanted.resolve(log.epoch)
-    if position.offset > log.latest:
-        raise OffsetOutOfRange(
-            f"offset {position.offset} is not in the log yet, which ends at {log.latest}"
-        )
-    return position
-
-
-def _after_retention(offset: int, log: StreamOffsets, options: SourceOptions) -> int:
-    """`offset`, or the log's beginning where rows are gone and the user accepts the loss."""
-    if offset >= log.earliest:
-        return offset
-    if options.fail_on_data_loss:
-        raise OffsetOutOfRange(
-            f"the offsets {offset} to {log.earliest - 1} were not read before retention removed"
-            f" them from the log; {_ACCEPT}"
-        )
-    return log.earliest
+def _ends(logs: Mapping[str, StreamOffsets]) -> dict[str, LogPosition]:
+    return {server: LogPosition(log.epoch, log.latest) for server, log in logs.items()}

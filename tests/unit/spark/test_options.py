@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
-from penstock.errors import ConfigError, EpochMismatch
-from penstock.spark.offsets import Position, WantedPosition, split_range
-from penstock.spark.options import SourceOptions, parse_options
+from penstock.errors import ConfigError
+from penstock.spark.options import parse_options
+from penstock.spark.wanted import AtTime, WantedOffset, parse_time
+from penstock.stream.credentials import Credentials
+
+TOKEN = "0123456789abcdef"
+TWO = {"servers": "one:1,two:2"}
+NOON_US = 1_763_726_400_000_000  # 2025-11-21T12:00:00Z
 
 
 def test_everything_has_a_default() -> None:
-    found = parse_options({"minPartitions": "1"})
-    assert found == SourceOptions()
-    assert parse_options({}).partitions_max >= 1
+    found = parse_options({})
+    assert found.servers == {"": "127.0.0.1:8815"}
+    assert (found.stream, found.topics) == ("messages", ())
+    assert (found.starting, found.ending) == ({"": "earliest"}, {"": "latest"})
+    assert found.partitions_min >= 1
+    assert (found.offsets_per_trigger_max, found.partition_offsets_max) == (None, None)
+    assert found.checkpoint is None
+    assert found.fail_on_data_loss
+    assert found.include_properties
+    assert found.credentials == Credentials()
 
 
 def test_the_case_of_names_does_not_matter() -> None:
@@ -22,67 +36,195 @@ def test_the_case_of_names_does_not_matter() -> None:
         "startingoffsets": "Latest",
         "endingOffsets": '{"0": 7}',
         "MAXOFFSETSPERTRIGGER": "100",
+        "maxRecordsPerPartition": "10",
         "failOnDataLoss": "False",
+        "includeproperties": "FALSE",
         "connectTimeoutSeconds": "0.5",
     }
     found = parse_options(options)
-    assert (found.server, found.topics, found.starting) == ("broker:8815", ("a/#", "b/+"), "latest")
-    assert found.ending == WantedPosition(7)
-    assert (found.offsets_per_trigger_max, found.fail_on_data_loss) == (100, False)
+    assert (found.servers, found.topics) == ({"": "broker:8815"}, ("a/#", "b/+"))
+    assert (found.starting, found.ending) == ({"": "latest"}, {"": WantedOffset(7)})
+    assert (found.offsets_per_trigger_max, found.partition_offsets_max) == (100, 10)
+    assert not found.fail_on_data_loss
+    assert not found.include_properties
     assert found.connect_timeout_s == 0.5
 
 
+def test_several_brokers_each_have_their_position() -> None:
+    wanted = '{"two:2": {"0": -1}, "one:1": {"0": 5, "epoch": "e"}}'
+    found = parse_options({**TWO, "startingOffsets": wanted})
+    assert found.servers == {"one:1": "one:1", "two:2": "two:2"}
+    assert found.starting == {"one:1": WantedOffset(5, "e"), "two:2": "latest"}
+    assert parse_options(TWO).ending == {"one:1": "latest", "two:2": "latest"}
+
+
+def test_minus_two_is_earliest_and_minus_one_latest_as_for_kafka() -> None:
+    assert parse_options({"startingOffsets": '{"0": -2}'}).starting == {"": "earliest"}
+    assert parse_options({"endingOffsets": '{"0": -1}'}).ending == {"": "latest"}
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("text", "time_us"),
     [
-        ("startingOffset", "earliest", "has no option 'startingoffset'; did you mean startingOff"),
-        ("colour", "red", "has no option 'colour'; there is server, stream, topics"),
-        ("server", "broker", "option server must be HOST:PORT"),
-        ("server", "broker:0", "option server needs the port"),
-        ("topics", "a/#/b", "option topics: 'a/#/b' is not an MQTT topic filter"),
-        ("startingOffsets", "first", "option startingOffsets must be earliest, latest or a positi"),
-        ("startingOffsets", "{", "option startingOffsets must be a position such as"),
-        ("startingOffsets", '{"1": 5}', "option startingOffsets must be a position such as"),
-        ("endingOffsets", '{"0": -1}', "option endingOffsets must be a position such as"),
-        ("endingOffsets", '{"0": 1, "epoch": 2}', "option endingOffsets must be a position such"),
-        ("maxOffsetsPerTrigger", "0", "must be a whole number from 1 to"),
-        ("maxOffsetsPerTrigger", "many", "must be a whole number from 1 to"),
-        ("minPartitions", "1.5", "option minPartitions must be a whole number from 1 to 100000"),
-        ("connectTimeoutSeconds", "nan", "must be a number of seconds from 0 to 86400, not 'nan'"),
-        ("failOnDataLoss", "maybe", "option failOnDataLoss must be true or false, not 'maybe'"),
+        ("0", 0),
+        ("1763726400000", NOON_US),
+        (" 1763726400001 ", NOON_US + 1000),
+        ("2025-11-21T12:00:00Z", NOON_US),
+        ("2025-11-21T13:00:00.000001+01:00", NOON_US + 1),
+        ("2025-11-21 12:00Z", NOON_US),
     ],
 )
-def test_a_mistake_is_one_sentence(name: str, value: str, sentence: str) -> None:
+def test_a_time_is_in_ms_or_names_its_zone(text: str, time_us: int) -> None:
+    assert parse_time("startingTimestamp", text) == time_us
+
+
+def test_times_mean_the_same_for_every_broker() -> None:
+    found = parse_options(
+        {
+            **TWO,
+            "startingTimestamp": "1763726400000",
+            "startingOffsetsByTimestampStrategy": "Latest",
+            "endingTimestamp": "1763726401000",
+        }
+    )
+    assert set(found.starting.values()) == {AtTime("startingTimestamp", NOON_US, or_latest=True)}
+    assert set(found.ending.values()) == {
+        AtTime("endingTimestamp", NOON_US + 1_000_000, or_latest=True)
+    }
+    error = parse_options({"startingTimestamp": "1763726400000"}).starting[""]
+    assert isinstance(error, AtTime)
+    assert not error.or_latest
+
+
+def test_tls_is_said_by_an_option_an_authority_or_the_address() -> None:
+    for options in ({"tls": "true"}, {"server": "grpc+tls://broker:1"}, {"tlsCaFile": "ca.pem"}):
+        assert parse_options(options).credentials.tls
+    assert not parse_options({"tls": "false"}).credentials.tls
+
+
+def test_a_token_is_in_no_representation() -> None:
+    found = parse_options({"token": TOKEN})
+    assert found.credentials.token == TOKEN
+    assert TOKEN not in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingOffset": "earliest"}, "has no option 'startingoffset'; did you mean startingOf"),
+        ({"colour": "red"}, "has no option 'colour'; there is server, servers, stream, topics"),
+        ({"server": "broker"}, "option server must be HOST:PORT"),
+        ({"server": "http://broker:1"}, "option server must be HOST:PORT, with grpc:// or grpc+tl"),
+        ({"server": "broker:0"}, "option server needs the port"),
+        ({"server": "one:1,two:2"}, "not 'one:1,two:2'; several brokers go into servers"),
+        ({"servers": ""}, "option servers must be HOST:PORT"),
+        ({"servers": "one:1,"}, "option servers must be HOST:PORT"),
+        ({"servers": "one:1, one:1"}, "option servers names one:1 twice"),
+        ({"servers": "one:1,grpc+tls://two:2"}, "TLS is spoken with all of them or none"),
+        ({"servers": ",".join(["one:1"] * 1001)}, "may name 1000 brokers, not 1001"),
+        ({"server": "one:1", "servers": "two:2"}, "options server and servers say the same thing"),
+        ({"topics": "a/#/b"}, "option topics: 'a/#/b' is not an MQTT topic filter"),
+        ({"startingOffsets": "first"}, "option startingOffsets must be earliest, latest or a posi"),
+        ({"startingOffsets": "{"}, 'option startingOffsets must be a position such as {"0": 1234'),
+        ({"startingOffsets": '{"1": 5}'}, "option startingOffsets must be a position such as"),
+        ({"endingOffsets": '{"0": -3}'}, "option endingOffsets must be a position such as"),
+        ({"endingOffsets": '{"0": 1, "epoch": 2}'}, "option endingOffsets must be a position such"),
+        ({"endingOffsets": "earliest"}, 'endingOffsets: "earliest" would leave nothing to read'),
+        ({"endingOffsets": '{"0": -2}'}, 'endingOffsets: "earliest" would leave nothing to read'),
+        ({**TWO, "startingOffsets": '{"0": 5}'}, 'position such as {"one:1": {"0": 1234,'),
+        ({**TWO, "startingOffsets": '{"one:1": {"0": 5}}'}, "server of servers and no other: two"),
+        (
+            {**TWO, "endingOffsets": '{"one:1": {"0": 5}, "two:2": {"0": 5}, "x:3": {"0": 5}}'},
+            "each server of servers and no other: x:3",
+        ),
+        (
+            {"startingOffsets": "latest", "startingTimestamp": "0"},
+            "options startingOffsets and startingTimestamp say the same thing: give one of them",
+        ),
+        (
+            {"endingOffsets": "latest", "endingTimestamp": "0"},
+            "options endingOffsets and endingTimestamp say the same thing: give one of them",
+        ),
+        ({"startingTimestamp": "noon"}, "must be in ms since 1970, or a time with its zone"),
+        ({"startingTimestamp": "-5"}, "must be in ms since 1970, or a time with its zone"),
+        ({"startingTimestamp": "2026-11-21T08:00:00"}, "a time with its zone such as 2026"),
+        ({"startingTimestamp": "2026-11-21"}, "a time with its zone such as 2026-11-21T08:00:00Z"),
+        ({"startingTimestamp": "1763726400"}, "before 1974; give ms and not s since 1970"),
+        ({"endingTimestamp": "9" * 20}, "endingTimestamp must be from 1970 up to the year"),
+        ({"endingTimestamp": "1969-01-01T00:00Z"}, "must be from 1970 up to the year 9999"),
+        (
+            {"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "first"},
+            "startingOffsetsByTimestampStrategy must be error or latest, not 'first'",
+        ),
+        (
+            {"startingOffsetsByTimestampStrategy": "latest"},
+            "says what startingTimestamp means and needs one",
+        ),
+        ({"maxOffsetsPerTrigger": "0"}, "must be a whole number from 1 to"),
+        ({"maxOffsetsPerTrigger": "many"}, "must be a whole number from 1 to"),
+        ({"minPartitions": "1.5"}, "option minPartitions must be a whole number from 1 to 100000"),
+        ({"maxRecordsPerPartition": "0"}, "must be a whole number from 1 to"),
+        ({"connectTimeoutSeconds": "nan"}, "a number of seconds from 0 to 86400, not 'nan'"),
+        ({"failOnDataLoss": "maybe"}, "option failOnDataLoss must be true or false, not 'maybe'"),
+        ({"includeProperties": "1"}, "option includeProperties must be true or false, not '1'"),
+        ({"tls": "yes"}, "option tls must be true or false, not 'yes'"),
+        ({"tls": "false", "tlsCaFile": "ca.pem"}, "with TLS, and option tls is false"),
+        ({"token": "short"}, "option token must be 16 to 4096 letters, digits and . _ ~ + / -"),
+        ({"token": TOKEN, "tokenFile": "f"}, "options token and tokenFile say the same thing"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_options({name: value})
+        parse_options(options)
     assert sentence in str(caught.value)
-
-
-def test_spark_keeps_positions_as_json_with_sorted_keys() -> None:
-    position = Position("e1", 5)
-    assert position.to_json() == '{"0": 5, "epoch": "e1"}'
-    assert list(position.to_spark()) == ["0", "epoch"]
-    assert Position.from_spark({"epoch": "e1", "0": 5}) == position
-    with pytest.raises(ConfigError, match="is no position in a penstock stream"):
-        Position.from_spark({"offset": 5})
-
-
-def test_a_position_of_another_epoch_is_refused() -> None:
-    assert WantedPosition(5).resolve("e1") == Position("e1", 5)
-    with pytest.raises(EpochMismatch, match="stands at offset 5 of epoch e0, and the log is now o"):
-        WantedPosition(5, "e0").resolve("e1")
+    assert "\n" not in str(caught.value)
+    assert TOKEN not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "parts", "expected"),
+    ("options", "sentence"),
     [
-        (0, 10, 3, [(0, 3), (3, 6), (6, 10)]),
-        (5, 7, 8, [(5, 6), (6, 7)]),
-        (5, 5, 8, []),
-        (0, 1, 1, [(0, 1)]),
+        ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for spark.readStream"),
+        ({"startingOffsets": "latest"}, 'startingOffsets: "latest" is for spark.readStream'),
+        ({"startingOffsets": '{"0": -1}'}, 'startingOffsets: "latest" is for spark.readStream'),
     ],
 )
-def test_a_range_is_split_evenly(
-    start: int, end: int, parts: int, expected: list[tuple[int, int]]
+def test_what_means_nothing_to_a_batch_is_refused(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_options(options).check_batch()
+    parse_options(options | {"checkpointLocation": "c"}).check_stream()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (
+            {"endingOffsets": "latest"},
+            "option endingOffsets is for spark.read; a stream has no end",
+        ),
+        ({"endingTimestamp": "0"}, "option endingTimestamp is for spark.read; a stream has no end"),
+    ],
+)
+def test_what_means_nothing_to_a_stream_is_refused(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_options(options).check_stream()
+    parse_options(options).check_batch()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        (
+            {"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "latest"},
+            "startingOffsetsByTimestampStrategy",
+        ),
+    ],
+)
+def test_a_start_that_moves_needs_a_place_to_be_remembered(
+    options: dict[str, str], named: str
 ) -> None:
-    assert split_range(start, end, parts) == expected
+    with pytest.raises(ConfigError, match=f'^{named} "latest" must mean the same after a restart'):
+        parse_options(options).check_stream()
+    parse_options(options | {"checkpointLocation": "c"}).check_stream()

@@ -104,12 +104,15 @@ def test_a_spark_task_names_the_hole_or_reads_around_it(data_dir: Path) -> None:
         options = {"server": process.address, "stream": "messages"}
         careful = BatchReader(parse_options(options), ["offset"])
         with pytest.raises(OffsetOutOfRange, match=r"10 to 19 are lost, .*failOnDataLoss to false"):
-            next(careful.read(Range(epoch, 5, END)))
+            next(careful.read(Range(process.address, epoch, 5, END)))
         accepting = BatchReader(parse_options({**options, "failOnDataLoss": "false"}), ["offset"])
-        batches = list(accepting.read(Range(epoch, 5, END)))
+        batches = list(accepting.read(Range(process.address, epoch, 5, END)))
         read = [offset for batch in batches for offset in batch.column("offset").to_pylist()]
         assert read == [*range(5, 10), *range(20, END)]
-        assert sum(batch.num_rows for batch in accepting.read(Range(epoch, 12, 18))) == 0
+        assert (
+            sum(batch.num_rows for batch in accepting.read(Range(process.address, epoch, 12, 18)))
+            == 0
+        )
     finally:
         process.stop()
 

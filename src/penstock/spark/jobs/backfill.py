@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.options import service_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import of_table
@@ -48,7 +49,7 @@ def backfill(
     """
     definition = table.definition
     place = landing_place(table)
-    with StreamClient(settings.server, settings.connect_timeout_s) as client:
+    with StreamClient(settings.server, settings.connect_timeout_s, settings.credentials) as client:
         log = client.offsets(definition.stream)
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
         place.prepare(selection)
@@ -63,7 +64,7 @@ def backfill(
     span = Span(log.epoch, first, last)
     messages = (
         spark.read.format("penstock")
-        .option("server", settings.server)
+        .options(**service_options(settings.server, settings.credentials))
         .option("stream", definition.stream)
         .option("topics", table.topic_filter)
         .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')

@@ -40,12 +40,14 @@ from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
+from penstock.spark.options import service_options
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.splits import undecoded
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
+from penstock.stream.credentials import PLAIN, Credentials
 
 CHECKPOINT_NAME: Final = "_checkpoint"
 """Default place of the checkpoint, in the table's directory: deleting the table deletes both.
@@ -86,9 +88,11 @@ class LandingSettings:
         available_now: end when everything there was at the start has landed.
         trigger_s: shortest time from the start of one batch to the next, in seconds.
         starting: where a table without rows begins: earliest, latest or a position.
+        starting_timestamp: the time from which on it has messages, instead.
         offsets_per_batch_max: most offsets of one batch, None for no limit.
         fail_on_data_loss: whether messages that retention removed before they landed end the job.
         connect_timeout_s: how long the stream service may be away.
+        credentials: what the stream service asks for; a token by its file only.
         master: Spark's master URL.
     """
 
@@ -100,9 +104,11 @@ class LandingSettings:
     available_now: bool = False
     trigger_s: float = 1.0
     starting: str = "earliest"
+    starting_timestamp: str | None = None
     offsets_per_batch_max: int | None = None
     fail_on_data_loss: bool = True
     connect_timeout_s: float = CONNECT_TIMEOUT_S
+    credentials: Credentials = PLAIN
     master: str = LOCAL_MASTER
 
     @property
@@ -162,7 +168,7 @@ class Landing:
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
         with (
             _only_job(settings.checkpoint_dir),
-            StreamClient(settings.server, connect_timeout_s=0) as client,
+            StreamClient(settings.server, 0, settings.credentials) as client,
         ):
             log = self._wait_for_log(client)
             if log is not None:
@@ -194,35 +200,44 @@ class Landing:
             time.sleep(POLL_S)
         return None
 
-    def _starting(self, selection: Selection, log: StreamOffsets) -> str:
+    def _starting(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
         """Where a query without history begins: after what the table has, if it has anything."""
         found = read_checkpoint(self._settings.checkpoint_dir)
-        if found.planned is not None and found.planned.epoch != log.epoch:
-            raise EpochMismatch(
-                f"the checkpoint in {self._settings.checkpoint_dir} belongs to epoch"
-                f" {found.planned.epoch}, and the log is now of epoch {log.epoch}: it was restored"
-                " or created anew. Give a new --checkpoint to add the new log's messages"
-            )
+        if found.planned is not None and found.planned.only.epoch != log.epoch:
+            raise self._other_epoch(found.planned.only.epoch, log.epoch)
         landed = self._place.landed_end(selection)
-        done = 0 if found.done is None else found.done.offset
+        done = 0 if found.done is None else found.done.only.offset
         self._reporter.change(offset=max(landed, done))
         if found.planned is None and landed:
-            return Position(log.epoch, landed).to_json()
-        return self._settings.starting
+            return {"startingOffsets": Position.of_one(log.epoch, landed).to_json()}
+        if self._settings.starting_timestamp is not None:
+            return {"startingTimestamp": self._settings.starting_timestamp}
+        return {"startingOffsets": self._settings.starting}
+
+    def _other_epoch(self, ours: str, theirs: str) -> EpochMismatch:
+        return EpochMismatch(
+            f"the checkpoint in {self._settings.checkpoint_dir} belongs to epoch {ours}, and the"
+            f" log is now of epoch {theirs}: it was restored or created anew. Give a new"
+            " --checkpoint to add the new log's messages"
+        )
 
     def _land_stream(
-        self, spark: SparkSession, client: StreamClient, selection: Selection, starting: str
+        self,
+        spark: SparkSession,
+        client: StreamClient,
+        selection: Selection,
+        starting: dict[str, str],
     ) -> None:
         settings = self._settings
         options = {
-            "server": settings.server,
+            **service_options(settings.server, settings.credentials),
             "stream": settings.stream,
             "topics": ",".join(settings.topics),
-            "startingOffsets": starting,
             "failOnDataLoss": str(settings.fail_on_data_loss),
             "connectTimeoutSeconds": str(settings.connect_timeout_s),
             "minPartitions": str(spark.sparkContext.defaultParallelism),
             "checkpointLocation": str(settings.checkpoint_dir),
+            **starting,
         }
         if settings.offsets_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
@@ -266,11 +281,21 @@ class Landing:
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
+            self._check_epoch(batch)
             landed = self._place.land(rows, batch)
             if landed.is_replay:
                 self._reporter.replayed(batch.batch_id)
             else:
                 self._reporter.landed(batch.batch_id, landed)
+
+    def _check_epoch(self, batch: Batch) -> None:
+        """End where the source went on with another log (failOnDataLoss): it is another selection.
+
+        The last batch that was planned is the one at hand.
+        """
+        planned = read_checkpoint(self._settings.checkpoint_dir).planned
+        if planned is not None and planned.only.epoch != batch.selection.epoch:
+            raise self._other_epoch(batch.selection.epoch, planned.only.epoch)
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""
@@ -298,7 +323,7 @@ class Landing:
         last = query.lastProgress
         end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
         if end is not None:
-            self._reporter.change(offset=Position.from_spark(end).offset)
+            self._reporter.change(offset=Position.from_spark(end).only.offset)
         try:
             self._reporter.change(latest=client.offsets(self._settings.stream).latest)
         except PenstockError:

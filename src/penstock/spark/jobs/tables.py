@@ -24,6 +24,7 @@ from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
 from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.credentials import PLAIN, Credentials
 
 POLL_S: Final = 0.25
 """Pause between two looks at the landings."""
@@ -35,6 +36,7 @@ class RunSettings:
 
     Attributes:
         server: HOST:PORT of the stream service.
+        credentials: what it asks for; a token by its file only.
         available_now: end when everything there was at the start has landed.
         connect_timeout_s: how long the stream service may be away.
         fail_on_data_loss: whether messages that retention removed before they landed end the run.
@@ -42,6 +44,7 @@ class RunSettings:
     """
 
     server: str
+    credentials: Credentials = PLAIN
     available_now: bool = False
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     fail_on_data_loss: bool = True
@@ -117,6 +120,7 @@ class TablesRun:
             LandingSettings(
                 table=table.path,
                 server=self._settings.server,
+                credentials=self._settings.credentials,
                 stream=definition.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,

@@ -1,0 +1,61 @@
+"""The brokers of a query: their stream services, and what their logs span."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.spark.offsets import ONLY, LogPosition
+from penstock.spark.options import SourceOptions
+from penstock.spark.wanted import Wanted, resolve
+from penstock.stream.client import StreamClient, StreamOffsets
+
+
+class Brokers:
+    """Connections by server, made when they are needed. It is pickled without them.
+
+    Every call waits for a broker that is away, for as long as `connectTimeoutSeconds` says.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._clients: dict[str, StreamClient] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_clients": {}}
+
+    def log(self, server: str, connect_timeout_s: float | None = None) -> StreamOffsets:
+        """What the stream spans at a server now.
+
+        Args:
+            server: its name in positions.
+            connect_timeout_s: instead of the option's.
+        """
+        return self._client(server).offsets(self._options.stream, connect_timeout_s)
+
+    def logs(self, connect_timeout_s: float | None = None) -> dict[str, StreamOffsets]:
+        """What the stream spans at each server now."""
+        return {server: self.log(server, connect_timeout_s) for server in self._options.servers}
+
+    def find(self, server: str, wanted: Wanted, log: StreamOffsets) -> LogPosition:
+        """The position that is wanted in the log of a server."""
+        return resolve(wanted, log, self._client(server))
+
+    def close(self) -> None:
+        """Close the connections."""
+        for client in self._clients.values():
+            client.close()
+
+    def _client(self, server: str) -> StreamClient:
+        if server not in self._clients:
+            self._clients[server] = connect(self._options.servers[server], self._options)
+        return self._clients[server]
+
+
+def connect(address: str, options: SourceOptions) -> StreamClient:
+    """A connection to a stream service as the options say."""
+    return StreamClient(address, options.connect_timeout_s, options.credentials)
+
+
+def in_front(server: str) -> str:
+    """How a sentence about one of several brokers begins."""
+    return "" if server == ONLY else f"{server}: "

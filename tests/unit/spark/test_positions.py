@@ -1,0 +1,45 @@
+"""Positions as Spark keeps them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigError, EpochMismatch
+from penstock.spark.offsets import LogPosition, Position, check_epoch
+
+
+def test_spark_keeps_positions_as_json_with_sorted_keys() -> None:
+    position = Position.of_one("e1", 5)
+    assert position.to_json() == '{"0": 5, "epoch": "e1"}'
+    assert list(position.to_spark()) == ["0", "epoch"]
+    assert Position.from_spark({"epoch": "e1", "0": 5}) == position
+
+
+def test_the_position_in_several_logs_is_one_by_server() -> None:
+    position = Position({"two:2": LogPosition("e2", 7), "one:1": LogPosition("e1", 5)})
+    text = '{"one:1": {"0": 5, "epoch": "e1"}, "two:2": {"0": 7, "epoch": "e2"}}'
+    assert position.to_json() == text
+    assert Position.from_spark(json.loads(text)) == position
+
+
+@pytest.mark.parametrize(
+    "kept", [{"offset": 5}, {"0": "x", "epoch": "e"}, {"0": 5}, {"one:1": 5}, {"one:1": {"0": 5}}]
+)
+def test_what_is_no_position_is_told(kept: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="is no position in a penstock stream"):
+        Position.from_spark(kept)
+
+
+def test_a_position_of_one_broker_is_known_by_its_epoch_among_several() -> None:
+    one = Position.of_one("e2", 7)
+    assert one.named({"one:1": "e1", "two:2": "e2"}) == Position({"two:2": LogPosition("e2", 7)})
+    assert one.named({"one:1": "e1"}) == one
+    assert one.named({"": "e3"}) == one
+
+
+def test_a_position_of_another_epoch_is_refused() -> None:
+    with pytest.raises(EpochMismatch, match="stands at offset 5 of epoch e0, and the log is now o"):
+        check_epoch(LogPosition("e0", 5), "e1")
