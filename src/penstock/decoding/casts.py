@@ -9,6 +9,8 @@ What fits what: docs/decoders.md#values.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
@@ -21,6 +23,8 @@ from penstock.decoding.convert import (
     MICROSECONDS,
     MICROSECONDS_MAX,
     MICROSECONDS_MIN,
+    NUMBER_CHARACTERS_MAX,
+    WORDS,
     Unfit,
     to_binary,
     to_bool,
@@ -54,7 +58,7 @@ _PLAIN: Final = {
     "json": pa.string(),
 }
 _EXACT_AS_FLOAT_MAX: Final = 2**53
-_ARROW_REFUSES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_NOT_AT_ONCE: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
 _PAYLOAD_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
 
 
@@ -87,7 +91,7 @@ class Cast:
         nulls are the texts that mean there is no value.
         """
         if nulls:
-            values = [None if isinstance(one, str) and one in nulls else one for one in values]
+            values = _without(nulls, values)
         array, reasons = self._array(values)
         if array.null_count:
             if self._default is not None:
@@ -98,11 +102,13 @@ class Cast:
         return array, reasons
 
     def _array(self, values: Values) -> tuple[pa.Array, dict[int, str]]:
+        if values.count(None) == len(values):
+            return pa.nulls(len(values), self._type), {}
         if self._quick is not None:
-            try:
+            with contextlib.suppress(*_NOT_AT_ONCE):
                 return self._quick(values), {}
-            except _ARROW_REFUSES:
-                pass
+            with contextlib.suppress(*_NOT_AT_ONCE):
+                return self._quick(_read_texts(values, self._column.type)), {}
         return self._each(values)
 
     def _each(self, values: Values) -> tuple[pa.Array, dict[int, str]]:
@@ -178,6 +184,28 @@ def _quick(column: Column, linear: Linear) -> Quick | None:
     if kind == "timestamp" and not column.unit_from and not column.format:
         return lambda values: _iso_timestamps(values, column.time_zone)
     return None
+
+
+def _without(nulls: frozenset[str], values: Values) -> Values:
+    try:
+        return [None if value in nulls else value for value in values]
+    except TypeError:  # a list or object is in no set
+        return [None if isinstance(one, str) and one in nulls else one for one in values]
+
+
+def _read_texts(values: Values, kind: str) -> Values:
+    """Numbers or truths that are all written as text; it raises if one is not."""
+    texts = [value for value in values if value is not None]
+    if "_" in "".join(texts) or len(max(texts, key=len)) > NUMBER_CHARACTERS_MAX:
+        raise ValueError("a number in text has neither")
+    if kind == "bool":
+        return [None if value is None else WORDS[value] for value in values]
+    if kind.startswith("float"):
+        numbers = [None if value is None else float(value) for value in values]
+        if math.inf in numbers or -math.inf in numbers:  # 1e999, or inf? let each say so
+            raise ValueError("out of range")
+        return numbers
+    return [None if value is None else int(value) for value in values]
 
 
 def _whole_numbers(array: pa.Array) -> pa.Array:

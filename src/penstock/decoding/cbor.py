@@ -1,8 +1,9 @@
 """`cbor`: RFC 8949.
 
-Dates, big numbers and decimal fractions become values. Tags that let a small payload stand for a
-large one (shared values, string references) are refused; those with a syntax of their own (regular
-expressions, MIME) stay text, for nothing here has to understand them.
+Dates and decimal fractions become values. Tags that let a small payload stand for a large one
+(shared values, string references) are refused; those with a syntax of their own (regular
+expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text,
+which converts to any number: as keys of a map they could be chosen so that all have one hash.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from penstock.errors import ConfigError
 
 _DEPTH_MAX: Final = 200
 _SHARING: Final = (25, 28, 29, 256)
+_BIG_NUMBER_BYTES_MAX: Final = 128
 _AS_THEY_ARE: Final = (30, 35, 36, 260, 261, 43000)
 
 
@@ -35,6 +37,8 @@ class CborNotation:
         self._tags: dict[int, Any] = {
             **dict.fromkeys(_SHARING, _refused),
             **dict.fromkeys(_AS_THEY_ARE, _inner),
+            2: _positive,
+            3: _negative,
         }
 
     def read(self, payload: bytes) -> object:
@@ -42,7 +46,7 @@ class CborNotation:
         stream = io.BytesIO(payload)
         try:
             value = self._decoder(
-                stream, semantic_decoders=self._tags, max_depth=_DEPTH_MAX, read_size=1
+                stream, semantic_decoders=self._tags, max_depth=_DEPTH_MAX
             ).decode()
         except Broken:
             raise
@@ -54,7 +58,7 @@ class CborNotation:
             raise Broken(f"The payload is not CBOR: {_said(error)}.") from None
         if stream.tell() != len(payload):
             raise Broken(
-                f"The payload is not one CBOR item: {len(payload) - stream.tell()} bytes follow it."
+                f"The payload is not CBOR: {len(payload) - stream.tell()} bytes follow its value."
             )
         return value
 
@@ -77,3 +81,17 @@ def _refused(value: object, is_immutable: bool) -> object:  # noqa: ARG001
 
 def _inner(value: object, is_immutable: bool) -> object:  # noqa: ARG001
     return value
+
+
+def _positive(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+    return str(_big_number(value))
+
+
+def _negative(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+    return str(-1 - _big_number(value))
+
+
+def _big_number(value: object) -> int:
+    if not isinstance(value, bytes) or len(value) > _BIG_NUMBER_BYTES_MAX:
+        raise Broken(f"The payload has a CBOR number of more than {_BIG_NUMBER_BYTES_MAX} bytes.")
+    return int.from_bytes(value, "big")

@@ -31,9 +31,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLOAT32_MAX: Final = 3.4028235677973366e38  # what rounds to infinity begins here
 _DIGITS_MAX: Final = 60
 _BITS_MAX: Final = 1100  # of a whole number; no float is greater
-_NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits say nothing more
-_TRUE: Final = frozenset({"true", "on", "yes", "1"})
-_FALSE: Final = frozenset({"false", "off", "no", "0"})
+NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits say nothing more
+WORDS: Final = {
+    written: word in ("true", "on", "yes", "1")
+    for word in ("true", "on", "yes", "1", "false", "off", "no", "0")
+    for written in (word, word.capitalize(), word.upper())
+}
+"""Truth in text, as it is mostly written."""
+
 _EXACT: Final = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_HALF_EVEN)
 _JSON: Final = msgspec.json.Encoder(
     decimal_format="number", enc_hook=lambda value: _jsonable(value)
@@ -73,10 +78,8 @@ def to_bool(value: Any) -> bool:
         return bool(value)
     if isinstance(value, str):
         word = value.strip().lower() if len(value) < 20 else value
-        if word in _TRUE:
-            return True
-        if word in _FALSE:
-            return False
+        if word in WORDS:
+            return WORDS[word]
     raise Unfit("no bool")
 
 
@@ -204,14 +207,16 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
 
 def _number(value: Any) -> int | float | Decimal:
     """A number, truth as 1 or 0, or a number in text."""
-    if isinstance(value, (int, float, Decimal)):
+    if isinstance(value, Decimal):
+        return _EXACT.plus(value)  # digits beyond any column's would only take time
+    if isinstance(value, (int, float)):
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
             raise Unfit("out of range")
         return int(value) if isinstance(value, bool) else value
     if isinstance(value, Fraction):
         return float(value)
     if isinstance(value, str):
-        if "_" in value or len(value) > _NUMBER_CHARACTERS_MAX:
+        if "_" in value or len(value) > NUMBER_CHARACTERS_MAX:
             raise Unfit("no number")
         try:
             return int(value)
@@ -228,7 +233,7 @@ def _float(number: float | Decimal) -> float:
 
 
 def _float_of_text(text: str) -> float:
-    if "_" in text or len(text) > _NUMBER_CHARACTERS_MAX:
+    if "_" in text or len(text) > NUMBER_CHARACTERS_MAX:
         raise Unfit("no number")
     number = float(text)
     if math.isinf(number) and "n" not in text.lower():  # not "inf" but 1e999

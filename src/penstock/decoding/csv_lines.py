@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -15,7 +17,8 @@ from penstock.decoding.rows import Rows, decoded_in_portions
 from penstock.decoding.text import Texts
 from penstock.errors import ConfigError
 
-_FIELD_CHARACTERS_MAX = 2**27  # beyond any payload that is one field
+_LINE_END: Final = re.compile("\r\n|\r|\n")
+_FIELD_CHARACTERS_MAX: Final = 2**27  # beyond any payload that is one field
 
 
 class CsvDecoder:
@@ -30,7 +33,7 @@ class CsvDecoder:
         self._texts = Texts(definition.encoding)
         self._nulls = frozenset(definition.null_values) | {""}
         self._casts = [Cast(name, column) for name, column in definition.columns.items()]
-        self._fields = [column.path or name for name, column in definition.columns.items()]
+        self._names = [column.path or name for name, column in definition.columns.items()]
         for name, column in definition.columns.items():
             if column.path and not definition.header:
                 raise ConfigError(
@@ -66,20 +69,16 @@ class CsvDecoder:
         lines: list[list[Any]] = []
         positions: list[int | None] | None = None
         width = len(self._casts)
-        reader = csv.reader(
-            io.StringIO(text, newline=""), delimiter=self._definition.delimiter, strict=True
-        )
+        number = 0
         try:
-            for fields in reader:
-                if not fields:
-                    continue
+            for number, fields in self._fields_of(text):
                 if self._definition.header and positions is None:
-                    known = {name.strip(): number for number, name in enumerate(fields)}
-                    positions = [known.get(name) for name in self._fields]
+                    known = {name.strip(): place for place, name in enumerate(fields)}
+                    positions = [known.get(name) for name in self._names]
                     width = len(fields)
                     continue
                 if len(fields) != width:
-                    return f"Line {reader.line_num} is of {len(fields)} fields instead of {width}."
+                    return f"Line {number} is of {len(fields)} fields instead of {width}."
                 if len(lines) == self._definition.rows_max:
                     return f"The payload has more rows than rows_max allows ({len(lines)})."
                 lines.append(
@@ -88,5 +87,19 @@ class CsvDecoder:
                     else [None if one is None else fields[one] for one in positions]
                 )
         except csv.Error as error:
-            return f"The payload is not csv in line {reader.line_num}: {error}."
+            return f"The payload is not csv after line {number}: {error}."
         return lines
+
+    def _fields_of(self, text: str) -> Iterator[tuple[int, list[str]]]:
+        """The fields of each line that has any, and the line's number, from 1 on."""
+        delimiter = self._definition.delimiter
+        if '"' in text:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, fields
+            return
+        lines = _LINE_END.split(text) if "\r" in text else text.split("\n")
+        for number, line in enumerate(lines, 1):
+            if line:
+                yield number, line.split(delimiter)

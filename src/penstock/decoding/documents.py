@@ -17,7 +17,7 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
 from penstock.decoding.decoded import Decoded, Decoder
-from penstock.decoding.paths import Path, follow
+from penstock.decoding.paths import Path, follow, member
 from penstock.decoding.rows import Rows, decoded_in_portions
 from penstock.decoding.shapes import Read, Shape
 from penstock.decoding.shown import shown
@@ -76,12 +76,6 @@ class DocumentDecoder:
         self._is_of_root = [self._has_rows and path.from_root for path in paths]
         shape = Shape([path.keys for path in paths if not (self._has_rows and path.from_root)])
         self._shape = shape
-        self._reads = [
-            (lambda root, keys=path.keys: follow(root, keys))
-            if of_root
-            else shape.reader(path.keys)
-            for path, of_root in zip(paths, self._is_of_root, strict=True)
-        ]
         self._takes_any_root = any(not path.keys for path in paths)
         self._taken = frozenset(
             path.keys[0]
@@ -89,6 +83,10 @@ class DocumentDecoder:
             if path.keys and not of_root
         )
         self._quick = self._quick_reader()
+        self._reads: list[Read] = [
+            _follower(path.keys) if of_root or self._quick is None else shape.reader(path.keys)
+            for path, of_root in zip(paths, self._is_of_root, strict=True)
+        ]
         fields = [cast.field for cast in self._casts]
         if definition.extra:
             fields.append(pa.field(definition.extra, pa.string()))
@@ -99,8 +97,9 @@ class DocumentDecoder:
         return decoded_in_portions(self.schema, payloads, self._portion)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
-        needs_all = self._definition.extra or self._definition.rows_path or any(self._is_of_root)
-        if needs_all or self._shape.struct is None:
+        looks_around = self._definition.rows_path or any(self._is_of_root)
+        has_extras_of_rows = self._has_rows and self._definition.extra
+        if looks_around or has_extras_of_rows or self._shape.struct is None:
             return None
         wanted = self._shape.struct
         return self._notation.quick_reader(list[wanted] if self._has_rows else wanted)  # type: ignore[valid-type]
@@ -116,7 +115,7 @@ class DocumentDecoder:
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
         quick = None if self._notation.is_suspect(payloads) else self._quick
-        if quick is not None and not self._has_rows:
+        if quick is not None and not self._has_rows and not self._definition.extra:
             with contextlib.suppress(Exception):  # one of them needs a closer look
                 return _Found(list(map(quick, payloads)), list(range(len(payloads))))
         found = _Found()
@@ -127,8 +126,10 @@ class DocumentDecoder:
                 elif self._has_rows:
                     found.add_rows(source, self._checked(quick(payload)))
                 else:
-                    found.documents.append(quick(payload))
-                    found.sources.append(source)
+                    document = quick(payload)
+                    if self._definition.extra:
+                        found.extras.append(self._left_over(self._notation.read(payload)))
+                    found.add_rows(source, [document])
             except Exception:  # what is wrong with it, the other way of reading will tell
                 try:
                     self._read(source, payload, found)
@@ -173,7 +174,7 @@ class DocumentDecoder:
             raise Broken(f"{kind} is {shown(item)}, and not an object{hint}.")
         if not (is_object or _is_list(item) or self._takes_any_root):
             raise Broken(f"The payload is {shown(item)}, and not a list or object.")
-        return self._shape.fill(item)
+        return item if self._quick is None else self._shape.fill(item)
 
     def _left_over(self, item: object) -> str | None:
         if not isinstance(item, dict):
@@ -230,7 +231,17 @@ class _Found:
 
 
 def _follower(keys: tuple[str, ...]) -> Read:
-    return lambda root: follow(root, keys)
+    if len(keys) != 1:
+        return lambda document: follow(document, keys)
+    key = keys[0]
+
+    def read(document: Any) -> Any:
+        try:
+            return document[key]
+        except (LookupError, TypeError):
+            return member(document, key)
+
+    return read
 
 
 def _is_list(value: object) -> bool:

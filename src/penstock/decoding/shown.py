@@ -17,6 +17,8 @@ def shown(value: object) -> str:
         is_whole = len(value) <= _LOOKED_AT_MAX
     elif isinstance(value, int) and value.bit_length() > _LOOKED_AT_MAX:
         return f"a number of {value.bit_length()} bits"
+    elif value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, dict):
         return f"an object of {len(value)} keys"
     elif isinstance(value, (list, tuple)):

@@ -144,19 +144,21 @@ class SparkplugDecoder:
 
 def _metric(metric: Any) -> tuple[Any, ...]:
     """The columns of a metric, in the order of _OF_METRIC."""
-    has = metric.HasField
-    datatype = metric.datatype
+    fields = {field.number: value for field, value in metric.ListFields()}
+    found = fields.get
+    datatype = found(4, 0)
+    is_null = found(7, False)
     return (
-        metric.name if has("name") else None,
-        metric.alias if has("alias") else None,
+        found(1),
+        found(2),
         _name_of(datatype),
-        metric.timestamp if has("timestamp") else None,
-        metric.is_historical,
-        metric.is_transient,
-        metric.is_null,
-        *(_NO_VALUE if metric.is_null else _value_columns(metric, datatype)),
-        _properties(metric.properties) if has("properties") else None,
-        _present(metric.metadata) if has("metadata") else None,
+        found(3),
+        found(5, False),
+        found(6, False),
+        is_null,
+        *(_NO_VALUE if is_null else _value_columns(metric, datatype)),
+        _properties(fields[9]) if 9 in fields else None,
+        _present(fields[8]) if 8 in fields else None,
     )
 
 

@@ -44,7 +44,7 @@ def conversion(unit_from: str, unit: str) -> Linear:
     """
     zero, one, two = (_converted(number, unit_from, unit) for number in (0, 1, 2))
     if two - one != one - zero:
-        raise ConfigError(f"{unit_from} becomes {unit} by no factor and offset.")
+        raise ConfigError(f"{unit_from} does not become {unit} by a factor and offset.")
     return Linear(one - zero, zero)
 
 
@@ -52,23 +52,34 @@ def _converted(number: int, unit_from: str, unit: str) -> Fraction:
     for name in (unit_from, unit):
         if len(name) > 100 or _UNIT.fullmatch(name) is None:
             raise ConfigError(f"{name!r} is not written as a unit, such as degF, m/s or kg/m**3.")
+    registry = _registry()
     try:
-        registry = _registry()
-        magnitude = registry.Quantity(Fraction(number), unit_from).to(unit).magnitude
-        return Fraction(magnitude)
-    except ConfigError:
-        raise
-    except Exception as error:  # Pint's errors are of many kinds
-        reason = str(error).strip().rstrip(".") or "it is not written as a unit"
-        raise ConfigError(f"{unit_from!r} does not become {unit!r}: {reason}.") from None
+        return Fraction(registry.Quantity(Fraction(number), unit_from).to(unit).magnitude)
+    except _pint().DimensionalityError:
+        raise ConfigError(
+            f"{unit_from} does not become {unit}: they measure other things."
+        ) from None
+    except _pint().UndefinedUnitError as error:
+        raise ConfigError(f"There is no unit {_name_in(error)}.") from None
+    except Exception:  # logarithmic units, and what Pint's parser does not take
+        raise ConfigError(f"{unit_from} does not become {unit} by a factor and offset.") from None
 
 
-@functools.cache
-def _registry() -> Any:
+def _name_in(error: Any) -> str:
+    names = error.unit_names
+    return names if isinstance(names, str) else ", ".join(names)
+
+
+def _pint() -> Any:
     try:
         import pint
     except ImportError:
         raise ConfigError(
             "Units are converted by Pint, which is not installed: pip install 'penstock[spark]'."
         ) from None
-    return pint.UnitRegistry(non_int_type=Fraction)
+    return pint
+
+
+@functools.cache
+def _registry() -> Any:
+    return _pint().UnitRegistry(non_int_type=Fraction)

@@ -1,0 +1,56 @@
+"""Decoding in tests: a decoder from its settings, and what it made of payloads, in plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.api import Decoded, Decoder, make_decoder
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """rows with their sources, and reasons by message."""
+
+    rows: list[dict[str, Any]]
+    sources: list[int]
+    broken: dict[int, str]
+
+
+def decoder(**settings: Any) -> Decoder:
+    return make_decoder(DecoderDefinition.model_validate(settings))
+
+
+def decode(*payloads: bytes, **settings: Any) -> Outcome:
+    return outcome(decoder(**settings), payloads)
+
+
+def outcome(decoder: Decoder, payloads: list[bytes] | tuple[bytes, ...]) -> Outcome:
+    """What a decoder makes of payloads, whose form is checked on the way."""
+    array = pa.array(payloads, pa.binary())
+    decoded = decoder.decode(array, pa.array(["a/b"] * len(payloads), pa.string()))
+    check_form(decoder, decoded, len(payloads))
+    return Outcome(
+        decoded.rows.to_pylist(),
+        decoded.sources.to_pylist(),
+        dict(zip(decoded.broken.to_pylist(), decoded.reasons.to_pylist(), strict=True)),
+    )
+
+
+def check_form(decoder: Decoder, decoded: Decoded, count: int) -> None:
+    """What holds of any answer: its schema, its order, and that no message is in both parts."""
+    assert decoded.rows.schema.equals(decoder.schema)
+    decoded.rows.validate(full=True)
+    sources, broken = decoded.sources.to_pylist(), decoded.broken.to_pylist()
+    assert len(sources) == decoded.rows.num_rows
+    assert sources == sorted(sources)
+    assert broken == sorted(set(broken))
+    assert not set(sources) & set(broken)
+    assert all(0 <= one < count for one in [*sources, *broken])
+    for reason in decoded.reasons.to_pylist():
+        assert reason.endswith(".")
+        assert 5 < len(reason) < 400
+        assert "\n" not in reason
