@@ -151,8 +151,10 @@ class Landing:
 
     @property
     def is_starting(self) -> bool:
-        """Whether the query has not begun to ask for messages yet."""
-        return self._reporter.progress.state in ("waiting", "starting")
+        """Whether the query has not come to the end of its first batch, though there is one."""
+        progress = self._reporter.progress
+        is_up = progress.state in ("landing", "ended")
+        return not is_up or (progress.batch_id is None and progress.lag != 0)
 
     def run(self) -> Progress:
         """Land messages until stopped, or until done where `available_now`.

@@ -54,7 +54,8 @@ class RunSettings:
 class TablesRun:
     """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
 
-    They start one after the other, for all at once would keep each other from starting in time.
+    They start one after the other: all at once they would keep each other from starting in the ten
+    seconds that Spark gives a planner.
     The first landing that fails ends the others, and its error is raised.
     """
 
@@ -92,7 +93,7 @@ class TablesRun:
             for landing in self._landings:
                 threads.append(threading.Thread(target=self._land, args=(landing,)))
                 threads[-1].start()
-                while threads[-1].is_alive() and landing.is_starting and not self._stopping:
+                while landing.is_starting and threads[-1].is_alive() and not self._stopping:
                     time.sleep(POLL_S)
             if self._stopping:  # perhaps before the landings were there to be told
                 self.stop()
