@@ -107,6 +107,14 @@ def test_a_broken_message_does_not_count_as_landed() -> None:
     assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken"]
 
 
+def test_the_id_of_a_message_is_in_its_first_row() -> None:
+    decoder = {"kind": "json", "columns": {"id": "int"}}
+    table = declared(decoder=decoder, repeats={"column": "id"})
+    payloads = (b'{"id": 7}', b"?", b"{}")
+    found = messages(*(("plant/a/1/temp", payload) for payload in payloads))
+    assert table.sorting.identified(found).to_pylist() == ["7", None, None]
+
+
 def test_the_id_of_a_message_is_in_a_user_property() -> None:
     pairs = [{"key": "other", "value": "1"}, {"key": "id", "value": "x-7"}]
     found = messages(("plant/a/1/temp", b"1"), ("plant/a/1/temp", b"1"))
@@ -127,7 +135,10 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
         ({"partition_by": ["machine", "site"]}, "partitioned by site, but has no such column"),
         ({"partition_by": ["value"]}, "partitioned by value, which is binary; only text"),
         ({"starting_offsets": "first"}, "option startingOffsets must be earliest, latest or a"),
-        ({"repeats": {"column": "id"}}, "knows repeats by id, but has no such column"),
+        (
+            {"repeats": {"column": "line"}},
+            "by line, but its decoder has no such column; it has value",
+        ),
     ],
 )
 def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(

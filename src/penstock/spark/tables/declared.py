@@ -93,11 +93,17 @@ def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
 
 
 def _schema(table: TableDefinition) -> pa.Schema:
+    decoded = make_decoder(table.decoder).schema
     parts: list[pa.Schema] = [
         pa.schema([STREAM_SCHEMA.field(name) for name in ("epoch", "offset", *table.metadata)]),
         TopicPattern.parse(table.topics).schema,
-        make_decoder(table.decoder).schema,
+        decoded,
     ]
+    if table.repeats is not None and table.repeats.column not in ("", *decoded.names):
+        raise ConfigError(
+            f"table {table.name} knows repeats by {table.repeats.column}, but its decoder has no"
+            f" such column; it has {', '.join(decoded.names)}"
+        )
     if table.repeats is not None and table.repeats.user_property:
         parts.insert(1, pa.schema([pa.field(MESSAGE_ID, pa.string())]))
     if DATE in table.partition_by:
@@ -128,7 +134,3 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
                 f"table {table.name} is partitioned by {name}, which is {kind}; only text, whole"
                 " numbers and dates will do"
             )
-    if table.repeats is not None and table.repeats.column not in ("", *types):
-        raise ConfigError(
-            f"table {table.name} knows repeats by {table.repeats.column}, but has no such column"
-        )

@@ -63,7 +63,7 @@ class Sorting:
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
-        repeats = self._repeats(messages, sources, decoded.rows)
+        repeats = self._repeats(messages, sources)
         reasons: dict[int, tuple[str, str]] = {
             **dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS)),
             **dict(_each("broken", misfits, misfit_reasons)),
@@ -106,7 +106,7 @@ class Sorting:
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
-    def _repeats(self, messages: pa.Table, sources: pa.Array, _rows: pa.Table) -> dict[int, str]:
+    def _repeats(self, messages: pa.Table, sources: pa.Array) -> dict[int, str]:
         """The messages that are repeats, with the reason; they come in order of offset."""
         if self._table.repeats is None or MESSAGE_ID not in messages.column_names:
             return {}
