@@ -53,7 +53,7 @@ def start(config: Path, service: ServiceProcess, *words: str) -> subprocess.Pope
 @pytest.fixture
 def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     """A job that was killed after some commits, well before it was done."""
-    log.append(1000, topics=("plant/1/temp", "plant/2/temp", "plant/x/temp"))
+    log.append(500, topics=("plant/1/temp", "plant/2/temp", "plant/x/temp"))
     job = start(config, service, "run", "--master", "local[2,4]")
     commits = config.parent / "tables" / "numbers" / "_delta_log"
     try:
@@ -61,7 +61,7 @@ def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     finally:
         job.kill()
         job.communicate()
-    assert len(list(commits.glob("*.json"))) < 20
+    assert len(list(commits.glob("*.json"))) < 10
 
 
 @pytest.mark.usefixtures("killed_job")
@@ -78,12 +78,12 @@ def test_after_a_kill_rows_and_dead_letters_are_all_messages(
         sorted(DeltaTable(tables / name).to_pyarrow_table().column("offset").to_pylist())
         for name in ("numbers", "numbers_dead_letters")
     )
-    assert rows == [n for n in range(1000) if n % 3 != 2]
-    assert dead_letters == list(range(2, 1000, 3))
+    assert rows == [n for n in range(500) if n % 3 != 2]
+    assert dead_letters == list(range(2, 500, 3))
 
     status, _ = start(config, service, "status", "numbers").communicate(timeout=60)
     lines = [line.split(maxsplit=1) for line in status.splitlines()]
     assert lines[0] == ["numbers"]
-    assert ["rows", "667"] in [[name, value.rstrip()] for name, value in lines[1:3]]
-    assert "dead letters  333" in status
+    assert ["rows", "334"] in [[name, value.rstrip()] for name, value in lines[1:3]]
+    assert "dead letters  166" in status
     assert "0 offsets, 0.0 s" in status
