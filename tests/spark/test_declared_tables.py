@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from penstock.spark.tables.api import ROWS, TableCommitFailed
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.sample import sort_sample
 from penstock.spark.tables.standing import standing
+from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 
@@ -68,6 +69,12 @@ def run(spark: SparkSession, settings: RunSettings) -> Run:
         return last
 
     return run_once
+
+
+@pytest.fixture
+def client(service: ServiceProcess) -> Iterator[StreamClient]:
+    with StreamClient(service.address, connect_timeout_s=0) as connected:
+        yield connected
 
 
 def delta_rows(path: Path, *columns: str) -> list[tuple[Any, ...]]:
@@ -175,10 +182,11 @@ def test_a_crash_between_the_two_commits_is_mended_by_the_replay(
     assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
     assert not (table.path / "_delta_log").exists()
 
-    progress = run(table)["readings"]
+    corrected = declare(topics="plant/{line}/{quantity}")  # what is buried stays buried
+    progress = run(corrected)["readings"]
     assert (progress.rows_landed, progress.dead_letters) == (6, 0)
     forget_done(table, 0)
-    assert run(table)["readings"].replayed == 1
+    assert run(corrected)["readings"].replayed == 1
     assert offsets(table.path) == [0, 2, 4, 6, 8, 10]
     assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]
 
@@ -223,6 +231,12 @@ def test_a_table_begun_late_gets_what_was_before(
     run(late)
     assert offsets(late.path) == list(range(12))
 
+    missing = {"type": "int", "path": "missing", "required": True}
+    strict = declare(decoder={**NUMBER, "columns": {**NUMBER["columns"], "missing": missing}})
+    backfill(spark.newSession(), strict, settings, 0, 2)
+    assert offsets(strict.path) == list(range(2, 12))
+    assert offsets(strict.dead_letters_path) == [0, 1]
+
 
 def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_lost(
     log: LogWriter, declare: Declare, run: Run
@@ -263,28 +277,28 @@ def test_files_are_put_together_while_messages_land(
 
 
 def test_a_dry_run_shows_rows_and_reasons_and_writes_nothing(
-    log: LogWriter, declare: Declare, service: ServiceProcess
+    log: LogWriter, declare: Declare, client: StreamClient
 ) -> None:
     log.append(2000, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
-    parts = sort_sample(table, service.address, 100)
+    parts = sort_sample(table, client, 100)
     assert parts["rows"].column("offset").to_pylist() == list(range(1900, 2000, 2))
     assert parts["dead_letters"].num_rows == 50
     assert not table.path.exists()
 
 
 def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
-    log: LogWriter, declare: Declare, run: Run, service: ServiceProcess
+    log: LogWriter, declare: Declare, run: Run, service: ServiceProcess, client: StreamClient
 ) -> None:
     log.append(10, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
-    empty = standing(table, service.address, table.path / CHECKPOINT_NAME)
+    empty = standing(table, client, table.path / CHECKPOINT_NAME)
     assert empty.rows is None
     assert empty.lag is not None
     assert empty.lag.offsets == 10
     run(table)
     log.append(5)
-    found = standing(table, service.address, table.path / CHECKPOINT_NAME)
+    found = standing(table, client, table.path / CHECKPOINT_NAME)
     assert found.rows is not None
     assert found.dead_letters is not None
     assert found.lag is not None
@@ -292,4 +306,4 @@ def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
     assert found.lag.offsets == 5
     assert found.lag.seconds > 1_800_000_000 - FIRST_RECEIVED_AT_US / 10**6 - 10**8
     service.kill()
-    assert standing(table, service.address, table.path / CHECKPOINT_NAME).lag is None
+    assert standing(table, client, table.path / CHECKPOINT_NAME).lag is None

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
 from penstock.spark.contents import newest_rows, read_contents, read_table
 from penstock.spark.jobs.landing import Landing, LandingSettings
 from penstock.spark.jobs.progress import Progress
+from penstock.spark.session import SparkFailed
+from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import wait_until
@@ -129,6 +132,26 @@ def test_a_second_job_with_the_same_checkpoint_is_refused(
     Landing(settings, open_spark=open_spark).run()
     assert "another job is running with the checkpoint" in str(refused[0])
     assert landed(settings.table) == [0]
+
+
+def test_a_planner_that_is_late_is_started_again(
+    log: LogWriter, settings: LandingSettings, land: Land, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(10)
+    watch = Landing._watch
+    queries: list[str] = []
+
+    def late_once(landing: Landing, query: StreamingQuery, client: StreamClient) -> None:
+        queries.append(str(query.id))
+        if len(queries) == 1:
+            query.stop()
+            raise SparkFailed("Spark ended the query: Python worker failed to connect back.")
+        watch(landing, query, client)
+
+    monkeypatch.setattr(Landing, "_watch", late_once)
+    assert land(settings).offset == 10
+    assert landed(settings.table) == list(range(10))
+    assert queries[0] == queries[1]
 
 
 def test_batches_without_matching_messages_commit_nothing(

@@ -7,20 +7,31 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.spark_jobs import (
+    Tls,
+    TlsCaFile,
+    TokenFile,
+    service_options,
+    spark_installed,
+    stop_on_signals,
+)
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.spark.options import SourceOptions
     from penstock.spark.tables.declared import DeclaredTable
     from penstock.spark.tables.standing import Standing
+    from penstock.stream.client import StreamClient
+
+SERVER_ANSWER_S_MAX: Final = 1.0
 
 app = typer.Typer(
     no_args_is_help=True, help="Land messages in declared tables, and look after them."
@@ -61,6 +72,9 @@ def run(
         ),
     ] = False,
     server: Server = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
@@ -71,13 +85,15 @@ def run(
     """
     from penstock.cli.table_display import tables_display
 
-    tables, address = _chosen(config, names, server)
+    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
     with spark_installed():
         from penstock.spark.jobs.tables import RunSettings, TablesRun
+        from penstock.spark.offsets import ONLY
         from penstock.spark.session import LOCAL_MASTER
 
     settings = RunSettings(
-        server=address,
+        server=service.servers[ONLY],
+        credentials=service.credentials,
         available_now=available_now,
         connect_timeout_s=connect_timeout,
         fail_on_data_loss=not accept_data_loss,
@@ -90,19 +106,27 @@ def run(
 
 
 @app.command()
-def status(names: Names = None, config: Config = None, server: Server = None) -> None:
+def status(
+    names: Names = None,
+    config: Config = None,
+    server: Server = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
+) -> None:
     """Show what the tables hold, and how far they are behind the log."""
-    tables, address = _chosen(config, names, server)
+    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
     with spark_installed():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
         from penstock.spark.tables.standing import standing
     console = Console()
-    for table in tables:
-        grid = Table.grid(padding=(0, 2))
-        for line in _lines(standing(table, address, table.path / CHECKPOINT_NAME)):
-            grid.add_row("", *line)
-        console.print(table.definition.name, style="bold", highlight=False)
-        console.print(grid, highlight=False)
+    with _client(service) as client:
+        for table in tables:
+            grid = Table.grid(padding=(0, 2))
+            for line in _lines(standing(table, client, table.path / CHECKPOINT_NAME)):
+                grid.add_row("", *line)
+            console.print(table.definition.name, style="bold", highlight=False)
+            console.print(grid, highlight=False)
 
 
 @app.command()
@@ -114,6 +138,9 @@ def backfill(
     end: Annotated[str, typer.Option("--to", metavar="WHERE", help="The same; it is excluded.")],
     config: Config = None,
     server: Server = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
@@ -124,15 +151,17 @@ def backfill(
     is UTC.
     """
     points = _point("--from", start), _point("--to", end)
-    (table,), address = _chosen(config, [name], server)
+    (table,), service = _chosen(config, [name], server, tls, tls_ca_file, token_file)
     with spark_installed():
         from penstock.spark.jobs.backfill import backfill as fill
         from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
         from penstock.spark.jobs.tables import RunSettings
+        from penstock.spark.offsets import ONLY
         from penstock.spark.session import LOCAL_MASTER, local_spark
 
     settings = RunSettings(
-        server=address,
+        server=service.servers[ONLY],
+        credentials=service.credentials,
         connect_timeout_s=connect_timeout,
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,
@@ -151,6 +180,9 @@ def validate(
     names: Names = None,
     config: Config = None,
     server: Server = None,
+    tls: Tls = False,
+    tls_ca_file: TlsCaFile = None,
+    token_file: TokenFile = None,
     sample: Annotated[
         int, typer.Option(metavar="N", min=1, max=100_000, help="Messages to look at.")
     ] = 1000,
@@ -162,13 +194,14 @@ def validate(
 
     Shows columns, rows, and why messages would be dead letters.
     """
-    tables, address = _chosen(config, names, server)
+    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
     with spark_installed():
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.sample import sort_sample
     console = Console()
-    for table in tables:
-        parts = sort_sample(table, address, sample)
+    with _client(service) as client:
+        samples = [sort_sample(table, client, sample) for table in tables]
+    for table, parts in zip(tables, samples, strict=True):
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
         counts = [0 if part is None else part.num_rows for part in (found, dead)]
         console.print(
@@ -200,7 +233,7 @@ def vacuum(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
 ) -> None:
     """Remove the leftovers of killed jobs, and what compaction and backfills have replaced."""
-    tables, _ = _chosen(config, names, None)
+    tables = _declared(config, names)
     with spark_installed():
         found = [
             file
@@ -226,18 +259,39 @@ def _print_rows(console: Console, rows: pa.Table) -> None:
 
 
 def _chosen(
-    config: Path | None, names: list[str] | None, server: str | None
-) -> tuple[list[DeclaredTable], str]:
-    """The tables that are meant, and where the stream service is."""
+    config: Path | None,
+    names: list[str] | None,
+    server: str | None,
+    tls: bool,
+    tls_ca_file: Path | None,
+    token_file: Path | None,
+) -> tuple[list[DeclaredTable], SourceOptions]:
+    """The tables that are meant, and how the stream service is reached."""
     from penstock.config import load_settings
 
     with spark_installed():
         from penstock.spark.options import parse_options
-        from penstock.spark.tables.declared import chosen_tables
-    settings = load_settings(config)
-    address = parse_options({"server": server or str(settings.stream.bind)}).servers[""]
+    stream = load_settings(config).stream
+    options = service_options(
+        server or str(stream.bind), tls or bool(stream.certificate), tls_ca_file, token_file
+    )
+    return _declared(config, names), parse_options(options)
+
+
+def _declared(config: Path | None, names: list[str] | None) -> list[DeclaredTable]:
+    from penstock.config import load_settings
+
     with spark_installed():
-        return chosen_tables(settings, names or []), address
+        from penstock.spark.tables.declared import chosen_tables
+
+        return chosen_tables(load_settings(config), names or [])
+
+
+def _client(service: SourceOptions) -> StreamClient:
+    from penstock.spark.offsets import ONLY
+    from penstock.stream.client import StreamClient
+
+    return StreamClient(service.servers[ONLY], SERVER_ANSWER_S_MAX, service.credentials)
 
 
 def _point(option: str, text: str) -> int | datetime:

@@ -130,7 +130,7 @@ class MessageTable:
         """The offset after the last row landed, and on disk; 0 when none is."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -139,7 +139,7 @@ class MessageTable:
             self._check_holds(delta, batch.selection)  # who creates the table says what it holds
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
-            if _landed_end(delta, batch.selection) > start:
+            if _landed_end(delta, batch.selection) > seen:
                 return Outcome.OVERTAKEN
             try:
                 self._write(batch, files, end)

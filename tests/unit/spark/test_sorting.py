@@ -61,6 +61,18 @@ def test_a_message_becomes_a_row_with_its_levels_or_a_dead_letter_with_the_reaso
     assert dead["received_at"] == NOON + timedelta(seconds=1)
 
 
+def test_a_message_has_several_rows_or_none() -> None:
+    table = declared(decoder={"kind": "json", "many": True, "columns": {"v": "int"}})
+    payloads = (b'[{"v": 1}, {"v": 2}]', b"[]", b"?", b'[{"v": 3}]')
+    parts = table.sorting(messages(*(("plant/a/1/temp", payload) for payload in payloads)))
+    assert [(row["offset"], row["v"]) for row in parts[ROWS].to_pylist()] == [
+        (10, 1), (10, 2), (13, 3),
+    ]  # fmt: skip
+    assert [(row["offset"], row["kind"]) for row in parts[DEAD_LETTERS].to_pylist()] == [
+        (11, "empty"), (12, "broken"),
+    ]  # fmt: skip
+
+
 def test_what_is_kept_of_a_message_is_declared() -> None:
     everything = ("received_at", "topic", "client_id", "qos", "retain")
     assert declared(metadata=everything).schema.names == [
@@ -95,6 +107,14 @@ def test_a_broken_message_does_not_count_as_landed() -> None:
     assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken"]
 
 
+def test_the_id_of_a_message_is_in_its_first_row() -> None:
+    decoder = {"kind": "json", "columns": {"id": "int"}}
+    table = declared(decoder=decoder, repeats={"column": "id"})
+    payloads = (b'{"id": 7}', b"?", b"{}")
+    found = messages(*(("plant/a/1/temp", payload) for payload in payloads))
+    assert table.sorting.identified(found).to_pylist() == ["7", None, None]
+
+
 def test_the_id_of_a_message_is_in_a_user_property() -> None:
     pairs = [{"key": "other", "value": "1"}, {"key": "id", "value": "x-7"}]
     found = messages(("plant/a/1/temp", b"1"), ("plant/a/1/temp", b"1"))
@@ -114,7 +134,11 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
         ({"topics": "plant/{Topic}"}, "temps has two columns Topic"),
         ({"partition_by": ["machine", "site"]}, "partitioned by site, but has no such column"),
         ({"partition_by": ["value"]}, "partitioned by value, which is binary; only text"),
-        ({"repeats": {"column": "id"}}, "knows repeats by id, but has no such column"),
+        ({"starting_offsets": "first"}, "option startingOffsets must be earliest, latest or a"),
+        (
+            {"repeats": {"column": "line"}},
+            "by line, but its decoder has no such column; it has value",
+        ),
     ],
 )
 def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(

@@ -19,8 +19,10 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.options import service_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landing_place import of_table
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -47,7 +49,7 @@ def backfill(
     """
     definition = table.definition
     place = landing_place(table)
-    with StreamClient(settings.server, settings.connect_timeout_s) as client:
+    with StreamClient(settings.server, settings.connect_timeout_s, settings.credentials) as client:
         log = client.offsets(definition.stream)
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
         place.prepare(selection)
@@ -62,7 +64,7 @@ def backfill(
     span = Span(log.epoch, first, last)
     messages = (
         spark.read.format("penstock")
-        .option("server", settings.server)
+        .options(**service_options(settings.server, settings.credentials))
         .option("stream", definition.stream)
         .option("topics", table.topic_filter)
         .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')
@@ -71,10 +73,8 @@ def backfill(
         .load()
     )
     files = place.write(messages, batch_id=0, replaced=span)
-    rows, dead = ([f for f in files if f.table == name] for name in (ROWS, DEAD_LETTERS))
-    if place.dead_letters is not None and (dead or place.dead_letters.contents() is not None):
-        place.dead_letters.replace(span, dead)
-    place.rows.replace(span, rows)
+    place.replace(span, selection, files)
+    rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
     return Filled(span, sum(f.rows for f in rows), sum(f.rows for f in dead))
 
 

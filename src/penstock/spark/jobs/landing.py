@@ -42,7 +42,7 @@ from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
 from penstock.spark.receipts import Receipts
-from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.landing_place import LandingPlace
@@ -62,6 +62,15 @@ LOG_NAME: Final = "spark.log"
 
 POLL_S: Final = 0.25
 """Pause between two looks at the query and the log."""
+
+PLANNER_ATTEMPTS_MAX: Final = 10
+"""Times a query is started when its planner, a Python process, does not answer in the ten seconds
+that Spark gives it on a busy machine. What a query has landed before is not landed again."""
+
+_PLANNER_LATE: Final = "Python worker failed to connect back"
+
+_INITIALIZING: Final = "Initializing"
+"""How Spark's words for a query begin whose planner is not there yet."""
 
 BATCH_END_TIMEOUT_S: Final = 15.0
 """On stop, time the batch that is being landed has to finish."""
@@ -143,6 +152,13 @@ class Landing:
     def stop(self) -> None:
         """Ask the run to end: the batch being landed finishes first."""
         self._stopping = True
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether the query has not come to the end of its first batch, though there is one."""
+        progress = self._reporter.progress
+        is_up = progress.state in ("landing", "ended")
+        return not is_up or (progress.batch_id is None and progress.lag != 0)
 
     def run(self) -> Progress:
         """Land messages until stopped, or until done where `available_now`.
@@ -265,12 +281,18 @@ class Landing:
             writer = writer.trigger(
                 processingTime=f"{round(settings.trigger_s * 1000)} milliseconds"
             )
-        try:
-            query = writer.start()
-            self._query_id.set_result(str(query.id))
-            self._watch(query, client)
-        except PySparkException as error:
-            raise own_error(error, settings.checkpoint_dir / LOG_NAME) from error
+        for attempt in range(1, PLANNER_ATTEMPTS_MAX + 1):
+            try:
+                query = writer.start()
+                if not self._query_id.done():  # it stays the same: the checkpoint has it
+                    self._query_id.set_result(str(query.id))
+                self._watch(query, client)
+                return
+            except PySparkException as error:
+                raise own_error(error, settings.checkpoint_dir / LOG_NAME) from error
+            except SparkFailed as failure:
+                if _PLANNER_LATE not in str(failure) or attempt == PLANNER_ATTEMPTS_MAX:
+                    raise
 
     def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
         """Put one batch into the table, unless it is there."""
@@ -295,8 +317,9 @@ class Landing:
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""
-        self._reporter.change(state="landing")
         while query.isActive and not self._stopping:
+            if not query.status["message"].startswith(_INITIALIZING):
+                self._reporter.change(state="landing")
             self._look(query, client)
             time.sleep(POLL_S)
         if self._stopping:

@@ -8,6 +8,7 @@ without the others.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
 from penstock.stream.client import CONNECT_TIMEOUT_S
+from penstock.stream.credentials import PLAIN, Credentials
 
-JOIN_S: Final = 0.5
+POLL_S: Final = 0.25
 """Pause between two looks at the landings."""
 
 
@@ -34,6 +36,7 @@ class RunSettings:
 
     Attributes:
         server: HOST:PORT of the stream service.
+        credentials: what it asks for; a token by its file only.
         available_now: end when everything there was at the start has landed.
         connect_timeout_s: how long the stream service may be away.
         fail_on_data_loss: whether messages that retention removed before they landed end the run.
@@ -41,6 +44,7 @@ class RunSettings:
     """
 
     server: str
+    credentials: Credentials = PLAIN
     available_now: bool = False
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     fail_on_data_loss: bool = True
@@ -50,6 +54,8 @@ class RunSettings:
 class TablesRun:
     """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
 
+    They start one after the other: all at once they would keep each other from starting in the ten
+    seconds that Spark gives a planner.
     The first landing that fails ends the others, and its error is raised.
     """
 
@@ -83,14 +89,17 @@ class TablesRun:
         log = self._tables[0].path / CHECKPOINT_NAME / LOG_NAME
         with self._open_spark("penstock tables", self._settings.master, log) as spark:
             self._landings = [self._landing(table, spark) for table in self._tables]
-            threads = [threading.Thread(target=self._land, args=(it,)) for it in self._landings]
-            for thread in threads:
-                thread.start()
-            if self._stopping:  # before the landings were there to be told
+            threads = []
+            for landing in self._landings:
+                threads.append(threading.Thread(target=self._land, args=(landing,)))
+                threads[-1].start()
+                while landing.is_starting and threads[-1].is_alive() and not self._stopping:
+                    time.sleep(POLL_S)
+            if self._stopping:  # perhaps before the landings were there to be told
                 self.stop()
             for thread in threads:
                 while thread.is_alive():  # signals are handled between two looks
-                    thread.join(JOIN_S)
+                    thread.join(POLL_S)
         if self._failures:
             raise self._failures[0]
 
@@ -112,6 +121,7 @@ class TablesRun:
             LandingSettings(
                 table=table.path,
                 server=self._settings.server,
+                credentials=self._settings.credentials,
                 stream=definition.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,

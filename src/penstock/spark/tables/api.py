@@ -141,14 +141,15 @@ class LandedTable(Protocol):
     def landed_end(self, selection: Selection) -> int:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already.
 
         Args:
             batch: what they come from.
             files: may be none: then only the offsets are noted.
-            start: the first offset of the batch that is told of here.
-            end: the offset after its last one.
+            seen: what `landed_end` was before the files were written; if it is more by now, they
+                may have rows that are there.
+            end: what it will be.
 
         Raises:
             ConfigError: another job has made the table, for other messages.

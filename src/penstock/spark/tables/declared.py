@@ -18,6 +18,7 @@ from penstock.decoding.api import make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
+from penstock.spark.options import parse_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
@@ -35,6 +36,7 @@ class DeclaredTable:
     """
 
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
+        parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
         self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
@@ -91,11 +93,17 @@ def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
 
 
 def _schema(table: TableDefinition) -> pa.Schema:
+    decoded = make_decoder(table.decoder).schema
     parts: list[pa.Schema] = [
         pa.schema([STREAM_SCHEMA.field(name) for name in ("epoch", "offset", *table.metadata)]),
         TopicPattern.parse(table.topics).schema,
-        make_decoder(table.decoder).schema,
+        decoded,
     ]
+    if table.repeats is not None and table.repeats.column not in ("", *decoded.names):
+        raise ConfigError(
+            f"table {table.name} knows repeats by {table.repeats.column}, but its decoder has no"
+            f" such column; it has {', '.join(decoded.names)}"
+        )
     if table.repeats is not None and table.repeats.user_property:
         parts.insert(1, pa.schema([pa.field(MESSAGE_ID, pa.string())]))
     if DATE in table.partition_by:
@@ -126,7 +134,3 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
                 f"table {table.name} is partitioned by {name}, which is {kind}; only text, whole"
                 " numbers and dates will do"
             )
-    if table.repeats is not None and table.repeats.column not in ("", *types):
-        raise ConfigError(
-            f"table {table.name} knows repeats by {table.repeats.column}, but has no such column"
-        )

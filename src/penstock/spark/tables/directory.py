@@ -113,7 +113,7 @@ class ParquetDirectory:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
         return _landed_end(self._refresh()[1], selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -122,7 +122,7 @@ class ParquetDirectory:
                 self._check_holds(last, selection)
             if _has_landed(last, batch):
                 return Outcome.REPLAYED
-            if _landed_end(last, selection) > start:
+            if _landed_end(last, selection) > seen:
                 return Outcome.OVERTAKEN
             landed = {} if last is None else last.landed
             step = _Commit(

@@ -101,7 +101,7 @@ class IcebergTable:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], start: int, end: int) -> Outcome:
+    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         selection = batch.selection
         error: Exception | None = None
@@ -110,7 +110,7 @@ class IcebergTable:
             self._check_holds(table, selection)
             if _has_landed(table, batch):
                 return Outcome.REPLAYED
-            if _landed_end(table, selection) > start:
+            if _landed_end(table, selection) > seen:
                 return Outcome.OVERTAKEN
             try:
                 with table.transaction() as transaction:
@@ -209,15 +209,19 @@ class IcebergTable:
     def _catalog(self) -> SqlCatalog:
         if self._opened is None:
             self._catalog_path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                self._opened = self._open_catalog()
-            except SQLAlchemyError:  # another job made it at the same time: now it is there
-                self._opened = self._open_catalog()
+            for attempt in range(1, COMMIT_ATTEMPTS_MAX + 1):
+                try:
+                    self._opened = self._open_catalog()
+                    break
+                except SQLAlchemyError:  # another job makes it at the same time: look again
+                    if attempt == COMMIT_ATTEMPTS_MAX:
+                        raise
+        assert self._opened is not None
         return self._opened
 
     def _open_catalog(self) -> SqlCatalog:
         options = {
-            "uri": f"sqlite:///{self._catalog_path}",
+            "uri": f"sqlite:///{self._catalog_path}?timeout=60",  # seconds, for a lock
             "warehouse": str(self._catalog_path.parent),
             "py-io-impl": f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}",
         }

@@ -11,14 +11,15 @@ below the offset that `landed_end` names, because:
 * dead letters are committed first, rows second, and only the second says how far the landing has
   come; it is made for every batch that had any message, also where all of them are dead letters;
 * each commit is recognised by itself, by query and batch and by offset. After a crash between the
-  two the batch is replayed: its dead letters are found to be there, its rows are committed.
+  two the batch is replayed: its dead letters are found to be there and left out, the others land.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from pyspark.sql import DataFrame
@@ -36,7 +37,6 @@ from penstock.spark.tables.api import (
     TableCommitFailed,
 )
 from penstock.spark.tables.repeats import Repeats
-from penstock.spark.tables.splits import Later
 
 REWRITES_MAX: Final = 10
 """Times one batch is written anew because another job landed part of it first."""
@@ -96,16 +96,18 @@ class LandingPlace:
                 return Landed(is_replay=True)
             landed = self.rows.landed_end(batch.selection)
             buried = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
-            files = self.write(_from(messages, landed), batch.batch_id, buried)
+            if landed:
+                messages = messages.where(col("offset") >= lit(landed))
+            if buried > landed:
+                messages = self._without_buried(messages, batch.selection.epoch, landed)
+            files = self.write(messages, batch.batch_id)
             if not files:  # nothing matched, or all of it has landed: no commit
                 return Landed()
-            start = min(file.first_offset for file in files)
+            rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
             end = max(file.last_offset for file in files) + 1
-            dead = [file for file in files if file.table == DEAD_LETTERS]
-            if self._bury(batch, dead) is Outcome.OVERTAKEN:
+            if dead and self._bury(batch, dead, landed, buried) is Outcome.OVERTAKEN:
                 continue
-            rows = [file for file in files if file.table == ROWS]
-            if self.rows.commit(batch, rows, start, end) is Outcome.LANDED:
+            if self.rows.commit(batch, rows, landed, end) is Outcome.LANDED:
                 self._after_commit()
                 return Landed(sum(f.rows for f in rows), sum(f.rows for f in dead), end)
         raise TableCommitFailed(
@@ -114,37 +116,61 @@ class LandingPlace:
         )
 
     def write(
-        self,
-        messages: DataFrame,
-        batch_id: int,
-        dead_letters_from: int = 0,
-        replaced: Span | None = None,
+        self, messages: DataFrame, batch_id: int, replaced: Span | None = None
     ) -> list[NewFile]:
         """Write files of both tables, which are part of neither yet.
 
         Args:
             messages: of a batch.
             batch_id: goes into the files' names.
-            dead_letters_from: dead letters of offsets before this are there already.
             replaced: what the files will replace, for a backfill.
         """
         if self._repeats is not None:
             messages = self._repeats.marked(messages, self.rows, replaced)
         layouts = {name: table.layout for name, table in self._tables.items()}
-        writer = file_writer(layouts, Later(self._split, dead_letters_from), batch_id)
+        writer = file_writer(layouts, self._split, batch_id)
         with warnings.catch_warnings():
             # pyspark warns of pandas 3 here, though mapInArrow has no use for pandas.
             warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
             found = messages.mapInArrow(writer, FILES_DDL).collect()
         return [NewFile(**row.asDict()) for row in found]
 
-    def _bury(self, batch: Batch, files: list[NewFile]) -> Outcome:
-        if self.dead_letters is None or not files:
-            return Outcome.LANDED
-        start = min(file.first_offset for file in files)
-        end = max(file.last_offset for file in files) + 1
-        return self.dead_letters.commit(batch, files, start, end)
+    def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
+        """Take what the tables have of `span` out and `files` in: dead letters first, then rows."""
+        rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
+        if self.dead_letters is not None:
+            if self.dead_letters.contents() is not None:
+                self.dead_letters.replace(span, dead)
+            elif dead:  # the first ones
+                batch = Batch(f"backfill/{span.start}", 0, selection)
+                self.dead_letters.commit(batch, dead, 0, span.end)
+        self.rows.replace(span, rows)
+
+    def _bury(self, batch: Batch, dead: list[NewFile], landed: int, buried: int) -> Outcome:
+        """Commit dead letters, which are not there yet."""
+        assert self.dead_letters is not None
+        end = max(buried, *(file.last_offset + 1 for file in dead))
+        outcome = self.dead_letters.commit(batch, dead, buried, end)
+        if outcome is Outcome.REPLAYED:  # an attempt before this one buried others of the batch
+            rest = replace(batch, query_id=f"{batch.query_id}/{landed}/{buried}")
+            outcome = self.dead_letters.commit(rest, dead, buried, end)
+        return outcome
+
+    def _without_buried(self, messages: DataFrame, epoch: str, landed: int) -> DataFrame:
+        """The messages that are not dead letters of a batch whose rows were never committed.
+
+        What is buried stays buried: the declaration may have changed since.
+        """
+        assert self.dead_letters is not None
+        files = self.dead_letters.recent_files(timedelta.max)
+        dead = messages.sparkSession.read.schema("epoch string, offset long").parquet(
+            *map(str, files)
+        )
+        is_in_question = (col("epoch") == lit(epoch)) & (col("offset") >= lit(landed))
+        offsets = dead.where(is_in_question).select("offset")
+        return messages.join(offsets, "offset", "left_anti").select(*messages.columns)
 
 
-def _from(messages: DataFrame, offset: int) -> DataFrame:
-    return messages.where(col("offset") >= lit(offset)) if offset else messages
+def of_table(files: Iterable[NewFile], name: str) -> list[NewFile]:
+    """The files of one of the tables."""
+    return [file for file in files if file.table == name]

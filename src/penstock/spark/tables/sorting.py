@@ -60,10 +60,10 @@ class Sorting:
         messages = with_date(messages.combine_chunks())
         levels, misfits, misfit_reasons = self._pattern.columns(_array(messages, "topic"))
         fitting = _without(messages.num_rows, misfits)
-        decoded = self._decode(messages.take(fitting))
+        decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
-        repeats = self._repeats(messages, sources, decoded.rows)
+        repeats = self._repeats(messages, sources)
         reasons: dict[int, tuple[str, str]] = {
             **dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS)),
             **dict(_each("broken", misfits, misfit_reasons)),
@@ -99,15 +99,14 @@ class Sorting:
     def _rows(
         self, messages: pa.Table, levels: pa.Table, sources: pa.Array, decoded: pa.Table
     ) -> pa.Table:
-        found = {
-            **dict(zip(messages.column_names, messages.take(sources).columns, strict=True)),
-            **dict(zip(levels.column_names, levels.take(sources).columns, strict=True)),
-            **dict(zip(decoded.column_names, decoded.columns, strict=True)),
-        }
+        kept = [name for name in messages.column_names if name in self._schema.names]
+        found: dict[str, pa.ChunkedArray] = {}
+        for part in (messages.select(kept).take(sources), levels.take(sources), decoded):
+            found |= zip(part.column_names, part.columns, strict=True)
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
 
-    def _repeats(self, messages: pa.Table, sources: pa.Array, _rows: pa.Table) -> dict[int, str]:
+    def _repeats(self, messages: pa.Table, sources: pa.Array) -> dict[int, str]:
         """The messages that are repeats, with the reason; they come in order of offset."""
         if self._table.repeats is None or MESSAGE_ID not in messages.column_names:
             return {}
@@ -139,12 +138,16 @@ def _array(messages: pa.Table, name: str) -> pa.Array:
 
 
 def _without(count: int, indices: pa.Array) -> pa.Array:
-    every = pa.array(range(count), pa.int64())
-    return every.filter(pc.invert(pc.is_in(every, indices)))
+    every = pc.indices_nonzero(pa.repeat(True, count)).cast(pa.int64())
+    return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
 
 
-def _rest(every: pa.Array, *taken: pa.Array) -> list[int]:
-    for indices in taken:
+def _rest(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:
+    """Those that have no rows and are not broken: mostly none, which a count tells."""
+    repeated = pc.sum(pc.equal(sources[1:], sources[:-1])).as_py() or 0  # they ascend
+    if len(every) == len(sources) - repeated + len(broken):
+        return []
+    for indices in (sources, broken):
         every = every.filter(pc.invert(pc.is_in(every, indices)))
     found: list[int] = every.to_pylist()
     return found

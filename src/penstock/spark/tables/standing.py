@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from penstock.spark.checkpoints import read_checkpoint
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, Selection
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
-
-SERVER_ANSWER_S_MAX: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +38,18 @@ class Standing:
     lag: Lag | None
 
 
-def standing(table: DeclaredTable, server: str, checkpoint: Path) -> Standing:
+def standing(table: DeclaredTable, client: StreamClient, checkpoint: Path) -> Standing:
     """Look at a table, and at the log where its service answers."""
     tables = table.open()
     rows, dead_letters = tables[ROWS].contents(), tables[DEAD_LETTERS].contents()
     try:
-        with StreamClient(server, SERVER_ANSWER_S_MAX) as client:
-            log = client.offsets(table.definition.stream)
-            selection = Selection(log.epoch, log.stream, (table.topic_filter,))
-            landed_end = tables[ROWS].landed_end(selection)
-            done = read_checkpoint(checkpoint).done
-            if done is not None and done.only.epoch == log.epoch:
-                landed_end = max(
-                    landed_end, done.only.offset
-                )  # what was not for it is behind it too
-            return Standing(rows, dead_letters, landed_end, _lag(client, log, table, landed_end))
+        log = client.offsets(table.definition.stream)
+        selection = Selection(log.epoch, log.stream, (table.topic_filter,))
+        landed_end = tables[ROWS].landed_end(selection)
+        done = read_checkpoint(checkpoint).done
+        if done is not None and done.only.epoch == log.epoch:
+            landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
+        return Standing(rows, dead_letters, landed_end, _lag(client, log, table, landed_end))
     except StreamUnavailable:
         return Standing(rows, dead_letters, None, None)
 
