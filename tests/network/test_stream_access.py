@@ -5,7 +5,9 @@ import ssl
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.stream import app
 from penstock.errors import ConfigError
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import Credentials
@@ -15,6 +17,12 @@ from tests.support.dial import Authority
 from tests.support.fixtures import running_broker
 
 OLD, NEW = "the-old-token-0123456789", "the-new-token-0123456789"
+
+
+def secured_by(authority: Authority, tokens: Path) -> dict[str, object]:
+    certificate, key = authority.issue("stream", "127.0.0.1")
+    tokens.write_text(f"{OLD}\n")
+    return {"stream.certificate": certificate, "stream.key": key, "stream.token_file": tokens}
 
 
 def address(broker: Broker) -> str:
@@ -37,14 +45,8 @@ def readable(broker: Broker, authority: Authority, token: str) -> bool:
 
 def test_files_of_the_stream_service_are_read_again_at_sighup(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    certificate, key = authority.issue("stream", "127.0.0.1")
     tokens = tmp_path / "tokens"
-    tokens.write_text(f"{OLD}\n")
-    settings = {
-        "stream.certificate": certificate,
-        "stream.key": key,
-        "stream.token_file": tokens,
-    }
+    settings = secured_by(authority, tokens)
     with running_broker(tmp_path, settings, stream=True) as broker:
         assert readable(broker, authority, OLD)
         assert not readable(broker, authority, NEW)
@@ -63,6 +65,18 @@ def test_files_of_the_stream_service_are_read_again_at_sighup(tmp_path: Path) ->
         assert certificate_of(broker, authority) != shown
         assert OLD not in broker.log()
         assert NEW not in broker.log()
+
+
+def test_commands_show_their_token(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tokens = tmp_path / "tokens"
+    settings = secured_by(authority, tokens)
+    with running_broker(tmp_path, settings, stream=True) as broker:
+        readers = ["readers", "--server", address(broker), "--tls-ca-file", authority.file]
+        refused = CliRunner().invoke(app, readers)
+        assert "the stream service asks for a token" in str(refused.exception)
+        shown = CliRunner().invoke(app, [*readers, "--token-file", str(tokens), "--json"])
+        assert (shown.exit_code, shown.output) == (0, "")
 
 
 @pytest.mark.parametrize("setting", ["stream.token_file", "stream.certificate"])

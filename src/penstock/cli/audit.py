@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.spark_jobs import Tls, TlsCaFile, TokenFile, service_options, spark_installed
+from penstock.cli.option_groups import grouped
+from penstock.cli.spark_jobs import spark_installed
+from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
 
@@ -31,10 +33,10 @@ class TableFormat(StrEnum):
     PARQUET = "parquet"
 
 
+@grouped
 def audit(
-    server: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
-    ] = "127.0.0.1:8815",
+    access: Access,
+    server: Server = SERVER,
     since: Annotated[
         str,
         typer.Option(
@@ -69,9 +71,6 @@ def audit(
         int | None,
         typer.Option(metavar="N", min=0, help="Show what became of the message at this offset."),
     ] = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
     connect_timeout: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
@@ -88,12 +87,10 @@ def audit(
     with spark_installed():
         from penstock.spark.audit.job import AuditSettings, trace_message
         from penstock.spark.audit.job import audit as run_audit
-        from penstock.spark.offsets import ONLY
-        from penstock.spark.options import parse_options
         from penstock.spark.session import LOCAL_MASTER
-    service = parse_options(service_options(server, tls, tls_ca_file, token_file))
+    address, credentials = access.reach(server)
     settings = AuditSettings(
-        server=service.servers[ONLY],
+        server=address,
         since=_time("--from", since),
         until=_time("--to", until),
         output=output,
@@ -101,7 +98,7 @@ def audit(
         table_format=table_format.value,
         landed=None if landed is None else landed.absolute(),
         connect_timeout_s=connect_timeout,
-        credentials=service.credentials,
+        credentials=credentials,
         master=master or LOCAL_MASTER,
     )
     if offset is None:

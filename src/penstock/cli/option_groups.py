@@ -31,7 +31,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     def expanded(**given: Any) -> None:
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            chosen = [field.name for field in fields(group) if field.name in given]
+            given[name] = group(**{field: given.pop(field) for field in chosen})
         command(**given)
 
     told: Any = expanded  # a function's signature is no attribute that mypy knows

@@ -5,22 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final
-
-import typer
+from typing import Final
 
 from penstock.errors import ConfigError
 
-Tls = Annotated[bool, typer.Option("--tls", help="The stream service speaks TLS.")]
-TlsCaFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Who may have signed its certificate, PEM; means --tls."),
-]
-TokenFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The token that the stream service asks for.")
-]
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
 
@@ -35,20 +24,6 @@ def spark_installed() -> Iterator[None]:
             f"this needs the package {package}: pip install"
             f" 'penstock[{_EXTRAS.get(package, 'spark')}]'"
         ) from error
-
-
-def service_options(
-    server: str, tls: bool, tls_ca_file: Path | None, token_file: Path | None
-) -> dict[str, str]:
-    """The options of the source that say how to reach the stream service."""
-    options = {"server": server}
-    if tls:
-        options["tls"] = "true"
-    if tls_ca_file is not None:
-        options["tlsCaFile"] = str(tls_ca_file.absolute())
-    if token_file is not None:
-        options["tokenFile"] = str(token_file.absolute())
-    return options
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

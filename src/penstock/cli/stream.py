@@ -6,36 +6,34 @@ Everything is imported when a command runs, so that `penstock --help` needs no A
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.option_groups import grouped
+from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from penstock.stream.client import StreamClient
 
-SERVER: Final = "127.0.0.1:8815"
 SERVER_ANSWER_S_MAX: Final = 5.0
 
 app = typer.Typer(
     no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
 )
 
-Server = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
 @app.command()
-def readers(server: Server = SERVER, as_json: AsJson = False) -> None:
+@grouped
+def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) -> None:
     """List the groups of readers that are registered, and how far each is behind the log."""
-    with _client(server) as client:
+    with _client(server, access) as client:
         found = client.readers()
     if as_json:
         _print_json(found)
@@ -58,20 +56,23 @@ def readers(server: Server = SERVER, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@grouped
 def release(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="As 'penstock stream readers'.")],
+    access: Access,
     server: Server = SERVER,
 ) -> None:
     """Forget a group of readers: the log is not kept for it any more."""
-    with _client(server) as client:
+    with _client(server, access) as client:
         if not client.release(group):
             raise ConfigError(f"there is no group {group}")
 
 
 @app.command()
-def tables(server: Server = SERVER, as_json: AsJson = False) -> None:
+@grouped
+def tables(access: Access, server: Server = SERVER, as_json: AsJson = False) -> None:
     """List the tables that messages land in, and how far each is behind the log."""
-    with _client(server) as client:
+    with _client(server, access) as client:
         found = client.tables()
     if as_json:
         _print_json(found)
@@ -93,12 +94,14 @@ def tables(server: Server = SERVER, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@grouped
 def forget(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="As 'penstock stream tables'.")],
+    access: Access,
     server: Server = SERVER,
 ) -> None:
     """Forget a table. A job that still lands messages in it makes it known again."""
-    with _client(server) as client:
+    with _client(server, access) as client:
         if not client.forget(table):
             raise ConfigError(f"there is no table {table}")
 
@@ -120,14 +123,8 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-@contextmanager
-def _client(server: str) -> Iterator[StreamClient]:
-    from penstock.config import Address
+def _client(server: str, access: Access) -> StreamClient:
     from penstock.stream.client import StreamClient
 
-    try:
-        address = Address.parse(server.removeprefix("grpc://"))
-    except ValueError as error:
-        raise ConfigError(f"--server must be {error}, not {server!r}") from error
-    with StreamClient(str(address), SERVER_ANSWER_S_MAX) as client:
-        yield client
+    address, credentials = access.reach(server)
+    return StreamClient(address, SERVER_ANSWER_S_MAX, credentials)

@@ -12,20 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.spark_jobs import (
-    Tls,
-    TlsCaFile,
-    TokenFile,
-    service_options,
-    spark_installed,
-    stop_on_signals,
-)
+from penstock.cli.option_groups import grouped
+from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from penstock.spark.tables.api import Contents
+    from penstock.stream.credentials import Credentials
 
-SERVER: Final = "127.0.0.1:8815"
 SERVER_ANSWER_S_MAX: Final = 1.0
 PAYLOAD_LENGTH_MAX: Final = 60
 
@@ -33,9 +28,6 @@ app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, an
 
 TablePath = Annotated[
     Path, typer.Argument(metavar="TABLE", help="Directory of the table, such as readings.")
-]
-Server = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
 ]
 StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]
 Checkpoint = Annotated[
@@ -45,8 +37,10 @@ Checkpoint = Annotated[
 
 
 @app.command()
+@grouped
 def run(
     table: TablePath,
+    access: Access,
     server: Server = SERVER,
     stream: StreamName = "messages",
     topics: Annotated[
@@ -85,9 +79,6 @@ def run(
             help="Go on without messages that retention removed before they landed.",
         ),
     ] = False,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
     connect_timeout: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
@@ -110,11 +101,11 @@ def run(
 
     with spark_installed():
         from penstock.spark.jobs.landing import Landing, LandingSettings
-        from penstock.spark.offsets import ONLY
         from penstock.spark.options import parse_options, parse_topics
         from penstock.spark.session import LOCAL_MASTER
 
-    options = service_options(server, tls, tls_ca_file, token_file)
+    address, credentials = access.reach(server)
+    options = {}
     if starting_timestamp is not None:
         options["startingTimestamp"] = starting_timestamp
     if starting_timestamp is None or starting_offsets != "earliest":
@@ -124,7 +115,7 @@ def run(
     checked = parse_options(options)
     settings = LandingSettings(
         table=_local(table),
-        server=checked.servers[ONLY],
+        server=address,
         stream=stream,
         topics=parse_topics(topics),
         checkpoint=checkpoint,
@@ -135,7 +126,7 @@ def run(
         offsets_per_batch_max=max_offsets,
         fail_on_data_loss=not accept_data_loss,
         connect_timeout_s=connect_timeout,
-        credentials=checked.credentials,
+        credentials=credentials,
         master=master or LOCAL_MASTER,
         group=checked.group,
     )
@@ -146,20 +137,19 @@ def run(
 
 
 @app.command()
+@grouped
 def status(
     table: TablePath,
+    access: Access,
     server: Server = SERVER,
     stream: StreamName = "messages",
     checkpoint: Checkpoint = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
 ) -> None:
     """Show what the table holds, and how far it is behind the log."""
     with spark_installed():
         from penstock.spark.contents import read_contents
     contents = read_contents(_local(table))
-    service = service_options(server, tls, tls_ca_file, token_file)
+    service = access.reach(server)
     grid = Table.grid(padding=(0, 2))
     for name, value in (
         ("table", str(table)),
@@ -229,17 +219,16 @@ def _local(table: Path) -> Path:
     return table.absolute()
 
 
-def _lag(contents: Contents, service: dict[str, str], stream: str, checkpoint: Path) -> str:
+def _lag(
+    contents: Contents, service: tuple[str, Credentials], stream: str, checkpoint: Path
+) -> str:
     from penstock.errors import PenstockError
     from penstock.spark.checkpoints import read_checkpoint
-    from penstock.spark.offsets import ONLY
-    from penstock.spark.options import parse_options
     from penstock.stream.client import StreamClient
 
-    options = parse_options(service)
-    address = options.servers[ONLY]
+    address, credentials = service
     try:
-        with StreamClient(address, SERVER_ANSWER_S_MAX, options.credentials) as client:
+        with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
             log = client.offsets(stream)
     except ConfigError as error:
         return f"unknown: {error}"

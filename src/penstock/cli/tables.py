@@ -5,6 +5,7 @@ Everything is imported when a command runs, so that `penstock --help` needs no S
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,23 +14,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.spark_jobs import (
-    Tls,
-    TlsCaFile,
-    TokenFile,
-    service_options,
-    spark_installed,
-    stop_on_signals,
-)
+from penstock.cli.option_groups import grouped
+from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.stream_service import Access
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.options import SourceOptions
     from penstock.spark.tables.declared import DeclaredTable
     from penstock.spark.tables.standing import Standing
-    from penstock.stream.client import StreamClient
+    from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
 
@@ -61,7 +56,9 @@ AcceptDataLoss = Annotated[
 
 
 @app.command()
+@grouped
 def run(
+    access: Access,
     names: Names = None,
     config: Config = None,
     available_now: Annotated[
@@ -72,9 +69,6 @@ def run(
         ),
     ] = False,
     server: Server = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
@@ -85,15 +79,14 @@ def run(
     """
     from penstock.cli.table_display import tables_display
 
-    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
+    tables, (address, credentials) = _chosen(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.tables import RunSettings, TablesRun
-        from penstock.spark.offsets import ONLY
         from penstock.spark.session import LOCAL_MASTER
 
     settings = RunSettings(
-        server=service.servers[ONLY],
-        credentials=service.credentials,
+        server=address,
+        credentials=credentials,
         available_now=available_now,
         connect_timeout_s=connect_timeout,
         fail_on_data_loss=not accept_data_loss,
@@ -106,21 +99,21 @@ def run(
 
 
 @app.command()
+@grouped
 def status(
+    access: Access,
     names: Names = None,
     config: Config = None,
     server: Server = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
 ) -> None:
     """Show what the tables hold, and how far they are behind the log."""
-    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
+    tables, (address, credentials) = _chosen(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
         from penstock.spark.tables.standing import standing
+        from penstock.stream.client import StreamClient
     console = Console()
-    with _client(service) as client:
+    with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
             grid = Table.grid(padding=(0, 2))
             for line in _lines(standing(table, client, table.path / CHECKPOINT_NAME)):
@@ -130,17 +123,16 @@ def status(
 
 
 @app.command()
+@grouped
 def backfill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table.")],
     start: Annotated[
         str, typer.Option("--from", metavar="WHERE", help="An offset, or a time in ISO 8601.")
     ],
     end: Annotated[str, typer.Option("--to", metavar="WHERE", help="The same; it is excluded.")],
+    access: Access,
     config: Config = None,
     server: Server = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
@@ -151,17 +143,16 @@ def backfill(
     is UTC.
     """
     points = _point("--from", start), _point("--to", end)
-    (table,), service = _chosen(config, [name], server, tls, tls_ca_file, token_file)
+    (table,), (address, credentials) = _chosen(config, [name], server, access)
     with spark_installed():
         from penstock.spark.jobs.backfill import backfill as fill
         from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
         from penstock.spark.jobs.tables import RunSettings
-        from penstock.spark.offsets import ONLY
         from penstock.spark.session import LOCAL_MASTER, local_spark
 
     settings = RunSettings(
-        server=service.servers[ONLY],
-        credentials=service.credentials,
+        server=address,
+        credentials=credentials,
         connect_timeout_s=connect_timeout,
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,
@@ -176,13 +167,12 @@ def backfill(
 
 
 @app.command()
+@grouped
 def validate(
+    access: Access,
     names: Names = None,
     config: Config = None,
     server: Server = None,
-    tls: Tls = False,
-    tls_ca_file: TlsCaFile = None,
-    token_file: TokenFile = None,
     sample: Annotated[
         int, typer.Option(metavar="N", min=1, max=100_000, help="Messages to look at.")
     ] = 1000,
@@ -194,12 +184,13 @@ def validate(
 
     Shows columns, rows, and why messages would be dead letters.
     """
-    tables, service = _chosen(config, names, server, tls, tls_ca_file, token_file)
+    tables, (address, credentials) = _chosen(config, names, server, access)
     with spark_installed():
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.sample import sort_sample
+        from penstock.stream.client import StreamClient
     console = Console()
-    with _client(service) as client:
+    with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         samples = [sort_sample(table, client, sample) for table in tables]
     for table, parts in zip(tables, samples, strict=True):
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
@@ -259,23 +250,16 @@ def _print_rows(console: Console, rows: pa.Table) -> None:
 
 
 def _chosen(
-    config: Path | None,
-    names: list[str] | None,
-    server: str | None,
-    tls: bool,
-    tls_ca_file: Path | None,
-    token_file: Path | None,
-) -> tuple[list[DeclaredTable], SourceOptions]:
+    config: Path | None, names: list[str] | None, server: str | None, access: Access
+) -> tuple[list[DeclaredTable], tuple[str, Credentials]]:
     """The tables that are meant, and how the stream service is reached."""
     from penstock.config import load_settings
 
-    with spark_installed():
-        from penstock.spark.options import parse_options
     stream = load_settings(config).stream
-    options = service_options(
-        server or str(stream.bind), tls or bool(stream.certificate), tls_ca_file, token_file
-    )
-    return _declared(config, names), parse_options(options)
+    tables = _declared(config, names)
+    if stream.certificate:
+        access = replace(access, tls=True)
+    return tables, access.reach(server or str(stream.bind))
 
 
 def _declared(config: Path | None, names: list[str] | None) -> list[DeclaredTable]:
@@ -285,13 +269,6 @@ def _declared(config: Path | None, names: list[str] | None) -> list[DeclaredTabl
         from penstock.spark.tables.declared import chosen_tables
 
         return chosen_tables(load_settings(config), names or [])
-
-
-def _client(service: SourceOptions) -> StreamClient:
-    from penstock.spark.offsets import ONLY
-    from penstock.stream.client import StreamClient
-
-    return StreamClient(service.servers[ONLY], SERVER_ANSWER_S_MAX, service.credentials)
 
 
 def _point(option: str, text: str) -> int | datetime:

@@ -76,8 +76,12 @@ async def test_sets_of_several_sinks_take_turns(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks_module, "PIECE_ROWS_MAX", 2)
+    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
+    running.server.effects.store_cannot_write("no space")  # until both are at work
     asked = [running.publisher.publish(running.propose(sink, 0, 6)) for sink in ("a", "b")]
-    assert await asyncio.gather(*asked) == [Published(True)] * 2
+    assert await asyncio.gather(*asked) == [Published(False, 0)] * 2
+    running.server.effects.store_works()
+    await until("all rows", lambda: _rows(running) == 12)
     order = "".join(sink for sink, _ in running.log())
     assert sorted(order) == list("aaaaaabbbbbb")
     assert "aaaaaa" not in order

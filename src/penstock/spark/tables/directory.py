@@ -18,6 +18,7 @@ import os
 import urllib.parse
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -243,7 +244,7 @@ class ParquetDirectory:
         for path in step.added:
             shown = self.path / path
             new = shown.with_name(hidden(shown.name))
-            if new.exists():
+            with suppress(FileNotFoundError):  # another job may do the same at this moment
                 new.replace(shown)
                 sync(shown.parent)
 

@@ -1,0 +1,49 @@
+"""How a command reaches the stream service: its address, and what it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from penstock.stream.credentials import Credentials
+
+SERVER: Final = "127.0.0.1:8815"
+
+Server = Annotated[
+    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Options by which a command is let in. A token is never on the command line."""
+
+    tls: Annotated[bool, typer.Option("--tls", help="The stream service speaks TLS.")] = False
+    tls_ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Who may have signed its certificate, PEM; means --tls."),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The token that the stream service asks for."),
+    ] = None
+
+    def reach(self, server: str) -> tuple[str, Credentials]:
+        """Address and credentials of the service; ConfigError where `server` is no address."""
+        from penstock.spark.option_values import address
+        from penstock.stream.credentials import Credentials
+
+        found, says_tls = address("--server", server)
+        return found, Credentials(
+            self.tls or says_tls or self.tls_ca_file is not None,
+            _path(self.tls_ca_file),
+            token_file=_path(self.token_file),
+        )
+
+
+def _path(file: Path | None) -> str:
+    return "" if file is None else str(file.absolute())
