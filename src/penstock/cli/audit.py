@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.option_groups import grouped
-from penstock.cli.spark_jobs import spark_installed
+from penstock.cli.spark_jobs import ConnectTimeout, Master, spark_installed
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
@@ -71,13 +71,8 @@ def audit(
         int | None,
         typer.Option(metavar="N", min=0, help="Show what became of the message at this offset."),
     ] = None,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
-    ] = 60.0,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
-    ] = None,
+    connect_timeout: ConnectTimeout = 60.0,
+    master: Master = None,
 ) -> None:
     """Tell what became of messages and connections.
 

@@ -3,12 +3,45 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from penstock.errors import ConfigError
+
+AvailableNow = Annotated[
+    bool,
+    typer.Option(
+        "--available-now/--continuous",
+        help="End when all that is there has landed, or go on until stopped.",
+    ),
+]
+AcceptDataLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-data-loss",
+        help="Go on without messages that retention removed before they landed.",
+    ),
+]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
+]
+Master = Annotated[
+    str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
+]
+OlderThan = Annotated[
+    int,
+    typer.Option(
+        metavar="HOURS",
+        min=0,
+        help="Spare younger files. 0 only while no job writes to what is looked at.",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the files.")]
 
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
@@ -35,3 +68,10 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
     signal.signal(signal.SIGTERM, first)
     signal.signal(signal.SIGINT, first)
+
+
+def print_removed(files: Sequence[str], *, dry_run: bool) -> None:
+    """What a vacuum has found."""
+    for file in files:
+        print(file)
+    print(f"{len(files)} files {'would be removed' if dry_run else 'removed'}")

@@ -6,7 +6,7 @@ Everything is imported when a command runs, so that `penstock --help` needs no A
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -18,9 +18,12 @@ from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
+    from penstock.store.landed_requests import TableState
+    from penstock.store.reader_requests import ReaderState
     from penstock.stream.client import StreamClient
 
 SERVER_ANSWER_S_MAX: Final = 5.0
+_HOW_FAR: Final = ("offset", "lag", "lag in time")
 
 app = typer.Typer(
     no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
@@ -38,21 +41,19 @@ def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) ->
     if as_json:
         _print_json(found)
         return
-    listing = Table(box=None, pad_edge=False)
-    for name in ("group", "reads", "offset", "lag", "lag in time", "lease left", "lost", "about"):
-        listing.add_column(name, overflow="fold")
-    for state in found:
-        listing.add_row(
-            state.group,
-            ", ".join((state.stream, *state.topics)),
-            f"{state.offset:,}",
-            f"{state.lag_messages:,}",
-            span(state.lag_s),
-            span(state.lease_left_s) if state.lease_left_s else "ended",
-            f"{state.lost:,}",
-            state.about,
-        )
-    Console().print(listing, highlight=False, markup=False)
+    _print_listing(
+        ("group", "reads", *_HOW_FAR, "lease left", "lost", "about"),
+        (
+            (
+                state.group,
+                *_how_far(state),
+                span(state.lease_left_s) if state.lease_left_s else "ended",
+                f"{state.lost:,}",
+                state.about,
+            )
+            for state in found
+        ),
+    )
 
 
 @app.command()
@@ -77,20 +78,13 @@ def tables(access: Access, server: Server = SERVER, as_json: AsJson = False) -> 
     if as_json:
         _print_json(found)
         return
-    listing = Table(box=None, pad_edge=False)
-    for name in ("table", "lands", "offset", "lag", "lag in time", "receipts", "refused"):
-        listing.add_column(name, overflow="fold")
-    for state in found:
-        listing.add_row(
-            state.table,
-            ", ".join((state.stream, *state.topics)),
-            f"{state.offset:,}",
-            f"{state.lag_messages:,}",
-            span(state.lag_s),
-            f"{state.receipts:,}",
-            f"{state.refused:,}",
-        )
-    Console().print(listing, highlight=False, markup=False)
+    _print_listing(
+        ("table", "lands", *_HOW_FAR, "receipts", "refused"),
+        (
+            (state.table, *_how_far(state), f"{state.receipts:,}", f"{state.refused:,}")
+            for state in found
+        ),
+    )
 
 
 @app.command()
@@ -104,6 +98,24 @@ def forget(
     with _client(server, access) as client:
         if not client.forget(table):
             raise ConfigError(f"there is no table {table}")
+
+
+def _how_far(state: ReaderState | TableState) -> tuple[str, str, str, str]:
+    return (
+        ", ".join((state.stream, *state.topics)),
+        f"{state.offset:,}",
+        f"{state.lag_messages:,}",
+        span(state.lag_s),
+    )
+
+
+def _print_listing(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    listing = Table(box=None, pad_edge=False)
+    for name in headings:
+        listing.add_column(name, overflow="fold")
+    for row in rows:
+        listing.add_row(*row)
+    Console().print(listing, highlight=False, markup=False)
 
 
 def _print_json(found: Sequence[object]) -> None:

@@ -13,7 +13,17 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.option_groups import grouped
-from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.spark_jobs import (
+    AcceptDataLoss,
+    AvailableNow,
+    ConnectTimeout,
+    DryRun,
+    Master,
+    OlderThan,
+    print_removed,
+    spark_installed,
+    stop_on_signals,
+)
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
@@ -48,13 +58,7 @@ def run(
         typer.Option(metavar="FILTERS", help="Only these: MQTT topic filters, comma-separated."),
     ] = "",
     checkpoint: Checkpoint = None,
-    available_now: Annotated[
-        bool,
-        typer.Option(
-            "--available-now/--continuous",
-            help="End when all that is there has landed, or go on until stopped.",
-        ),
-    ] = False,
+    available_now: AvailableNow = False,
     trigger: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Shortest time between two commits.")
     ] = 1.0,
@@ -72,20 +76,9 @@ def run(
     max_offsets: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Most offsets of one commit.")
     ] = None,
-    accept_data_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-data-loss",
-            help="Go on without messages that retention removed before they landed.",
-        ),
-    ] = False,
-    connect_timeout: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
-    ] = 60.0,
-    master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
-    ] = None,
+    accept_data_loss: AcceptDataLoss = False,
+    connect_timeout: ConnectTimeout = 60.0,
+    master: Master = None,
     group: Annotated[
         str | None,
         typer.Option(
@@ -191,15 +184,8 @@ def show(
 @app.command()
 def vacuum(
     table: TablePath,
-    older_than: Annotated[
-        int,
-        typer.Option(
-            metavar="HOURS",
-            min=0,
-            help="Spare younger files. 0 only while no job writes to the table.",
-        ),
-    ] = 24,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+    older_than: OlderThan = 24,
+    dry_run: DryRun = False,
 ) -> None:
     """Remove the leftovers of killed jobs.
 
@@ -208,9 +194,7 @@ def vacuum(
     with spark_installed():
         from penstock.spark.contents import remove_orphans
     names = remove_orphans(_local(table), older_than, remove=not dry_run)
-    for name in names:
-        print(name)
-    print(f"{len(names)} files {'would be removed' if dry_run else 'removed'}")
+    print_removed(names, dry_run=dry_run)
 
 
 def _local(table: Path) -> Path:

@@ -15,7 +15,17 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.option_groups import grouped
-from penstock.cli.spark_jobs import spark_installed, stop_on_signals
+from penstock.cli.spark_jobs import (
+    AcceptDataLoss,
+    AvailableNow,
+    ConnectTimeout,
+    DryRun,
+    Master,
+    OlderThan,
+    print_removed,
+    spark_installed,
+    stop_on_signals,
+)
 from penstock.cli.stream_service import Access
 from penstock.errors import ConfigError
 
@@ -43,16 +53,6 @@ Server = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="The stream service, if not at stream.bind."),
 ]
-Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
-]
-ConnectTimeout = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0.0, help="How long the service may be away.")
-]
-AcceptDataLoss = Annotated[
-    bool,
-    typer.Option("--accept-data-loss", help="Go on without messages that retention removed."),
-]
 
 
 @app.command()
@@ -61,13 +61,7 @@ def run(
     access: Access,
     names: Names = None,
     config: Config = None,
-    available_now: Annotated[
-        bool,
-        typer.Option(
-            "--available-now/--continuous",
-            help="End when all that is there has landed, or go on until stopped.",
-        ),
-    ] = False,
+    available_now: AvailableNow = False,
     server: Server = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
@@ -213,15 +207,8 @@ def validate(
 def vacuum(
     names: Names = None,
     config: Config = None,
-    older_than: Annotated[
-        int,
-        typer.Option(
-            metavar="HOURS",
-            min=0,
-            help="Spare younger files. 0 only while no job writes to the tables.",
-        ),
-    ] = 24,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
+    older_than: OlderThan = 24,
+    dry_run: DryRun = False,
 ) -> None:
     """Remove the leftovers of killed jobs, and what compaction and backfills have replaced."""
     tables = _declared(config, names)
@@ -232,9 +219,7 @@ def vacuum(
             for one in table.open().values()
             for file in one.remove_orphans(older_than, remove=not dry_run)
         ]
-    for file in found:
-        print(file)
-    print(f"{len(found)} files {'would be removed' if dry_run else 'removed'}")
+    print_removed(found, dry_run=dry_run)
 
 
 def _print_rows(console: Console, rows: pa.Table) -> None:

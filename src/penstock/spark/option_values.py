@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.auth.tokens import FORM, is_token
 from penstock.errors import ConfigError
@@ -16,8 +16,11 @@ from penstock.stream.credentials import Credentials
 
 T = TypeVar("T")
 
-SERVER = "127.0.0.1:8815"
+SERVER: Final = "127.0.0.1:8815"
 """Where the stream service of a broker on this machine listens, unless told otherwise."""
+
+ACCESS_NAMES: Final = ("tls", "tlsCaFile", "token", "tokenFile")
+"""Options by which `Given.credentials` are told."""
 
 
 class Given:

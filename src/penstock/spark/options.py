@@ -14,7 +14,7 @@ from typing import Final
 from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
-from penstock.spark.option_values import SERVER, Given, address
+from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
 from penstock.spark.wanted import AtTime, Wanted, moves, parse_offsets, parse_time
 from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -38,10 +38,7 @@ OPTION_NAMES: Final = (
     "includeProperties",
     "connectTimeoutSeconds",
     "checkpointLocation",
-    "tls",
-    "tlsCaFile",
-    "token",
-    "tokenFile",
+    *ACCESS_NAMES,
     "groupId",
     "groupLeaseSeconds",
 )

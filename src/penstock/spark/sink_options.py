@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 
 from penstock.engine.sinks import BATCH_MAX
 from penstock.errors import ConfigError
-from penstock.spark.option_values import SERVER, Given, address
+from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -40,10 +40,7 @@ OPTION_NAMES: Final = (
     "batchId",
     "connectTimeoutSeconds",
     "checkpointLocation",
-    "tls",
-    "tlsCaFile",
-    "token",
-    "tokenFile",
+    *ACCESS_NAMES,
 )
 
 COLUMNS: Final = ("topic", "payload", "qos", "retain", "properties")

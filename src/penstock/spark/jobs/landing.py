@@ -40,6 +40,7 @@ from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
+from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
 from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
@@ -99,7 +100,7 @@ class LandingSettings:
     """
 
     table: Path
-    server: str = "127.0.0.1:8815"
+    server: str = SERVER
     stream: str = "messages"
     topics: tuple[str, ...] = ()
     checkpoint: Path | None = None
