@@ -12,6 +12,16 @@ from penstock.spark.session import local_spark
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 
+TIMEOUT_S = 900  # a query takes its time on a machine that does much else
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All that runs Spark may take long."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

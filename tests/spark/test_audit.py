@@ -34,8 +34,6 @@ from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients
 
-pytestmark = pytest.mark.timeout(600)  # Spark, on a machine that does other things
-
 HOSTILE = "<script>alert(1)</script> $x^{2}$ & \"'\x00\x1b[31m\u202e ]]> --> {{ 7*7 }} \U0001f6a8"
 
 

@@ -31,8 +31,6 @@ from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 
-pytestmark = pytest.mark.timeout(600)
-
 TOPICS = "plant/{line:int}/{quantity}"
 NUMBER: dict[str, Any] = {"kind": "json", "columns": {"value": {"type": "int", "path": "$"}}}
 """The log writer's payloads are the offset as text, which is JSON."""

@@ -12,12 +12,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.store.reader_requests import ReaderState
 from penstock.stream.client import StreamClient
-from tests.spark.waiting import wait_until
+from tests.spark.waiting import DEADLINE_S, run_available, wait_until
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import RawClient
-
-pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +90,7 @@ def test_a_group_pins_latest_and_says_how_far_it_is(
     sink.fail = True
     publish(10)
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(60)
+        query.awaitTermination(DEADLINE_S)
     held = state(client, "etl")
     assert held is not None
     assert (held.offset, held.lag_messages, held.stream) == (10, 10, "messages")
@@ -103,8 +101,7 @@ def test_a_group_pins_latest_and_says_how_far_it_is(
         publisher.connect("late")
         publisher.publish("plant/1", b"x", qos=1)
     sink.fail = False
-    query = writer().trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    run_available(writer())
     assert sink.offsets == list(range(10, 21)), "latest asked again would be 21"
     done = state(client, "etl")
     assert done is not None
@@ -118,8 +115,7 @@ def test_a_query_that_may_not_have_the_group_ends_and_says_so(
 
     def run(**options: str) -> None:
         frame = spark.readStream.format("penstock").options(server=server, groupId="one", **options)
-        query = frame.load().writeStream.foreachBatch(Sink()).trigger(availableNow=True).start()
-        assert query.awaitTermination(60)
+        run_available(frame.load().writeStream.foreachBatch(Sink()))
 
     run(topics="plant/#")
     with pytest.raises(
@@ -146,7 +142,7 @@ def test_a_query_of_two_brokers_is_a_reader_of_each(
                 servers=f"{server},{other}", groupId="both", startingOffsets="latest"
             )
             writer = frame.load().writeStream.option("checkpointLocation", str(tmp_path / "c"))
-            assert writer.foreachBatch(sink).trigger(availableNow=True).start().awaitTermination(60)
+            run_available(writer.foreachBatch(sink))
 
         publish(3)
         with RawClient(second.address) as publisher, StreamClient(other) as second_client:

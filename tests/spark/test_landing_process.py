@@ -15,11 +15,7 @@ from deltalake import DeltaTable
 import penstock
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
-from tests.spark.waiting import wait_until
-
-pytestmark = pytest.mark.timeout(900)
-
-STARTS_WITHIN_S = 300  # two JVMs and a first batch; a deadline for machines that do much else
+from tests.spark.waiting import DEADLINE_S, wait_until
 
 COMMAND = "import sys; from penstock.cli.table import app; app()"
 
@@ -89,17 +85,17 @@ def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(
 ) -> None:
     log.append(1000)
     process = job.start("--trigger", "0", "--max-offsets", "50")
-    wait_until(lambda: job.version() >= 2, "some commits", STARTS_WITHIN_S)
+    wait_until(lambda: job.version() >= 2, "some commits")
     started = descendants(process.pid)
     process.kill()
     process.wait()
-    wait_until(lambda: not alive(started), "Java and its workers to exit", 30)
+    wait_until(lambda: not alive(started), "Java and its workers to exit")
     assert process.stdout is not None
     process.stdout.close()
     assert job.version() < 19
 
     log.append(100)
-    assert job.start("--available-now").wait(STARTS_WITHIN_S) == 0
+    assert job.start("--available-now").wait(DEADLINE_S) == 0
 
     found = DeltaTable(job.table).to_pyarrow_table(columns=["offset"]).column("offset")
     assert sorted(found.to_pylist()) == list(range(1100))
@@ -110,11 +106,11 @@ def test_sigterm_ends_the_job_cleanly_even_while_the_service_is_away(
 ) -> None:
     log.append(10)
     process = job.start("--trigger", "0")
-    wait_until(lambda: job.version() >= 0, "the first commit", STARTS_WITHIN_S)
+    wait_until(lambda: job.version() >= 0, "the first commit")
     started = descendants(process.pid)
     service.kill()
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0
     assert not alive(started)
     lines = output.splitlines()

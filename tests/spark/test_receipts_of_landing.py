@@ -15,13 +15,11 @@ from pyspark.sql import SparkSession
 from penstock.protocol.properties import Properties
 from penstock.spark.jobs.landing import Landing, LandingSettings
 from penstock.stream.client import StreamClient
-from tests.spark.test_landing_process import STARTS_WITHIN_S, Job, alive, descendants
+from tests.spark.test_landing_process import Job, alive, descendants
 from tests.spark.waiting import wait_until
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import NothingReceivedError, RawClient
-
-pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -90,12 +88,12 @@ def test_each_message_that_landed_has_a_receipt_whoever_was_killed(
         "--trigger", "0", "--max-offsets", "10", "--topics", "plant/#", "--group", "landing"
     )  # fmt: skip
     try:
-        wait_until(lambda: receiver.take() >= 15, "some receipts", STARTS_WITHIN_S)
+        wait_until(lambda: receiver.take() >= 15, "some receipts")
     finally:
         started = descendants(process.pid)
         process.kill()
         process.communicate()
-    wait_until(lambda: not alive(started), "Java and its workers to exit", 30)
+    wait_until(lambda: not alive(started), "Java and its workers to exit")
 
     publish(broker, range(100, 150))
     receiver.client.drop()

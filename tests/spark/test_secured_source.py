@@ -16,11 +16,9 @@ from penstock.spark.jobs.landing import Landing, LandingSettings
 from penstock.stream.credentials import Credentials
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.spark.waiting import run_available
 from tests.support.dial import Authority
 
-pytestmark = pytest.mark.timeout(900)
-
-DEADLINE_S = 300  # for machines that do much else
 TOKEN = "a-token-that-nobody-may-see-0123456789"
 
 
@@ -70,16 +68,13 @@ def test_a_token_is_in_no_plan_progress_or_message(
     frame = spark.read.format("penstock").options(**options).load()
     assert frame.count() == 50
     assert TOKEN not in frame._jdf.queryExecution().toString()
-    query = (
+    query = run_available(
         spark.readStream.format("penstock")
         .options(**options)
         .load()
         .writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(DEADLINE_S)
     assert query.lastProgress is not None
     assert query.lastProgress.numInputRows == 50
     told = "".join(progress.json for progress in query.recentProgress)

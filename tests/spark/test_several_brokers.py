@@ -15,11 +15,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
-from tests.spark.waiting import wait_until
+from tests.spark.waiting import run_available, wait_until
 
-pytestmark = pytest.mark.timeout(900)
-
-DEADLINE_S = 300.0  # for machines that do much else
 NEW_EPOCH = "20270101T000000-00000002"
 
 Stream = Callable[..., DataStreamWriter]
@@ -58,12 +55,6 @@ def stream(spark: SparkSession, sink: Collected, tmp_path: Path) -> Stream:
         )
 
     return build
-
-
-def run_available(writer: DataStreamWriter) -> StreamingQuery:
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(round(DEADLINE_S))
-    return query
 
 
 def end_of(query: StreamingQuery) -> Any:
@@ -128,20 +119,14 @@ def test_a_broker_that_is_away_for_a_while_delays_the_query(
     other_log.append(5)
     query = stream(service, other_service).start()
     try:
-        wait_until(
-            lambda: sink.of(log) == sink.of(other_log) == list(range(5)),
-            "the first rows",
-            DEADLINE_S,
-        )
+        wait_until(lambda: sink.of(log) == sink.of(other_log) == list(range(5)), "the first rows")
         other_service.kill()
         log.append(5)
         other_log.reopen()
         other_log.append(5)
         assert not query.awaitTermination(1)
         other_service.start()
-        wait_until(
-            lambda: sink.of(log) == sink.of(other_log) == list(range(10)), "the others", DEADLINE_S
-        )
+        wait_until(lambda: sink.of(log) == sink.of(other_log) == list(range(10)), "the others")
     finally:
         query.stop()
 

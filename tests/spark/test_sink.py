@@ -19,11 +19,9 @@ from penstock.errors import ConfigError
 from penstock.stream.client import StreamClient
 from penstock.stream.requests import PutRequest, SetRequest
 from penstock.stream.rows import PUBLISH_SCHEMA, STREAM_SCHEMA
-from tests.spark.waiting import wait_until
+from tests.spark.waiting import run_available, wait_until
 from tests.support.broker import Broker, environment
 from tests.support.fixtures import Clients, running_broker
-
-pytestmark = pytest.mark.timeout(900)
 
 PROGRAM = """
 import sys
@@ -166,7 +164,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     spark: SparkSession, broker: Broker, query: Callable[[], DataStreamWriter], tmp_path: Path
 ) -> None:
     publish_numbers(spark, broker, 0, 500)
-    assert query().trigger(availableNow=True).start().awaitTermination(120)
+    run_available(query())
     assert numbers(broker, "out/#") == list(range(500))
 
     # Spark was killed after the broker had answered, and before it wrote that down.
@@ -175,7 +173,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
         path.unlink()
     broker.restart()
     publish_numbers(spark, broker, 500, 600)
-    assert query().trigger(availableNow=True).start().awaitTermination(120)
+    run_available(query())
     assert numbers(broker, "out/#") == list(range(600))
 
 
@@ -245,15 +243,15 @@ def test_source_to_sink_is_exactly_once_while_driver_and_broker_are_killed(
     where = (server_of(broker), tmp_path / "checkpoint", tmp_path / "program.log")
     driver = subprocess.Popen([sys.executable, "-c", PROGRAM, *where], env=environment())
     try:
-        wait_until(lambda: numbers(broker, "out/#"), "the first batch", 300)
+        wait_until(lambda: numbers(broker, "out/#"), "the first batch")
         broker.restart()
         before = len(numbers(broker, "out/#"))
-        wait_until(lambda: len(numbers(broker, "out/#")) > before, "another batch", 300)
+        wait_until(lambda: len(numbers(broker, "out/#")) > before, "another batch")
         # With rows staged that are perhaps not decided.
-        wait_until(lambda: list(broker.data_dir.glob("staged/*/*/*.arrow")), "staged rows", 300)
+        wait_until(lambda: list(broker.data_dir.glob("staged/*/*/*.arrow")), "staged rows")
     finally:
         driver.kill()
         driver.wait()
     assert len(numbers(broker, "out/#")) < count, "the driver was killed too late"
-    assert query().trigger(availableNow=True).start().awaitTermination(300)
+    run_available(query())
     assert numbers(broker, "out/#") == list(range(count))

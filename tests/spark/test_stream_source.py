@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
-from tests.spark.waiting import wait_until
+from tests.spark.waiting import DEADLINE_S, run_available, wait_until
 
 OTHER_EPOCH = "20270101T000000-00000002"
 
@@ -55,12 +54,6 @@ def stream(
     return build
 
 
-def run_available(writer: DataStreamWriter) -> StreamingQuery:
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
-    return query
-
-
 def test_available_now_takes_what_is_there_within_the_limit_and_goes_on_later(
     log: LogWriter, stream: Callable[..., DataStreamWriter]
 ) -> None:
@@ -90,7 +83,7 @@ def test_latest_means_the_same_after_a_restart_before_the_first_batch_is_done(
     sink.fail = True
     log.append(10)
     with pytest.raises(StreamingQueryException):
-        query.awaitTermination(60)
+        query.awaitTermination(DEADLINE_S)
 
     log.append(10)  # "latest" asked again would be 30, and 10 to 29 in no batch
     sink.fail = False

@@ -13,11 +13,7 @@ from deltalake import DeltaTable
 import penstock
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
-from tests.spark.waiting import wait_until
-
-pytestmark = pytest.mark.timeout(900)
-
-STARTS_WITHIN_S = 300  # two JVMs and a first batch; a deadline for machines that do much else
+from tests.spark.waiting import DEADLINE_S, wait_until
 
 COMMAND = "import sys; from penstock.cli.tables import app; app()"
 
@@ -57,7 +53,7 @@ def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     job = start(config, service, "run", "--master", "local[2,4]")
     commits = config.parent / "tables" / "numbers" / "_delta_log"
     try:
-        wait_until(lambda: len(list(commits.glob("*.json"))) > 2, "commits", STARTS_WITHIN_S)
+        wait_until(lambda: len(list(commits.glob("*.json"))) > 2, "commits")
     finally:
         job.kill()
         job.communicate()
@@ -69,7 +65,7 @@ def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     config: Path, service: ServiceProcess
 ) -> None:
     job = start(config, service, "run", "--available-now", "--master", "local[2,4]")
-    output, _ = job.communicate(timeout=STARTS_WITHIN_S)
+    output, _ = job.communicate(timeout=DEADLINE_S)
     assert job.returncode == 0
     assert output.splitlines()[-1].startswith("numbers: ended: ")
 
@@ -81,7 +77,7 @@ def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     assert rows == [n for n in range(500) if n % 3 != 2]
     assert dead_letters == list(range(2, 500, 3))
 
-    status, _ = start(config, service, "status", "numbers").communicate(timeout=60)
+    status, _ = start(config, service, "status", "numbers").communicate(timeout=DEADLINE_S)
     lines = [line.split(maxsplit=1) for line in status.splitlines()]
     assert lines[0] == ["numbers"]
     assert ["rows", "334"] in [[name, value.rstrip()] for name, value in lines[1:3]]

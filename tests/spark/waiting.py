@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-DEADLINE_S = 60.0
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+DEADLINE_S = 300  # for machines that do much else
 
 
 def wait_until(holds: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
@@ -13,3 +16,10 @@ def wait_until(holds: Callable[[], object], what: str, deadline_s: float = DEADL
     while not holds():
         assert time.monotonic() < give_up, f"waited {deadline_s} s in vain: {what}"
         time.sleep(0.02)
+
+
+def run_available(writer: DataStreamWriter) -> StreamingQuery:
+    """Run a query until it has what was there at its start."""
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(DEADLINE_S), "the query does not end"
+    return query
