@@ -8,8 +8,8 @@ before has been committed. So the start is what counts. `commit` comes one batch
 last batch of Trigger.AvailableNow never; `stop` may not come at all, hence leases with a time
 limit.
 
-    initialOffset ─▶ begin: register, and wait for it      (refused: the query ends)
-    latestOffset  ─▶ renew: the first one waits, too        (a checkpoint may know the beginning)
+    initialOffset ─▶ begin: only for `latest`: the broker remembers where that was at first
+    latestOffset  ─▶ renew: the first one registers, and waits for it (refused: the query ends)
                      later ones are a hint: where the broker is away the lease goes on, and
                      the next trigger tries again
 """
@@ -48,13 +48,13 @@ class Group:
         self._held: LogPosition | None = None
         self._due_s = 0.0  # monotonic
 
-    def begin(self, client: StreamClient, position: LogPosition, *, resume: bool) -> LogPosition:
-        """Register at `position`; where `resume`, a group that is known stays where it was.
+    def begin(self, client: StreamClient, position: LogPosition) -> LogPosition:
+        """Register at `position`; a group that is known stays where it was, and that is returned.
 
         Raises:
             ConfigError: the broker refuses it.
         """
-        granted = self._lease(client, position, resume=resume)
+        granted = self._lease(client, position, resume=True)
         return LogPosition(granted.epoch, granted.offset)
 
     def renew(self, client: StreamClient, position: LogPosition) -> None:

@@ -298,17 +298,13 @@ class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailabl
         def find() -> LogPosition:
             position = self._brokers.find(server, wanted, self._brokers.log(server))
             if group is not None and moves(wanted):  # the broker remembers what it meant at first
-                return group.begin(self._brokers.client(server), position, resume=True)
+                return group.begin(self._brokers.client(server), position)
             return position
 
         if options.checkpoint is None:
-            start = find()
-        else:
-            source = "|".join((options.servers[server], options.stream, *options.topics))
-            start = pinned(options.checkpoint, source, find)
-        if group is not None and not moves(wanted):
-            group.begin(self._brokers.client(server), start, resume=False)
-        return start
+            return find()
+        source = "|".join((options.servers[server], options.stream, *options.topics))
+        return pinned(options.checkpoint, source, find)
 
     def _understand(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
         """The position in a checkpoint, for the servers that the query has now."""
