@@ -133,7 +133,7 @@ def test_a_query_of_two_brokers_is_a_reader_of_each(
     publish: Callable[[int], None],
     tmp_path: Path,
 ) -> None:
-    with running_broker(tmp_path / "second", stream=True) as second:
+    with running_broker(tmp_path, stream=True) as second:
         other = "{}:{}".format(*second.stream_address)
         sink = Sink()
 
