@@ -124,8 +124,8 @@ def penstock(port: int, topic: str, qos: int, room: int, note: Note, box: Path |
             drain_s=PATIENCE_S,
             outbox=box,
         ) as client:
-            for number in range(note.read(), COUNT):
-                await client.send(topic, str(number), qos)
+            for number in range(client.last_sequence if box else note.read(), COUNT):
+                await client.send(topic, str(number), qos, sequence=number + 1 if box else None)
                 note.write(number + 1)
             async with asyncio.timeout(PATIENCE_S):
                 await client.drain()

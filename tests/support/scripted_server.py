@@ -135,6 +135,21 @@ def usual_answer(packet: Packet) -> Packet | None:
     return None
 
 
+@final
+class Door:
+    """The script of a server that lets nobody in while it is not open."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def __call__(self, visit: Visit, packet: Packet) -> bool:
+        """End the visit of one that says CONNECT."""
+        if self.is_open or not isinstance(packet, Connect):
+            return False
+        visit.end()
+        return True
+
+
 def nothing_special(visit: Visit, packet: Packet) -> bool:
     """The script of a server like any other."""
     del visit, packet

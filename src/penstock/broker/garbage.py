@@ -26,9 +26,20 @@ _NEVER: Final = 2**31 - 1
 
 
 def set_aside() -> None:
-    """Collect now, and look at what is alive no more."""
+    """Collect now, and look at what is alive no more.
+
+    While another thread collects, ``gc.collect`` does nothing at all, and what is garbage would be
+    set aside uncollected, for ever. Then it is the next call's.
+    """
+    before = _full_collections()
     gc.collect()
-    gc.freeze()
+    if _full_collections() != before:
+        gc.freeze()
+
+
+def _full_collections() -> int:
+    full: int = gc.get_stats()[-1]["collections"]
+    return full
 
 
 def collect_in_portions() -> None:

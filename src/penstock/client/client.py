@@ -57,7 +57,6 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Subscribe, Subscription, Unsubscribe
 from penstock.protocol.properties import Properties
 
-_NO_LOG: Final = ""  # instead of an epoch: nobody reads it
 _QOS: Final = (0, 1, 2)
 _SEQUENCE_MAX: Final = 2**63 - 1
 

@@ -115,9 +115,9 @@ def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
             connection.sendall(line)
             line = connection.makefile("rb").readline()
         except OSError as error:
-            raise StoreFailed(f"the broker went away meanwhile: {error}") from error
+            raise StoreFailed(f"the broker went away before it answered: {error}") from error
     if not line:
-        raise StoreFailed("the broker went away meanwhile")
+        raise StoreFailed("the broker went away before it answered")
     answer = msgspec.json.decode(line, type=Answer)
     if not bytes(answer.done):
         raise StoreError(answer.error or "the broker did not say what went wrong")

@@ -1,12 +1,13 @@
 """What has grown old is collected in portions, and what is alive looked at once."""
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker.garbage import all_stays, collect_in_portions, settle
+from penstock.broker.garbage import all_stays, collect_in_portions, set_aside, settle
 
 
 class Node:
@@ -37,16 +38,51 @@ def is_looked_at(node: Node) -> bool:
     return any(one is node for one in gc.get_objects())
 
 
+def begin() -> None:
+    """``collect_in_portions``, again if a thread of another test collects at this very moment."""
+    node = Node()
+    collect_in_portions()
+    while is_looked_at(node):
+        collect_in_portions()
+
+
 def test_what_there_is_at_the_start_is_set_aside() -> None:
     node, garbage = Node(), cycle()
     assert is_looked_at(node)
-    collect_in_portions()
+    begin()
     assert not is_looked_at(node)
     assert garbage() is None
 
 
+def test_nothing_is_set_aside_uncollected_because_another_thread_collects() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    class Slow(Node):
+        def __del__(self) -> None:
+            inside.set()
+            assert leave.wait(10)
+
+    def collect() -> None:
+        slow = Slow()
+        slow.itself = slow
+        del slow
+        gc.collect()
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    try:
+        assert inside.wait(10)
+        garbage = cycle()
+        set_aside()
+    finally:
+        leave.set()
+        thread.join()
+    begin()
+    assert garbage() is None
+
+
 def test_a_portion_is_collected_and_set_aside_and_less_than_that_is_not() -> None:
-    collect_in_portions()
+    begin()
     node, garbage = Node(), cycle()
     gc.disable()  # none by itself meanwhile
     try:
@@ -63,7 +99,7 @@ def test_a_portion_is_collected_and_set_aside_and_less_than_that_is_not() -> Non
 
 
 def test_a_full_collection_does_not_come_by_itself() -> None:
-    collect_in_portions()
+    begin()
     full = gc.get_stats()[2]["collections"]
     kept = [Node() for _ in range(300_000)]
     assert gc.get_stats()[2]["collections"] == full
@@ -73,13 +109,13 @@ def test_a_full_collection_does_not_come_by_itself() -> None:
 def test_what_is_aside_is_freed_by_its_reference_count() -> None:
     node = Node()
     reference = weakref.ref(node)
-    collect_in_portions()
+    begin()
     del node
     assert reference() is None
 
 
 def test_what_is_recovered_is_not_looked_at_once() -> None:
-    collect_in_portions()
+    begin()
     before = [generation["collections"] for generation in gc.get_stats()]
     with all_stays():
         nodes = [Node() for _ in range(10_000)]

@@ -18,7 +18,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S, until
-from tests.support.scripted_server import NOBODY, Visit, core_of, opened, scripted_server
+from tests.support.scripted_server import NOBODY, Door, Visit, core_of, opened, scripted_server
 
 
 async def test_publishers_that_wait_for_room_are_told_of_the_end() -> None:
@@ -123,18 +123,12 @@ async def test_what_the_outbox_has_lost_is_told(
         return {}
 
     monkeypatch.setattr(RocksStore, "read", read)
-    may_enter = False
+    door = Door()
 
-    def script(visit: Visit, packet: Packet) -> bool:
-        if isinstance(packet, Connect) and not may_enter:
-            visit.end()
-            return True
-        return False
-
-    async with opened(script, client_id="meter", outbox=tmp_path) as (client, server):
+    async with opened(door, client_id="meter", outbox=tmp_path) as (client, server):
         lost = await client.send("a", b"1")
         draining = asyncio.create_task(client.drain())
-        may_enter = True
+        door.is_open = True
         with pytest.raises(PublishFailed, match="given up: retention"):
             await lost
         await draining

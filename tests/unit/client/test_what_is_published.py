@@ -16,7 +16,7 @@ from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX
 from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from tests.support.deadline import DEADLINE_S, until
-from tests.support.scripted_server import NOBODY, Visit, core_of, opened
+from tests.support.scripted_server import NOBODY, Door, Visit, core_of, opened
 
 
 @pytest.mark.parametrize(
@@ -140,20 +140,14 @@ async def test_what_waits_too_long_for_a_connection_is_given_up_and_makes_room()
 
 
 async def test_what_is_younger_than_that_is_sent() -> None:
-    may_enter = False
-
-    def script(visit: Visit, packet: Packet) -> bool:
-        if isinstance(packet, Connect) and not may_enter:
-            visit.end()
-            return True
-        return False
+    door = Door()
 
     waits: Settings = {"waits_for_connection": False, "age_s_max": 2 * DEADLINE_S}
-    async with opened(script, **waits) as (client, _):
+    async with opened(door, **waits) as (client, _):
         sent = await client.send("a", b"1")
         looks = core_of(client)._ages.notes
         await until("two looks at the ages", lambda: len(looks) >= 2)
-        may_enter = True
+        door.is_open = True
         assert await sent == 0
 
 

@@ -1,0 +1,59 @@
+"""The control socket, apart from what it is asked for."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.control import Control
+from penstock.errors import StoreError
+from penstock.store.control import Backup, ask, short_path
+from penstock.store.manifest import Manifest
+from tests.support.deadline import DEADLINE_S
+
+
+async def test_what_nobody_does_is_answered_with_a_sentence(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    await control.open()
+    with pytest.raises(StoreError, match="cannot do this as it was started"):
+        await asyncio.to_thread(ask, tmp_path, Backup("/backup"), Manifest)
+    await control.close()
+
+
+async def test_who_asks_nothing_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.broker.control._REQUEST_S_MAX", 3600.0)
+    control = Control(tmp_path)
+    await control.open()
+    with socket.socket(socket.AF_UNIX) as silent, short_path(tmp_path) as path:
+        silent.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(silent, path)
+        async with asyncio.timeout(DEADLINE_S):
+            while not control._asking:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+            await control.close()
+    assert not control._asking
+
+
+async def test_what_is_being_done_is_done_to_its_end(tmp_path: Path) -> None:
+    control = Control(tmp_path)
+    begun, may_end = asyncio.Event(), asyncio.Event()
+    made = Manifest("epoch", 0, 5, 1, "now", "0")
+
+    async def back_up(_: Backup) -> Manifest:
+        begun.set()
+        await may_end.wait()
+        return made
+
+    control.on(Backup, back_up)
+    await control.open()
+    asking = asyncio.create_task(asyncio.to_thread(ask, tmp_path, Backup("/backup"), Manifest))
+    await begun.wait()
+    closing = asyncio.create_task(control.close())
+    done, _ = await asyncio.wait((closing,), timeout=0.05)
+    assert not done
+    may_end.set()
+    await closing
+    assert await asking == made
