@@ -17,6 +17,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine import drop_counts
 from penstock.engine.message import Delivery
 from penstock.engine.sender import Sender
@@ -24,6 +26,7 @@ from penstock.errors import PublishFailed
 from penstock.protocol import reasons
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Publication:
     """A QoS 1 or 2 message on its way; ``await`` it for its delivery.

@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
 from penstock.engine.records import SharedEntry, WindowEntry
@@ -52,6 +54,7 @@ _TRANSITIONS: Final[dict[tuple[int, int], int]] = {
 }
 
 
+@mypyc_attr(acyclic=True)
 @final
 class InFlight:
     """One place in the window."""

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.clock import MICROSECONDS
 
 NOT_IN_LOG: Final = -1
@@ -23,6 +25,7 @@ _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Message:
     """One published message.
@@ -138,6 +141,7 @@ def is_utf8(payload: bytes) -> bool:
     return True
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Shared:
     """What another member of a shared subscription needs to take a delivery over.
@@ -162,6 +166,7 @@ class Shared:
         return (sequence, self.topic_filter, self.qos, self.retain)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Delivery:
     """One message on its way to one session.

@@ -8,6 +8,8 @@ values: two are equal when their type and all their fields are; they check nothi
 
 from typing import ClassVar, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.protocol.kinds import (
     AUTH,
     CONNACK,
@@ -28,6 +30,7 @@ from penstock.protocol.kinds import (
 from penstock.protocol.properties import Properties
 
 
+@mypyc_attr(acyclic=True)
 class Value:
     """Something compared and shown by its fields."""
 
@@ -52,6 +55,7 @@ class Value:
         return f"{self.__class__.__name__}({shown})"
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Will(Value):
     """The message the server publishes when the connection ends without a DISCONNECT.
@@ -77,6 +81,7 @@ class Will(Value):
         return (self.topic, self.payload, self.qos, self.retain, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Subscription(Value):
     """One topic filter of a SUBSCRIBE with its options.
@@ -108,12 +113,14 @@ class Subscription(Value):
         )
 
 
+@mypyc_attr(acyclic=True)
 class Packet(Value):
     """Base of all control packets; `type` is the number of the packet type (1 to 15)."""
 
     type: ClassVar[int] = 0
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Connect(Packet):
     """Client to server: open a session. version is a protocol level: 3, 4 or 5.
@@ -163,6 +170,7 @@ class Connect(Packet):
         )
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Connack(Packet):
     """Server to client: the answer to CONNECT. reason_code is one of MQTT 5 in every version."""
@@ -183,6 +191,7 @@ class Connack(Packet):
         return (self.reason_code, self.session_present, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Publish(Packet):
     """A message on its way. packet_id is 0 when qos is 0, 1 to 65,535 otherwise.
@@ -222,6 +231,7 @@ class Publish(Packet):
         )
 
 
+@mypyc_attr(acyclic=True)
 class Ack(Packet):
     """Base of the four packets that answer a PUBLISH: packet id, reason code, properties."""
 
@@ -236,6 +246,7 @@ class Ack(Packet):
         return (self.packet_id, self.reason_code, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Puback(Ack):
     """The receiver took responsibility for a QoS 1 message (or refused it, reason_code >= 0x80)."""
@@ -243,6 +254,7 @@ class Puback(Ack):
     type: ClassVar[int] = PUBACK
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Pubrec(Ack):
     """The receiver has a QoS 2 message (or refuses it, reason_code >= 0x80)."""
@@ -250,6 +262,7 @@ class Pubrec(Ack):
     type: ClassVar[int] = PUBREC
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Pubrel(Ack):
     """The sender releases a QoS 2 message. dup exists in MQTT 3.1 only (v3.1 §2.1, §4.1)."""
@@ -272,6 +285,7 @@ class Pubrel(Ack):
         return (self.packet_id, self.reason_code, self.properties, self.dup)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Pubcomp(Ack):
     """A QoS 2 message is done and its packet id is free again."""
@@ -279,6 +293,7 @@ class Pubcomp(Ack):
     type: ClassVar[int] = PUBCOMP
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Subscribe(Packet):
     """Client to server: add one or more subscriptions."""
@@ -299,6 +314,7 @@ class Subscribe(Packet):
         return (self.packet_id, self.subscriptions, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Suback(Packet):
     """Server to client: a reason code for each topic filter of the SUBSCRIBE, in its order."""
@@ -316,6 +332,7 @@ class Suback(Packet):
         return (self.packet_id, self.reason_codes, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Unsubscribe(Packet):
     """Client to server: remove one or more subscriptions."""
@@ -333,6 +350,7 @@ class Unsubscribe(Packet):
         return (self.packet_id, self.topic_filters, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Unsuback(Packet):
     """Server to client: UNSUBSCRIBE was done. reason_codes is empty below MQTT 5."""
@@ -353,6 +371,7 @@ class Unsuback(Packet):
         return (self.packet_id, self.reason_codes, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Pingreq(Packet):
     """Client to server: are you there?"""
@@ -360,6 +379,7 @@ class Pingreq(Packet):
     type: ClassVar[int] = PINGREQ
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Pingresp(Packet):
     """Server to client: yes."""
@@ -367,6 +387,7 @@ class Pingresp(Packet):
     type: ClassVar[int] = PINGRESP
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Disconnect(Packet):
     """The last packet on a connection; below MQTT 5 from the client only."""
@@ -381,6 +402,7 @@ class Disconnect(Packet):
         return (self.reason_code, self.properties)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Auth(Packet):
     """A step of enhanced authentication; MQTT 5 only."""

@@ -8,6 +8,7 @@ because it is done for every message that has properties.
 from typing import Final, final
 
 from librt.strings import BytesWriter
+from mypy_extensions import mypyc_attr
 
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.kinds import PUBLISH, packet_name
@@ -36,6 +37,7 @@ from penstock.protocol.wire import (
 ANY_CARRIER: Final = -1
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Properties:
     """The properties of one packet or will; None where one is absent.
