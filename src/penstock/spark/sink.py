@@ -7,7 +7,8 @@
             is staged is told to the driver         abort    what was staged is given up
 
 1. A staged file means nothing until the driver names it: tasks that are run again, or twice at the
-   same time, leave files that nobody publishes.
+   same time, leave files that nobody publishes. One that fails gives up its own: a query that is
+   started again and again would fill the staging area.
 2. (sink, batch) names a batch for ever. The broker decides once which files it is; a commit that is
    repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
 3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
@@ -52,10 +53,15 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task staged: for which sink and batch, its partition, and its files in order."""
+    """What one task staged: for which sink, batch and attempt, its partition, its files in order.
+
+    Spark makes a writer for the tasks of a streaming batch, and another one that commits it: what
+    the second is to know of the first is here.
+    """
 
     sink: str
     batch: int
+    run: str
     partition: int
     files: list[tuple[str, int, int]]
 
@@ -74,13 +80,19 @@ class _Writer:
         context = TaskContext.get()
         assert context is not None
         sink, batch = self._identity(context)
-        staged = Staged(sink, batch, context.partitionId(), [])
+        staged = Staged(sink, batch, self._run, context.partitionId(), [])
+        attempt = f"{self._run}-{context.taskAttemptId()}"
         first_row = 0
         with self._client() as client:
-            for rows in _portions(iterator, self._names, self._options):
-                request = PutRequest(sink, batch, self._run, staged.partition, first_row)
-                staged.files.append(client.stage(request, rows))
-                first_row += rows.num_rows
+            try:
+                for rows in _portions(iterator, self._names, self._options):
+                    request = PutRequest(sink, batch, attempt, staged.partition, first_row)
+                    staged.files.append(client.stage(request, rows))
+                    first_row += rows.num_rows
+            except BaseException:  # nobody is told of it: Spark forgets a task that fails
+                if staged.files:
+                    _give_up(client, SetRequest(sink, batch, attempt))
+                raise
         return staged
 
     def _identity(self, context: TaskContext) -> tuple[str, int]:
@@ -97,13 +109,12 @@ class _Writer:
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _told(messages)
         if staged:
-            # What cannot be given up now is removed when its time is over.
-            with contextlib.suppress(PenstockError, pa.ArrowException), self._client() as client:
-                client.abandon(self._set_of(staged[0], ()))
+            with self._client() as client:
+                _give_up(client, self._set_of(staged[0], ()))
 
     def _set_of(self, staged: Staged, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
         client_id = self._options.client_id or f"spark-{staged.sink}"
-        return SetRequest(staged.sink, staged.batch, self._run, client_id, files)
+        return SetRequest(staged.sink, staged.batch, staged.run, client_id, files)
 
     def _client(self) -> StreamClient:
         options = self._options
@@ -159,6 +170,12 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Give up what was staged for a batch."""
         del batchId  # the tasks told it
         self._abandon(messages)
+
+
+def _give_up(client: StreamClient, request: SetRequest) -> None:
+    """Have removed what an attempt staged; what cannot go now goes when its time is over."""
+    with contextlib.suppress(PenstockError, pa.ArrowException):
+        client.abandon(request)
 
 
 def _told(messages: list[WriterCommitMessage | None]) -> list[Staged]:

@@ -215,7 +215,13 @@ class Staging:
             place.parent.rmdir()  # of the last batch
 
     def abandon(self, sink: str, batch: int, run: str) -> None:
-        """Remove what one attempt staged for a batch, unless the batch is decided."""
+        """Remove what one attempt staged for a batch, unless the batch is decided.
+
+        Args:
+            sink: whose batch it is.
+            batch: its number.
+            run: the attempt; those that are called ``RUN-…`` go with it.
+        """
         if self.is_decided(sink, batch):
             return
         place = self._place(sink, batch)

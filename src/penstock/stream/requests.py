@@ -145,7 +145,8 @@ class PutRequest:
     Attributes:
         sink: who publishes them.
         batch: the number of the sink's batch they are of.
-        run: the attempt at that batch.
+        run: the attempt at that batch. One at a part of it is called RUN-…, and is given up by
+            itself, or with RUN.
         partition: the part of the batch they are of.
         first_row: the number of the first one in that part.
     """
