@@ -5,8 +5,9 @@ for messages before the offset at which the table began.
 
 Exactly once means here: afterwards the tables have for each message of the range what landing it
 now would give, once, and for all others what they had. The rows of the range are replaced in one
-commit, and its dead letters in another before it; each can be done again, so that a backfill that
-was cut off is mended by running it once more. The range ends where the landing job has come to at
+commit; its new dead letters are added in another before it, and the earlier ones taken out in a
+third. Cut off in between, some messages are there twice and none is missing, and running it once
+more mends it. The range ends where the landing job has come to at
 the most: that job lands what is behind, and the two never meet.
 """
 
