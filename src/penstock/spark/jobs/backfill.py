@@ -24,6 +24,7 @@ from penstock.spark.options import service_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import of_table
+from penstock.spark.topics import topics_text
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -67,7 +68,7 @@ def backfill(
         spark.read.format("penstock")
         .options(**service_options(settings.server, settings.credentials))
         .option("stream", definition.stream)
-        .option("topics", table.topic_filter)
+        .option("topics", topics_text([table.topic_filter]))
         .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')
         .option("endingOffsets", f'{{"0": {last}, "epoch": "{log.epoch}"}}')
         .option("failOnDataLoss", str(settings.fail_on_data_loss))
