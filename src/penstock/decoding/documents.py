@@ -47,8 +47,8 @@ class Notation(Protocol):
         """
         ...
 
-    def is_suspect(self, payloads: list[bytes]) -> bool:
-        """Whether the quick reader might not see all that is wrong with these."""
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:
+        """What is wrong with some of these that the quick reader would not see, by position."""
         ...
 
 
@@ -114,12 +114,17 @@ class DocumentDecoder:
             rows.add(pa.array(found.extras, pa.string()), {})
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
-        quick = None if self._notation.is_suspect(payloads) else self._quick
-        if quick is not None and not self._has_rows and not self._definition.extra:
+        quick = self._quick
+        unread = {} if quick is None else self._notation.unread(payloads)
+        is_plain = not (self._has_rows or self._definition.extra or unread)
+        if quick is not None and is_plain:
             with contextlib.suppress(Exception):  # one of them needs a closer look
                 return _Found(list(map(quick, payloads)), list(range(len(payloads))))
         found = _Found()
         for source, payload in enumerate(payloads):
+            if source in unread:
+                rows.break_(source, unread[source])
+                continue
             try:
                 if quick is None:
                     self._read(source, payload, found)

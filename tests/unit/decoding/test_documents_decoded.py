@@ -171,3 +171,19 @@ def test_what_is_no_cbor_or_messagepack_is_told(kind: str, payload: bytes, said:
 def test_bytes_follow_cbor_are_counted() -> None:
     found = decode(cbor2.dumps({"a": 1}) + b"\x00\x01", kind="cbor", columns=A)
     assert found.broken == {0: "The payload is not CBOR: 2 bytes follow its value."}
+
+
+@pytest.mark.parametrize("skipped", [b"1e999", b"9" * 5000, b"-1e99999999999999999999"])
+@pytest.mark.parametrize("neighbour", [b"{}", b'{"x": "\xff"}', b"no json", b"[]"])
+@pytest.mark.parametrize("settings", [{}, {"many": True}])
+def test_what_becomes_of_a_message_is_the_same_beside_any_other(
+    skipped: bytes, neighbour: bytes, settings: dict[str, Any]
+) -> None:
+    """A number that no column wants is skipped, or too large: the one or the other, always."""
+    payload = b'{"a": 1, "x": %s}' % skipped
+    alone = decode(payload, kind="json", columns={"a": "int"}, **settings)
+    beside = decode(payload, neighbour, kind="json", columns={"a": "int"}, **settings)
+    assert (beside.sources[:1] == [0], beside.broken.get(0)) == (
+        alone.sources == [0],
+        alone.broken.get(0),
+    )
