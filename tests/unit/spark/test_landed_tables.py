@@ -436,3 +436,36 @@ def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) ->
     assert all(path.is_file() for path in table.recent_files(timedelta.max))
     table.replace(Span(EPOCH, 0, 2), [])
     assert offsets("delta", table) == [2, 3, 4, 5]
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["line", "linie_ü"])
+def test_any_text_that_names_a_directory_is_a_partition(
+    kind: str, open_table: Open, column: str
+) -> None:
+    schema = SCHEMA.set(3, pa.field(column, pa.string()))
+    table = open_table(schema, (column,))
+    values = ["ü" * 33, "a=b&c", "..", "\0\n", "%20", "a b", "", None, "x" * 200]
+    found = rows(0, len(values)).set_column(3, column, pa.array(values, pa.string()))
+    assert table.commit(BATCH_0, written(table, found), 0, 9) is Outcome.LANDED
+    assert offsets(kind, table) == list(range(9))
+    table.replace(Span(EPOCH, 0, 1), [])
+    expected = values[1:]
+    if kind == "iceberg":  # its files have the column
+        assert [row[column] for row in read(kind, table)] == expected
+        return
+    expected[expected.index("")] = None  # what Delta's protocol says, and Hive's directories
+    assert [row[column] for row in read(kind, table)] == expected
+
+
+def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) -> None:
+    """The year 1 is what .NET sends for no time."""
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us", tz="UTC")))
+    table = MessageTable(tmp_path / "readings", schema, ())
+    found = rows(0, 1).append_column(
+        "at", pa.array([datetime(1, 1, 1, tzinfo=UTC)], schema.field("at").type)
+    )
+    (file,) = written(table, found)
+    assert json.loads(file.stats)["minValues"]["at"] == "0001-01-01T00:00:00.000000Z"
