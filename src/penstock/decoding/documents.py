@@ -108,8 +108,11 @@ class DocumentDecoder:
         found = self._found(payloads, rows)
         rows.sources = found.sources
         for cast, read, of_root in zip(self._casts, self._reads, self._is_of_root, strict=True):
-            values = list(map(read, found.roots if of_root else found.documents))
-            rows.add(*cast(values, self._nulls))
+            if of_root:
+                array, reasons = cast(list(map(read, found.roots)), self._nulls)
+                rows.add_repeated(cast.name, array, reasons, payloads)
+            else:
+                rows.add(*cast(list(map(read, found.documents)), self._nulls))
         if self._definition.extra:
             rows.add(pa.array(found.extras, pa.string()), {})
 
@@ -152,8 +155,8 @@ class DocumentDecoder:
         extras = [self._left_over(item) for item in items] if self._definition.extra else []
         found.add_rows(source, documents)
         found.extras += extras
-        if any(self._is_of_root):
-            found.roots += [root] * len(items)
+        if items and any(self._is_of_root):
+            found.roots.append(root)
 
     def _items(self, root: object) -> list[Any]:
         if not self._has_rows:
@@ -221,8 +224,8 @@ class TextOfDocuments:
 class _Found:
     """The rows of the payloads read so far, and the message each came from.
 
-    roots has what the payload of each row holds, if a column asks for it; extras the keys of each
-    row that no column takes.
+    roots has what each payload that has rows holds, if a column asks for it; extras the keys of
+    each row that no column takes.
     """
 
     documents: list[Any] = field(default_factory=list)

@@ -101,6 +101,20 @@ def test_a_text_that_is_too_long_for_the_name_of_a_directory_is_no_partition() -
     assert reason == f"Column site is '{'ü' * 34}', which is too long for a partition."
 
 
+def test_a_long_topic_is_not_repeated_to_gigabytes() -> None:
+    decoder = {"kind": "json", "many": True, "columns": {"x": "int"}}
+    table = declared(topics="plant/{line}/{rest:#}", decoder=decoder)
+    long = "plant/a/" + "x" * 60_000
+    found = messages((long, b"[{}, {}]"), (long, b"[%s]" % b",".join([b"{}"] * 20_000)))
+    parts = table.sorting(found)
+    assert parts[ROWS].column("offset").to_pylist() == [10, 10]
+    (dead,) = parts[DEAD_LETTERS].to_pylist()
+    assert (dead["offset"], dead["kind"]) == (11, "broken")
+    assert (
+        dead["reason"] == "The topic and client have 60016 bytes, and 20000 rows would repeat them."
+    )
+
+
 def test_a_repeat_is_the_one_that_comes_within_the_time_after_one_that_landed() -> None:
     table = declared(repeats={"user_property": "id", "within_s": 2})
     topics = [("plant/a/1/temp", b"1")] * 6

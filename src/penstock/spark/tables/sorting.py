@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.repeated import is_too_much
 from penstock.decoding.shown import shown
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import PARTITION_NAME_LENGTH_MAX, partition_name
@@ -65,8 +66,10 @@ class Sorting:
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
+        large = _with_much_repeated(messages, sources)
         empty = dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS))
-        rows = self._rows(messages, levels, sources, decoded.rows)
+        found, sources = _without_messages(decoded.rows, sources, large)
+        rows = self._rows(messages, levels, sources, found)
         unnamed = self._without_directory(rows, sources)
         rows, sources = _without_messages(rows, sources, unnamed)
         repeats = self._repeats(messages, sources)
@@ -75,7 +78,7 @@ class Sorting:
             **empty,
             **dict(_each("broken", misfits, misfit_reasons)),
             **dict(_each("broken", broken, decoded.reasons)),
-            **{index: ("broken", reason) for index, reason in unnamed.items()},
+            **{index: ("broken", reason) for index, reason in (large | unnamed).items()},
             **{index: ("repeated", reason) for index, reason in repeats.items()},
         }
         return {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
@@ -166,6 +169,27 @@ def _array(messages: pa.Table, name: str) -> pa.Array:
 def _without(count: int, indices: pa.Array) -> pa.Array:
     every = pc.indices_nonzero(pa.repeat(True, count)).cast(pa.int64())
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
+
+
+def _with_much_repeated(messages: pa.Table, sources: pa.Array) -> dict[int, str]:
+    """The messages whose rows would repeat too much of topic and client, with the reason."""
+    if len(sources) <= messages.num_rows:  # few have several rows, if any
+        return {}
+    counted = pc.value_counts(sources)
+    indices, counts = counted.field("values"), counted.field("counts")
+    of_message = messages.select(["topic", "client_id", "payload"]).take(indices)
+    topic, client, payload = (
+        pc.fill_null(pc.binary_length(column), 0).to_pylist() for column in of_message.columns
+    )
+    found = {}
+    for index, count, a, b, c in zip(
+        indices.to_pylist(), counts.to_pylist(), topic, client, payload, strict=True
+    ):
+        if is_too_much(count * (a + b), a + b + c):
+            found[index] = (
+                f"The topic and client have {a + b} bytes, and {count} rows would repeat them."
+            )
+    return found
 
 
 def _without_messages(
