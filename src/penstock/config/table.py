@@ -18,7 +18,8 @@ class RepeatsDefinition(Group):
     """By what a message that was sent twice is known, for it to be landed once."""
 
     column: str = ""
-    """The decoded column with the message's id."""
+    """The decoded column with the message's id: text or a whole number, the same in all rows of a
+    message."""
 
     user_property: str = ""
     """Or the MQTT 5 user property with it; the table gets it as the column message_id."""

@@ -3,7 +3,7 @@
     java         a Java for Spark, found or made
     session      a small Spark, started and ended cleanly
     options      what a user may say to the format when it reads
-    option_values  what one option may be
+    option_values  what one option may be; topics: filters as one text
     wanted       where a user wants a query to begin or end: an edge, an offset, a time
     offsets      positions of a query as Spark keeps them
     splitting    how much of each log a batch takes, and how its ranges are split

@@ -29,6 +29,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -48,7 +49,7 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import rewritten_without
+from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
@@ -159,27 +160,36 @@ class MessageTable:
 
     def replace(self, span: Span, files: Sequence[NewFile]) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
-        delta = self._refresh()
-        assert delta is not None, "there are rows to replace"
-        concerned = [file for file in _present(delta) if _overlaps(file, span)]
-        values = [_partition_values(file, self.layout.partition_by) for file in concerned]
-        paths = [self.path / file["path"] for file in concerned]
-        rest = rewritten_without(span, zip(paths, values, strict=True), self.layout)
-        removed = [_remove_action(*one) for one in zip(concerned, values, strict=True)]
-        try:
-            delta.create_write_transaction(
-                [*removed, *(_add_action(file) for file in (*rest, *files))],
-                "append",
-                delta.schema(),
-                [*self.layout.partition_by],
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except DeltaError as conflict:
-            raise TableCommitFailed(
-                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
-                f" changed the table in {self.path}; run it again"
-            ) from conflict
-        self._sync_log()
+        rewritten: list[str] | None = None
+        rest: list[NewFile] = []
+        removed: list[RemoveAction] = []
+        error: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            delta = self._refresh()
+            assert delta is not None, "there are rows to replace"
+            concerned = [file for file in _present(delta) if _overlaps(file, span)]
+            paths = [file["path"] for file in concerned]
+            if paths != rewritten:  # else others have only added to the table meanwhile
+                values = [_partition_values(file, self.layout.partition_by) for file in concerned]
+                pairs = zip((self.path / path for path in paths), values, strict=True)
+                layout = with_columns_of(pa.schema(delta.schema()), self.layout)
+                rest = rewritten_without(span, pairs, layout)
+                removed = [_remove_action(*one) for one in zip(concerned, values, strict=True)]
+                rewritten = paths
+            try:
+                delta.create_write_transaction(
+                    [*removed, *(_add_action(file) for file in (*rest, *files))],
+                    "append",
+                    delta.schema(),
+                    [*self.layout.partition_by],
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except DeltaError as conflict:
+                error = conflict
+                continue
+            self._sync_log()
+            return
+        raise not_replaced(span, self.path) from error
 
     def compact(self, commits_min: int, file_bytes: int) -> bool:
         """Put small files together once the table has that many commits since the last time.
@@ -351,9 +361,13 @@ def contents_of(delta: DeltaTable) -> Contents:
 
 
 def _present(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files with their statistics."""
+    """The table's files with their statistics; `path` is that of the file on disk.
+
+    The log has paths as in a URL, and so deltalake hands them over: those of files that its
+    compaction wrote have the partition's value in them, with %20 for a space.
+    """
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    return files
+    return [{**file, "path": unquote(file["path"])} for file in files]
 
 
 def _overlaps(file: dict[str, Any], span: Span) -> bool:

@@ -20,7 +20,7 @@ import re
 import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
@@ -45,8 +45,17 @@ STATS_TEXT_LENGTH_MAX: Final = 64
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows whose partition column is null, as Hive named it."""
 
+PARTITION_NAME_LENGTH_MAX: Final = 200
+"""Characters of a partition's value, written as in a URL: with the column's name it is the name of
+a directory, which has 255 bytes at most."""
+
 Split = Callable[[pa.Table], Mapping[str, pa.Table]]
 """A batch of messages to the rows of each table, by the table's name in the pass."""
+
+
+def partition_name(value: str) -> str:
+    """A partition's value in the name of a directory, as Hive writes it."""
+    return urllib.parse.quote(value, safe="")
 
 
 def hidden(name: str) -> str:
@@ -83,6 +92,15 @@ class Layout:
             return self.schema
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
+    def partition(self, values: Sequence[Any]) -> tuple[str | None, ...]:
+        """The values of the partition columns, as text.
+
+        An empty text is null to Delta [protocol, Partition Value Serialization], and in the name of
+        a directory it cannot be read. Where the file keeps the column, it stays what it is.
+        """
+        texts = (None if value is None else str(value) for value in values)
+        return tuple(text if text or self.keeps_partition_columns else None for text in texts)
+
     def new_path(self, values: Mapping[str, str | None], prefix: str) -> str:
         """A name below the directory that no other file has."""
         name = f"{prefix}-{uuid.uuid4().hex}.parquet"
@@ -94,7 +112,7 @@ class Layout:
         if value is None:
             return f"{column}={NULL_PARTITION}"
         if self.is_read_by_name:
-            return f"{column}={urllib.parse.quote(value, safe='')}"
+            return f"{column}={partition_name(value)}"
         return f"{column}={re.sub('[^A-Za-z0-9.-]', '_', value)}"  # the table's log has the value
 
 
@@ -186,7 +204,8 @@ class _TableWriter:
 
     def add(self, rows: pa.Table) -> Iterator[NewFile]:
         """Take rows; files that this has finished."""
-        for values, chosen in _by_partition(rows, self._layout.partition_by):
+        for found, chosen in _by_partition(rows, self._layout.partition_by):
+            values = self._layout.partition(found)
             if values not in self._open:
                 if len(self._open) >= OPEN_PARTITIONS_MAX:
                     yield self._open.pop(next(iter(self._open))).finish()
@@ -201,8 +220,8 @@ class _TableWriter:
 
 def _by_partition(
     rows: pa.Table, columns: tuple[str, ...]
-) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-    """The rows of each combination of values, with the values as text."""
+) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each combination of values, with the values."""
     if not rows.num_rows:
         return
     if not columns:
@@ -216,7 +235,7 @@ def _by_partition(
             column = chosen.column(name)
             is_equal = pc.is_null(column) if value is None else pc.equal(column, value)
             chosen = chosen.filter(is_equal)
-        yield tuple(None if v is None else str(v) for v in values.values()), chosen
+        yield tuple(values.values()), chosen
 
 
 class _PartitionFile:
@@ -334,7 +353,7 @@ def _has_order(kind: pa.DataType) -> bool:
 
 def _stats_value(value: Any) -> int | str:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     if isinstance(value, date):
         return value.isoformat()
     assert isinstance(value, (int, str))

@@ -5,8 +5,9 @@ for messages before the offset at which the table began.
 
 Exactly once means here: afterwards the tables have for each message of the range what landing it
 now would give, once, and for all others what they had. The rows of the range are replaced in one
-commit, and its dead letters in another before it; each can be done again, so that a backfill that
-was cut off is mended by running it once more. The range ends where the landing job has come to at
+commit; its new dead letters are added in another before it, and the earlier ones taken out in a
+third. Cut off in between, some messages are there twice and none is missing, and running it once
+more mends it. The range ends where the landing job has come to at
 the most: that job lands what is behind, and the two never meet.
 """
 
@@ -23,6 +24,7 @@ from penstock.spark.options import service_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import of_table
+from penstock.spark.topics import topics_text
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -66,7 +68,7 @@ def backfill(
         spark.read.format("penstock")
         .options(**service_options(settings.server, settings.credentials))
         .option("stream", definition.stream)
-        .option("topics", table.topic_filter)
+        .option("topics", topics_text([table.topic_filter]))
         .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')
         .option("endingOffsets", f'{{"0": {last}, "epoch": "{log.epoch}"}}')
         .option("failOnDataLoss", str(settings.fail_on_data_loss))

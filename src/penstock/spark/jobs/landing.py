@@ -48,6 +48,7 @@ from penstock.spark.tables.api import ROWS, Batch, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.splits import undecoded
+from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.credentials import PLAIN, Credentials
 
@@ -249,7 +250,7 @@ class Landing:
         options = {
             **service_options(settings.server, settings.credentials),
             "stream": settings.stream,
-            "topics": ",".join(settings.topics),
+            "topics": topics_text(settings.topics),
             "failOnDataLoss": str(settings.fail_on_data_loss),
             "connectTimeoutSeconds": str(settings.connect_timeout_s),
             "minPartitions": str(spark.sparkContext.defaultParallelism),

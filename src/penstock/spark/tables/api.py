@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.topics import topics_text
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
@@ -68,7 +69,7 @@ class Selection:
     @property
     def topics_text(self) -> str:
         """The topic filters as one word."""
-        return ",".join(sorted(self.topics)) or "#"
+        return topics_text(sorted(self.topics)) or "#"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ from penstock.stream.rows import STREAM_SCHEMA
 
 CATALOG_NAME: Final = "iceberg.db"
 """The SQLite catalog of Iceberg tables, in tables.dir."""
+
+_PARTITION_COLUMN: Final = re.compile(r"[\w-]+")
 
 
 class DeclaredTable:
@@ -99,11 +102,8 @@ def _schema(table: TableDefinition) -> pa.Schema:
         TopicPattern.parse(table.topics).schema,
         decoded,
     ]
-    if table.repeats is not None and table.repeats.column not in ("", *decoded.names):
-        raise ConfigError(
-            f"table {table.name} knows repeats by {table.repeats.column}, but its decoder has no"
-            f" such column; it has {', '.join(decoded.names)}"
-        )
+    if table.repeats is not None and table.repeats.column:
+        _check_id(table, table.repeats.column, decoded)
     if table.repeats is not None and table.repeats.user_property:
         parts.insert(1, pa.schema([pa.field(MESSAGE_ID, pa.string())]))
     if DATE in table.partition_by:
@@ -111,6 +111,31 @@ def _schema(table: TableDefinition) -> pa.Schema:
     fields = [field for part in parts for field in part]
     _check(table, fields)
     return pa.schema(fields)
+
+
+def _check_id(table: TableDefinition, name: str, decoded: pa.Schema) -> None:
+    """A message has one id, and one whose text Spark and Arrow write alike."""
+    if name not in decoded.names:
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, but its decoder has no"
+            f" such column; it has {', '.join(decoded.names)}"
+        )
+    kind = decoded.field(name).type
+    is_whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if not (is_whole or pa.types.is_string(kind)):
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, which is {kind}; only text and whole"
+            " numbers will do"
+        )
+    decoder = table.decoder
+    has_rows = decoder.many or decoder.rows_path or decoder.kind in ("csv", "sparkplug_b")
+    is_of_message = name in decoder.columns and decoder.columns[name].path.startswith("$.")
+    if has_rows and decoder.rows_max > 1 and not is_of_message:
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, of which a message may have several, one"
+            f' in each row: take it from the payload (path = "$.{name}"), from a user property,'
+            " or set rows_max = 1"
+        )
 
 
 def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
@@ -123,6 +148,11 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
             )
         types[field.name] = field.type
     for name in table.partition_by:
+        if _PARTITION_COLUMN.fullmatch(name) is None or len(name.encode()) > 50:
+            raise ConfigError(
+                f"table {table.name} is partitioned by {name!r}, and directories cannot be named"
+                " after that: call the column something of letters, digits, _ and -, up to 50 bytes"
+            )
         if name not in types:
             raise ConfigError(
                 f"table {table.name} is partitioned by {name}, but has no such column; it has"

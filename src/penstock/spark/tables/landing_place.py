@@ -37,6 +37,7 @@ from penstock.spark.tables.api import (
     TableCommitFailed,
 )
 from penstock.spark.tables.repeats import Repeats
+from penstock.spark.tables.rewriting import copied
 
 REWRITES_MAX: Final = 10
 """Times one batch is written anew because another job landed part of it first."""
@@ -136,15 +137,29 @@ class LandingPlace:
         return [NewFile(**row.asDict()) for row in found]
 
     def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
-        """Take what the tables have of `span` out and `files` in: dead letters first, then rows."""
+        """Take what the tables have of `span` out and `files` in.
+
+        In this order, so that no message is ever in neither table: new dead letters are added,
+        rows replaced, and only then are earlier dead letters taken out. Where it is cut off some
+        are there twice, until it is done again.
+        """
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-        if self.dead_letters is not None:
-            if self.dead_letters.contents() is not None:
-                self.dead_letters.replace(span, dead)
-            elif dead:  # the first ones
-                batch = Batch(f"backfill/{span.start}", 0, selection)
-                self.dead_letters.commit(batch, dead, 0, span.end)
+        if self.dead_letters is None:
+            self.rows.replace(span, rows)
+            return
+        if dead:
+            self._add_dead_letters(copied(dead, self.dead_letters.layout), span, selection)
         self.rows.replace(span, rows)
+        if self.dead_letters.contents() is not None:
+            self.dead_letters.replace(span, dead)
+
+    def _add_dead_letters(self, dead: list[NewFile], span: Span, selection: Selection) -> None:
+        assert self.dead_letters is not None
+        if self.dead_letters.contents() is None:
+            batch = Batch(f"backfill/{span.start}", 0, selection)
+            if self.dead_letters.commit(batch, dead, 0, span.end) is Outcome.LANDED:
+                return  # the first ones, unless a landing has just made the table
+        self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead)
 
     def _bury(self, batch: Batch, dead: list[NewFile], landed: int, buried: int) -> Outcome:
         """Commit dead letters, which are not there yet."""
