@@ -266,7 +266,7 @@ class OpeningConnection(Connection):
         else:
             server.wills.publish(self.client_id, now)
         session = server.registry.open(
-            self.client_id, connect.clean_start, expiry_s, now, self.limits
+            self.client_id, connect.clean_start, expiry_s, now, self.limits, username
         )
         self._wants_to_last = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)
