@@ -28,6 +28,7 @@ from penstock.cli.spark_jobs import (
 )
 from penstock.cli.stream_service import Access
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +201,7 @@ def validate(
         for row in [] if dead is None else dead.to_pylist():
             reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])
         for reason, offsets in reasons.items():
-            print(f"  {len(offsets):,} {reason} (offset {offsets[-1]})")
+            print(f"  {len(offsets):,} {printable(reason)} (offset {offsets[-1]})")
 
 
 @app.command()
@@ -288,4 +289,4 @@ def _lines(found: Standing) -> list[tuple[str, str]]:
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))  # for terminals obey some characters

@@ -55,6 +55,9 @@ COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
 
 _LOG_DIRECTORY: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+_COMMIT: Final = "{:020}.json"
+_Mark = tuple[int, int]
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
@@ -93,8 +96,11 @@ class MessageTable:
         self._schema = Schema.from_arrow(schema)
         self._delta: DeltaTable | None = None
         self._compacted = 0  # version after the last compaction that is known
-        self._synced: set[tuple[str, int, int]] = set()
-        """Files of the table's log that are on disk: name, size, time of change (ns)."""
+        self._synced_commits = 0  # so many commits, from 0 on, are on disk
+        self._synced: dict[str, _Mark] = {}
+        """Other files of the table's log that are on disk, as they were then."""
+        self._checkpoint: _Mark | None = None
+        """What says which checkpoint is the last, as it was when the whole log was synced."""
 
     def exists(self) -> bool:
         """Whether the table has been created."""
@@ -302,24 +308,55 @@ class MessageTable:
         return self._delta
 
     def _sync_log(self) -> None:
-        """Have the table's log on disk, whoever wrote it, as far as it is not known to be."""
+        """Have the table's log on disk, whoever wrote it, as far as it is not known to be.
+
+        Mostly that is the next commit, which has a known name: a log that is kept for a month may
+        have a million files, too many to list for each batch.
+        """
         log = self.path / _LOG_DIRECTORY
-        found: set[tuple[str, int, int]] = set()
+        if not self._synced_commits or _mark(log / _LAST_CHECKPOINT) != self._checkpoint:
+            self._sync_whole_log()
+            return
+        known = self._synced_commits
+        while (commit := log / _COMMIT.format(self._synced_commits)).exists():
+            sync(commit)
+            self._synced_commits += 1
+        if self._synced_commits != known:
+            sync(log)
+
+    def _sync_whole_log(self) -> None:
+        log = self.path / _LOG_DIRECTORY
+        checkpoint = _mark(log / _LAST_CHECKPOINT)
+        commits: list[int] = []
+        others: dict[str, _Mark] = {}
         with os.scandir(log) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # another writer's, unfinished, or cleaned up
-                    stat = entry.stat()
-                    found.add((entry.name, stat.st_size, stat.st_mtime_ns))
-        new = found - self._synced
-        for name, _, _ in sorted(new):
+                stem, _, ending = entry.name.partition(".")
+                if ending == "json" and stem.isdecimal():
+                    commits.append(int(stem))
+                elif mark := _mark(log / entry.name):  # else unfinished, or cleaned up
+                    others[entry.name] = mark
+        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
+        new += [name for name, mark in sorted(others.items()) if self._synced.get(name) != mark]
+        for name in new:
             with suppress(FileNotFoundError):
                 sync(log / name)
         if new:
             sync(log)
-        if not self._synced:
+        if not self._synced_commits:
             sync(self.path)
             sync(self.path.parent)
-        self._synced = found
+        self._synced_commits = max([self._synced_commits, *(n + 1 for n in commits)])
+        self._synced, self._checkpoint = others, checkpoint
+
+
+def _mark(path: Path) -> _Mark | None:
+    """What changes with a file: its size and its time of change (ns); None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _has_landed(delta: DeltaTable | None, batch: Batch) -> bool:

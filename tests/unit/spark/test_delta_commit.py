@@ -270,6 +270,29 @@ def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
     assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
 
 
+def test_a_log_of_many_commits_is_not_listed_for_each_batch(
+    table: MessageTable, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(table, BATCH_0, written(table, 0, 10))
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def note(path: Path) -> object:
+        listed.append(path.name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", note)
+    other = table_at(table.path)
+    synced.clear()
+    commit(table, BATCH_1, written(table, 10, 20))
+    assert (synced, listed) == ([COMMIT_1, "_delta_log"], [])
+    assert other.has_landed(BATCH_1)
+    DeltaTable(table.path).create_checkpoint()
+    synced.clear()
+    assert table.has_landed(BATCH_1)
+    assert synced == [f"{1:020}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
+
+
 def test_a_commit_found_after_an_error_is_synced(
     table: MessageTable, failing: list[str], synced: list[str]
 ) -> None:

@@ -226,6 +226,13 @@ def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -
         open_table(changed).prepare(SELECTION)
 
 
+def test_a_column_that_differs_by_case_is_refused_in_one_sentence(open_table: Open) -> None:
+    land(open_table(), BATCH_0, 0, 3)
+    changed = SCHEMA.set(4, pa.field("Celsius", pa.float64()))
+    with pytest.raises(ConfigError, match="the column celsius, and Celsius is declared: Spark"):
+        open_table(changed).prepare(SELECTION)
+
+
 def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_table: Open) -> None:
     table = open_table()
     land(table, BATCH_0, 0, 10)

@@ -8,6 +8,7 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +42,7 @@ class DeclaredTable:
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
-        self.path = Path(definition.path or tables_dir / definition.name).absolute()
-        self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
+        self.path, self.dead_letters_path = _places(definition, tables_dir)
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.sorting = Sorting(definition, self.schema)
@@ -92,7 +92,41 @@ def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
         if name not in declared:
             raise ConfigError(f"there is no table {name!r}; declared are {', '.join(declared)}")
     tables_dir = Path(settings.tables.dir)
+    _check_places(settings.tables.declared, tables_dir)
     return [DeclaredTable(declared[name], tables_dir) for name in names or declared]
+
+
+def _places(table: TableDefinition, tables_dir: Path) -> tuple[Path, Path]:
+    """The directories of its rows and of its dead letters."""
+    path = Path(table.path or tables_dir / table.name).absolute()
+    return path, path.with_name(f"{path.name}_dead_letters")
+
+
+def _check_places(tables: Sequence[TableDefinition], tables_dir: Path) -> None:
+    """Refuse tables that would write into each other, or have one name in the catalog."""
+    owners: dict[Path | str, str] = {}
+
+    def claim(place: Path | str, name: str) -> None:
+        other = owners.setdefault(place, name)
+        if other != name:
+            raise ConfigError(
+                f"the tables {other} and {name} would both write to {place}: give one of them"
+                " another name, or a path whose last part is another"
+            )
+
+    for table in tables:
+        for path in _places(table, tables_dir):
+            claim(path, table.name)
+            if table.format == "iceberg":
+                claim(f"{path.name} in the Iceberg catalog", table.name)
+    for table in tables:
+        for path in _places(table, tables_dir):
+            for above in path.parents:
+                if above in owners:
+                    raise ConfigError(
+                        f"the table {table.name} would be inside that of {owners[above]}, in"
+                        f" {above}: give one of them another path"
+                    )
 
 
 def _schema(table: TableDefinition) -> pa.Schema:

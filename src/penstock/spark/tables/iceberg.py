@@ -27,7 +27,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.types import PrimitiveType
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -116,7 +116,7 @@ class IcebergTable:
             try:
                 with table.transaction() as transaction:
                     if files:
-                        transaction.add_files([str(self.path / file.path) for file in files])
+                        self._add(transaction, files)
                     transaction.set_properties(
                         {
                             batch.transaction_id: str(batch.batch_id),
@@ -150,12 +150,18 @@ class IcebergTable:
                     if span.start < span.end:
                         transaction.delete(inside)
                     if files:
-                        transaction.add_files([str(self.path / file.path) for file in files])
+                        self._add(transaction, files)
             except CommitFailedException as conflict:
                 error = conflict
                 continue
             return
         raise not_replaced(span, self.path) from error
+
+    def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
+        """Make files part of the table. Their names are new: pyiceberg need not read the manifests
+        of all files that are there, for each batch, to see that."""
+        paths = [str(self.path / file.path) for file in files]
+        transaction.add_files(paths, check_duplicate_files=False)
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""
