@@ -41,7 +41,7 @@ Run = Callable[..., dict[str, Progress]]
 @pytest.fixture
 def declare(tmp_path: Path) -> Callable[..., DeclaredTable]:
     def declared(name: str = "readings", **settings: Any) -> DeclaredTable:
-        definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, **settings}
+        definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, "group": "", **settings}
         return DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
 
     return declared
