@@ -10,12 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.engine.columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES
+from penstock.store.identity import GIVEN_UP
 from penstock.store.log import chunk_of
 from penstock.store.watermark import Committed
 
@@ -102,6 +104,12 @@ class LogWriter:
         if announce:
             self.earliest = end
             self.commit()
+
+    def give_up(self, begin: int, end: int) -> None:
+        """Lose the one chunk from `begin` up to `end`, as a repair notes it."""
+        self._database.get_column_family("log").delete(encode_key(begin))
+        meta = self._database.get_column_family("meta")
+        meta[GIVEN_UP] = msgspec.msgpack.encode([(begin, end)])
 
     def reopen(self) -> None:
         """Close and open the store, as a broker that is restarted does."""

@@ -154,11 +154,11 @@ def backfill(
     )
     log = table.path / CHECKPOINT_NAME / LOG_NAME
     with local_spark(f"penstock tables backfill {name}", settings.master, log) as spark:
-        filled = fill(spark, table, settings, *points)
-    print(
-        f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
-        f" {filled.dead_letters:,} dead letters"
-    )
+        for filled in fill(spark, table, settings, *points):
+            print(
+                f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
+                f" {filled.dead_letters:,} dead letters"
+            )
 
 
 @app.command()

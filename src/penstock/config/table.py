@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from penstock.config.decoder import DecoderDefinition
 from penstock.config.group import Group
 from penstock.config.topic_pattern import TopicPatternText
-from penstock.config.values import StreamName, TableName
+from penstock.config.values import GroupName, StreamName, TableName
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
@@ -72,6 +72,15 @@ class TableDefinition(Group):
 
     starting_offsets: str = "earliest"
     """Where a new table begins: earliest, latest or a position; backfill gets what is before."""
+
+    group: GroupName | None = None
+    """The registered reader that its landing is (docs/spark.md, Readers): the broker then keeps
+    what has not landed, whatever its retention says. Without it the table's name; empty for none.
+    One for each table of a broker."""
+
+    group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
+    """How long the broker keeps it when nothing is heard of the landing, in seconds: longer than it
+    is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
 
     commit_s_min: float = Field(default=1.0, ge=0, le=86_400)
     """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to

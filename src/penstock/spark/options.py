@@ -155,6 +155,9 @@ def service_options(server: str, credentials: Credentials) -> dict[str, str]:
         options["tlsCaFile"] = credentials.ca_file
     if credentials.token_file:
         options["tokenFile"] = credentials.token_file
+    if credentials.certificate_file:
+        options["tlsCertFile"] = credentials.certificate_file
+        options["tlsKeyFile"] = credentials.key_file
     return options
 
 

@@ -315,9 +315,12 @@ class StreamClient:
         if self._connection is None:
             self._headers = self._credentials.headers()
             scheme = "grpc+tls" if self._credentials.tls else "grpc"
+            certificate, key = self._credentials.pair()
             self._connection = flight.FlightClient(
                 f"{scheme}://{self._server}",
                 tls_root_certs=self._credentials.root_certificates(),
+                cert_chain=certificate,
+                private_key=key,
                 generic_options=_CHANNEL,
             )
         return self._connection
@@ -348,8 +351,14 @@ class StreamClient:
             deadline = now + patience_s
         if now >= deadline:
             doubt = "is the broker running?"
-            if not self._credentials.tls and _CLOSED in str(error):
-                doubt = "is it being restarted, or does it speak TLS?"
+            if _CLOSED in str(error):
+                doubt = "is it being restarted, or does it "
+                if not self._credentials.tls:
+                    doubt += "speak TLS?"
+                elif self._credentials.certificate_file:
+                    doubt += "not know who signed our certificate?"
+                else:
+                    doubt += "ask for a certificate of ours?"
             waited = f" Waited {patience_s:g} s:" if patience_s else ""
             raise StreamUnavailable(
                 f"no stream service answers at {self._server}; {doubt}{waited}"

@@ -58,7 +58,7 @@ from penstock.stream.requests import (
     read_time,
 )
 from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
-from penstock.transport.tls import read_pair
+from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
 """Rows of one record batch sent to a reader. Small chunks are joined up to this many."""
@@ -105,6 +105,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         log: LogFollower,
         streams: Sequence[StreamDefinition],
         certificate: tuple[bytes, bytes] | None = None,
+        client_authorities: bytes | None = None,
         tokens: Tokens | None = None,
         publishing: Publishing | None = None,
     ):
@@ -112,6 +113,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         super().__init__(
             f"{self.scheme}://{bind}",
             tls_certificates=None if certificate is None else [certificate],
+            verify_client=client_authorities is not None,
+            root_certificates=client_authorities,
             middleware=None if tokens is None else {"tokens": _TokenCheck(tokens)},
         )
         self._log = log
@@ -355,6 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port-file", type=Path, help="file to write the port to")
     parser.add_argument("--certificate", type=Path, help="PEM file; with it, TLS is spoken")
     parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
+    parser.add_argument("--client-ca", type=Path, help="PEM file of who signs for readers")
     parser.add_argument("--token-file", type=Path, help="file of the tokens that are believed")
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
@@ -364,6 +368,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
         bind = Address.parse(options.bind)
         pair = None if options.certificate is None else read_pair(options.certificate, options.key)
+        clients = None if options.client_ca is None else read_authorities(options.client_ca)
         tokens = None if options.token_file is None else Tokens(read_tokens(options.token_file))
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
@@ -373,7 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = LogFollower(options.data_dir)
     try:
         publishing = Publishing(options.data_dir, limits or None)
-        server = StreamServer(bind, log, streams, pair, tokens, publishing)
+        server = StreamServer(bind, log, streams, pair, clients, tokens, publishing)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2

@@ -38,6 +38,7 @@ from penstock.errors import ConfigError, EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, read_checkpoint
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
+from penstock.spark.groups import LEASE_S
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.option_values import SERVER
@@ -98,6 +99,7 @@ class LandingSettings:
         credentials: what the stream service asks for; a token by its file only.
         master: Spark's master URL.
         group: the registered reader that the job is, or None.
+        group_lease_s: how long the broker keeps what has not landed when nothing is heard of it.
     """
 
     table: Path
@@ -115,6 +117,7 @@ class LandingSettings:
     credentials: Credentials = PLAIN
     master: str = LOCAL_MASTER
     group: str | None = None
+    group_lease_s: float = LEASE_S
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -261,6 +264,7 @@ class Landing:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
         if settings.group is not None:
             options["groupId"] = settings.group
+            options["groupLeaseSeconds"] = str(settings.group_lease_s)
 
         def land(rows: DataFrame, batch_id: int) -> None:
             try:

@@ -122,6 +122,8 @@ class TablesRun:
                 table=table.path,
                 server=self._settings.server,
                 credentials=self._settings.credentials,
+                group=table.group,
+                group_lease_s=definition.group_lease_s,
                 stream=definition.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,

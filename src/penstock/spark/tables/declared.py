@@ -57,6 +57,12 @@ class DeclaredTable:
         }
 
     @property
+    def group(self) -> str | None:
+        """The registered reader that its landing is, or None."""
+        given = self.definition.group
+        return self.definition.name if given is None else given or None
+
+    @property
     def id_column(self) -> str:
         """The column by which repeats are known; empty where nobody looks for them."""
         repeats = self.definition.repeats
