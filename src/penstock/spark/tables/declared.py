@@ -8,18 +8,17 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
-from penstock.config.settings import Settings
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.options import parse_options
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
 from penstock.stream.rows import STREAM_SCHEMA
@@ -38,19 +37,26 @@ class DeclaredTable:
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
+        self.name = definition.name
+        self.stream = definition.stream
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
         self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.sorting = Sorting(definition, self.schema)
-        self._catalog = tables_dir.absolute() / CATALOG_NAME
+        self._tables_dir = tables_dir
+
+    def selection(self, epoch: str) -> Selection:
+        """What the table holds of a log."""
+        return Selection(epoch, self.stream, (self.topic_filter,))
 
     def open(self) -> dict[str, LandedTable]:
         """The table of rows and that of dead letters; neither need exist yet."""
-        partition_by = self.definition.partition_by
+        form, partition_by = self.definition.format, self.definition.partition_by
+        dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: self._open(self.path, self.schema, partition_by),
-            DEAD_LETTERS: self._open(self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,)),
+            ROWS: open_table(form, self.path, self.schema, partition_by, self._tables_dir),
+            DEAD_LETTERS: open_table(form, *dead, self._tables_dir),
         }
 
     @property
@@ -59,37 +65,27 @@ class DeclaredTable:
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
 
-    def _open(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> LandedTable:
-        match self.definition.format:
-            case "delta":
-                return MessageTable(path, schema, partition_by)
-            case "iceberg":
-                from penstock.spark.tables.iceberg import IcebergTable
 
-                return IcebergTable(path, schema, partition_by, self._catalog)
-            case "parquet":
-                from penstock.spark.tables.directory import ParquetDirectory
+def open_table(
+    form: Literal["delta", "iceberg", "parquet"],
+    path: Path,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    tables_dir: Path,
+) -> LandedTable:
+    """A table of this format, which need not exist yet."""
+    match form:
+        case "delta":
+            return MessageTable(path, schema, partition_by)
+        case "iceberg":
+            from penstock.spark.tables.iceberg import IcebergTable
 
-                return ParquetDirectory(path, schema, partition_by)
+            catalog = tables_dir.absolute() / CATALOG_NAME
+            return IcebergTable(path, schema, partition_by, catalog)
+        case "parquet":
+            from penstock.spark.tables.directory import ParquetDirectory
 
-
-def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
-    """The declared tables of these names; all, where none is named.
-
-    Raises:
-        ConfigError: there is none of a name, or a declaration cannot be used.
-    """
-    declared = {table.name: table for table in settings.tables.declared}
-    if not declared:
-        raise ConfigError(
-            "no table is declared: give --config a file with [[tables.declared]], see"
-            " docs/tables.md"
-        )
-    for name in names:
-        if name not in declared:
-            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(declared)}")
-    tables_dir = Path(settings.tables.dir)
-    return [DeclaredTable(declared[name], tables_dir) for name in names or declared]
+            return ParquetDirectory(path, schema, partition_by)
 
 
 def _schema(table: TableDefinition) -> pa.Schema:
