@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from penstock.config.decoder import DecoderDefinition
+from penstock.config.derived import DerivedDefinition
 from penstock.config.group import Group
 from penstock.config.topic_pattern import TopicPatternText
 from penstock.config.values import GroupName, StreamName, TableName
@@ -114,10 +115,32 @@ class Tables(Group):
     declared: tuple[TableDefinition, ...] = Field(default=(), max_length=1000)
     """The tables, 0 to 1000."""
 
+    derived: tuple[DerivedDefinition, ...] = Field(default=(), max_length=1000)
+    """Tables that are computed from the rows of these, 0 to 1000; see docs/derived_tables.md."""
+
     @model_validator(mode="after")
     def _names_differ(self) -> Tables:
-        names = [table.name for table in self.declared]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"tables.declared names {name!r} twice; give each its own name")
+        declared = [table.name for table in self.declared]
+        derived = [table.name for table in self.derived]
+        for name in derived:
+            if name in declared:
+                raise ValueError(
+                    f"tables.declared and tables.derived both name {name!r}; give each its own name"
+                )
+        for group, names in (("declared", declared), ("derived", derived)):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"tables.{group} names {name!r} twice; give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _sources_are_declared(self) -> Tables:
+        declared = [table.name for table in self.declared]
+        for table in self.derived:
+            if table.source not in declared:
+                there = f"declared are {', '.join(declared)}" if declared else "none is declared"
+                raise ValueError(
+                    f"table {table.name!r} has the source {table.source!r}, which is no declared"
+                    f" table; {there}"
+                )
         return self

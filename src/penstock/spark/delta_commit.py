@@ -20,23 +20,27 @@ new in its log.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
+from penstock.spark.delta_actions import (
+    add_action,
+    files_of,
+    overlaps,
+    partition_values,
+    remove_action,
+)
 from penstock.spark.parquet_files import Layout, NewFile, sync
 from penstock.spark.tables.api import (
     Batch,
@@ -137,8 +141,24 @@ class MessageTable:
         """The offset after the last row landed, and on disk; 0 when none is."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already."""
+    def commit(
+        self,
+        batch: Batch,
+        files: Sequence[NewFile],
+        seen: int,
+        end: int,
+        replaced: Collection[str] = (),
+    ) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already.
+
+        Args:
+            batch: what they come from.
+            files: may be none.
+            seen: what `landed_end` was before they were written.
+            end: what it will be.
+            replaced: paths of files that they stand for. Where one of them is not in the table any
+                more the batch is overtaken.
+        """
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             # One look, and the commit is refused if anything came after it.
@@ -148,8 +168,12 @@ class MessageTable:
                 return Outcome.REPLAYED
             if _landed_end(delta, batch.selection) > seen:
                 return Outcome.OVERTAKEN
+            present = files_of(delta) if delta is not None and replaced else []
+            removed = [file for file in present if file["path"] in replaced]
+            if len(removed) < len(replaced):
+                return Outcome.OVERTAKEN
             try:
-                self._write(batch, files, end)
+                self._write(batch, files, end, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -173,18 +197,18 @@ class MessageTable:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             delta = self._refresh()
             assert delta is not None, "there are rows to replace"
-            concerned = [file for file in _present(delta) if _overlaps(file, span)]
+            concerned = [file for file in files_of(delta) if overlaps(file, span)]
             paths = [file["path"] for file in concerned]
             if paths != rewritten:  # else others have only added to the table meanwhile
-                values = [_partition_values(file, self.layout.partition_by) for file in concerned]
+                values = [partition_values(file, self.layout.partition_by) for file in concerned]
                 pairs = zip((self.path / path for path in paths), values, strict=True)
                 layout = with_columns_of(pa.schema(delta.schema()), self.layout)
                 rest = rewritten_without(span, pairs, layout)
-                removed = [_remove_action(*one) for one in zip(concerned, values, strict=True)]
+                removed = [remove_action(*one) for one in zip(concerned, values, strict=True)]
                 rewritten = paths
             try:
                 delta.create_write_transaction(
-                    [*removed, *(_add_action(file) for file in (*rest, *files))],
+                    [*removed, *(add_action(file) for file in (*rest, *files))],
                     "append",
                     delta.schema(),
                     [*self.layout.partition_by],
@@ -223,10 +247,15 @@ class MessageTable:
         delta = self._refresh()
         return None if delta is None else contents_of(delta)
 
+    def present_files(self) -> list[str]:
+        """The paths of its files, below the table."""
+        delta = self._refresh()
+        return [] if delta is None else [file["path"] for file in files_of(delta)]
+
     def recent_files(self, within: timedelta) -> list[Path]:
         """Its present files that may have rows received so long before its newest, or later."""
         delta = self._refresh()
-        files = [] if delta is None else _present(delta)
+        files = [] if delta is None else files_of(delta)
         newest = max((file["max.received_at"] for file in files), default=None)
         return [
             self.path / file["path"]
@@ -255,7 +284,13 @@ class MessageTable:
             f" ({failure}); run the job again, it will find out"
         )
 
-    def _write(self, batch: Batch, files: Sequence[NewFile], end: int) -> None:
+    def _write(
+        self,
+        batch: Batch,
+        files: Sequence[NewFile],
+        end: int,
+        removed: Sequence[dict[str, Any]] = (),
+    ) -> None:
         selection = batch.selection
         properties = CommitProperties(
             # No retries below us: deltalake would repeat the commit that creates a table on top
@@ -273,7 +308,7 @@ class MessageTable:
                 "penstock.endOffset": end,
             },
         )
-        actions = [_add_action(file) for file in files]
+        actions = [add_action(file) for file in files]
         partition_by = [*self.layout.partition_by]
         if self._delta is None:
             create_table_with_add_actions(
@@ -288,8 +323,13 @@ class MessageTable:
             )
         else:
             delta_schema = self._delta.schema()  # it may have columns that we do not know
+            gone = [remove_action(file, partition_values(file, partition_by)) for file in removed]
             self._delta.create_write_transaction(
-                [*actions], "append", delta_schema, partition_by, commit_properties=properties
+                [*gone, *actions],
+                "append",
+                delta_schema,
+                partition_by,
+                commit_properties=properties,
             )
 
     def _refresh(self) -> DeltaTable | None:
@@ -383,7 +423,7 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
 
 def contents_of(delta: DeltaTable) -> Contents:
     """What a table of messages holds."""
-    files = _present(delta)
+    files = files_of(delta)
     newest = max(((file["max.epoch"], file["max.offset"]) for file in files), default=None)
     return Contents(
         version=delta.version(),
@@ -394,48 +434,4 @@ def contents_of(delta: DeltaTable) -> Contents:
         description=delta.metadata().description or "",
         epoch=newest[0] if newest else None,
         landed_end=newest[1] + 1 if newest else None,
-    )
-
-
-def _present(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files with their statistics; `path` is that of the file on disk.
-
-    The log has paths as in a URL, and so deltalake hands them over: those of files that its
-    compaction wrote have the partition's value in them, with %20 for a space.
-    """
-    files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    return [{**file, "path": unquote(file["path"])} for file in files]
-
-
-def _overlaps(file: dict[str, Any], span: Span) -> bool:
-    return bool(
-        file["min.epoch"] <= span.epoch <= file["max.epoch"]
-        and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)
-        and (file["min.epoch"] != file["max.epoch"] or file["max.offset"] >= span.start)
-    )
-
-
-def _partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[str, str | None]:
-    values = {name: file[f"partition.{name}"] for name in partition_by}
-    return {name: None if value is None else str(value) for name, value in values.items()}
-
-
-def _remove_action(file: dict[str, Any], values: dict[str, str | None]) -> RemoveAction:
-    return RemoveAction(
-        path=file["path"],
-        deletion_timestamp=time.time_ns() // 1_000_000,
-        data_change=True,
-        partition_values=values,
-        size=file["size_bytes"],
-    )
-
-
-def _add_action(file: NewFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values=json.loads(file.partition),
-        modification_time=file.modified_at_ms,
-        data_change=True,
-        stats=file.stats,
     )

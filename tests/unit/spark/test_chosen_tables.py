@@ -10,7 +10,7 @@ import pytest
 from penstock.cli.tables import _text
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
-from penstock.spark.tables.declared import chosen_tables
+from penstock.spark.chosen import chosen_tables
 
 
 def chosen(*tables: dict[str, Any], tables_dir: Path) -> list[str]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -100,6 +101,18 @@ def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> No
     assert commit(restarted, BATCH_1, written(table, 10, 15)) is Outcome.LANDED
     assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
     assert landed(table) == list(range(15))
+
+
+def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: MessageTable) -> None:
+    commit(table, BATCH_0, [*written(table, 0, 5), *written(table, 5, 10)])
+    first = table.present_files()[0]
+    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.LANDED
+    kept = landed(table)
+    assert kept in ([0, 1, 2, 3, 4, 20, 21], [5, 6, 7, 8, 9, 20, 21])
+    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.REPLAYED
+    gone = replace(BATCH_0, batch_id=2)
+    assert table.commit(gone, written(table, 30, 31), 22, 31, [first]) is Outcome.OVERTAKEN
+    assert landed(table) == kept
 
 
 def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTable) -> None:
@@ -318,9 +331,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     when: list[str] = []
     commit = MessageTable._write
 
-    def fail(table: MessageTable, batch: Batch, files: list[NewFile], end: int) -> None:
+    def fail(table: MessageTable, *what: Any) -> None:
         if when == ["after"]:
-            commit(table, batch, files, end)
+            commit(table, *what)
         raise OSError("input/output error")
 
     monkeypatch.setattr(MessageTable, "_write", fail)

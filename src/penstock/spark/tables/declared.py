@@ -8,20 +8,18 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
-from penstock.config.settings import Settings
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.options import parse_options
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
 from penstock.stream.rows import STREAM_SCHEMA
@@ -42,18 +40,26 @@ class DeclaredTable:
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
-        self.path, self.dead_letters_path = _places(definition, tables_dir)
+        self.name = definition.name
+        self.stream = definition.stream
+        self.path = Path(definition.path or tables_dir / definition.name).absolute()
+        self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.sorting = Sorting(definition, self.schema)
-        self._catalog = tables_dir.absolute() / CATALOG_NAME
+        self._tables_dir = tables_dir
+
+    def selection(self, epoch: str) -> Selection:
+        """What the table holds of a log."""
+        return Selection(epoch, self.stream, (self.topic_filter,))
 
     def open(self) -> dict[str, LandedTable]:
         """The table of rows and that of dead letters; neither need exist yet."""
-        partition_by = self.definition.partition_by
+        form, partition_by = self.definition.format, self.definition.partition_by
+        dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: self._open(self.path, self.schema, partition_by),
-            DEAD_LETTERS: self._open(self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,)),
+            ROWS: open_table(form, self.path, self.schema, partition_by, self._tables_dir),
+            DEAD_LETTERS: open_table(form, *dead, self._tables_dir),
         }
 
     @property
@@ -68,71 +74,27 @@ class DeclaredTable:
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
 
-    def _open(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> LandedTable:
-        match self.definition.format:
-            case "delta":
-                return MessageTable(path, schema, partition_by)
-            case "iceberg":
-                from penstock.spark.tables.iceberg import IcebergTable
 
-                return IcebergTable(path, schema, partition_by, self._catalog)
-            case "parquet":
-                from penstock.spark.tables.directory import ParquetDirectory
+def open_table(
+    form: Literal["delta", "iceberg", "parquet"],
+    path: Path,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    tables_dir: Path,
+) -> LandedTable:
+    """A table of this format, which need not exist yet."""
+    match form:
+        case "delta":
+            return MessageTable(path, schema, partition_by)
+        case "iceberg":
+            from penstock.spark.tables.iceberg import IcebergTable
 
-                return ParquetDirectory(path, schema, partition_by)
+            catalog = tables_dir.absolute() / CATALOG_NAME
+            return IcebergTable(path, schema, partition_by, catalog)
+        case "parquet":
+            from penstock.spark.tables.directory import ParquetDirectory
 
-
-def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
-    """The declared tables of these names; all, where none is named.
-
-    Raises:
-        ConfigError: there is none of a name, or a declaration cannot be used.
-    """
-    declared = {table.name: table for table in settings.tables.declared}
-    if not declared:
-        raise ConfigError(
-            "no table is declared: give --config a file with [[tables.declared]], see"
-            " docs/tables.md"
-        )
-    for name in names:
-        if name not in declared:
-            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(declared)}")
-    tables_dir = Path(settings.tables.dir)
-    _check_places(settings.tables.declared, tables_dir)
-    return [DeclaredTable(declared[name], tables_dir) for name in names or declared]
-
-
-def _places(table: TableDefinition, tables_dir: Path) -> tuple[Path, Path]:
-    """The directories of its rows and of its dead letters."""
-    path = Path(table.path or tables_dir / table.name).absolute()
-    return path, path.with_name(f"{path.name}_dead_letters")
-
-
-def _check_places(tables: Sequence[TableDefinition], tables_dir: Path) -> None:
-    """Refuse tables that would write into each other, or have one name in the catalog."""
-    owners: dict[Path | str, str] = {}
-
-    def claim(place: Path | str, name: str) -> None:
-        other = owners.setdefault(place, name)
-        if other != name:
-            raise ConfigError(
-                f"the tables {other} and {name} would both write to {place}: give one of them"
-                " another name, or a path whose last part is another"
-            )
-
-    for table in tables:
-        for path in _places(table, tables_dir):
-            claim(path, table.name)
-            if table.format == "iceberg":
-                claim(f"{path.name} in the Iceberg catalog", table.name)
-    for table in tables:
-        for path in _places(table, tables_dir):
-            for above in path.parents:
-                if above in owners:
-                    raise ConfigError(
-                        f"the table {table.name} would be inside that of {owners[above]}, in"
-                        f" {above}: give one of them another path"
-                    )
+            return ParquetDirectory(path, schema, partition_by)
 
 
 def _schema(table: TableDefinition) -> pa.Schema:

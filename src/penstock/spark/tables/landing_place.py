@@ -16,7 +16,6 @@ below the offset that `landed_end` names, because:
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,6 +24,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, lit
 
+from penstock.spark.arrow_maps import map_in_arrow
 from penstock.spark.parquet_files import FILES_DDL, NewFile, Split, file_writer
 from penstock.spark.tables.api import (
     DEAD_LETTERS,
@@ -76,6 +76,10 @@ class LandingPlace:
         self._split = split
         self._repeats = repeats
         self._after_commit = after_commit
+
+    def derive(self, messages: DataFrame) -> DataFrame:
+        """What is landed of a stream of messages: all of it."""
+        return messages
 
     def prepare(self, selection: Selection) -> None:
         """Refuse tables of other messages; add columns that they do not have yet."""
@@ -130,10 +134,7 @@ class LandingPlace:
             messages = self._repeats.marked(messages, self.rows, replaced)
         layouts = {name: table.layout for name, table in self._tables.items()}
         writer = file_writer(layouts, self._split, batch_id)
-        with warnings.catch_warnings():
-            # pyspark warns of pandas 3 here, though mapInArrow has no use for pandas.
-            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-            found = messages.mapInArrow(writer, FILES_DDL).collect()
+        found = map_in_arrow(messages, writer, FILES_DDL).collect()
         return [NewFile(**row.asDict()) for row in found]
 
     def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
