@@ -9,7 +9,8 @@ below the offset that `landed_end` names, because:
 
 * the pass puts each message in exactly one of the two, and always in the same one;
 * dead letters are committed first, rows second, and only the second says how far the landing has
-  come; it is made for every batch that had any message, also where all of them are dead letters;
+  come; it is made for every batch that had any message, also where all of them are dead letters
+  (if they were buried by an attempt that was cut off, the next batch's commit says so);
 * each commit is recognised by itself, by query and batch and by offset. After a crash between the
   two the batch is replayed: its dead letters are found to be there and left out, the others land.
 """
