@@ -50,8 +50,9 @@ fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECO
 	PYTHONPATH=src:. $(PY) -m tests.fuzz serve --seconds $(SECONDS)
 
 torture: setup-tests ## cut power and links, and kill processes under load (SECONDS=600 for longer)
-	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) * 3 / 4))
+	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) / 2))
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
+	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks

@@ -10,11 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from penstock.config.table import TableDefinition
@@ -32,6 +29,7 @@ from penstock.spark.tables.standing import standing
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.table_readers import read_back
 
 TOPICS = "plant/{line:int}/{quantity}"
 NUMBER: dict[str, Any] = {"kind": "json", "columns": {"value": {"type": "int", "path": "$"}}}
@@ -94,7 +92,11 @@ def forget_done(table: DeclaredTable, batch_id: int) -> None:
 
 
 def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
-    log: LogWriter, declare: Declare, run: Run, monkeypatch: pytest.MonkeyPatch
+    log: LogWriter,
+    declare: Declare,
+    run: Run,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # without a warning
     log.append(
@@ -107,7 +109,7 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     progress = run(*tables)
     assert {(it.rows_landed, it.dead_letters) for it in progress.values()} == {(20, 10)}
 
-    delta, iceberg, parquet = (read_rows(table) for table in tables)
+    delta, iceberg, parquet = (read_back(table, spark).to_pylist() for table in tables)
     assert delta == iceberg == parquet
     assert [row["offset"] for row in delta] == [n for n in range(30) if n % 3 != 1]
     assert (delta[1]["line"], delta[1]["quantity"], delta[1]["value"]) == (2, "power", 2)
@@ -117,50 +119,6 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     assert sorted(row["offset"] for row in letters) == [n for n in range(30) if n % 3 == 1]
     assert {row["kind"] for row in letters} == {"broken"}
     assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
-
-
-def read_rows(table: DeclaredTable) -> list[dict[str, Any]]:
-    """The rows as three independent readers of the format agree on."""
-    names = table.schema.names
-    match table.definition.format:
-        case "delta":
-            delta = DeltaTable(table.path)
-            files = [uri.removeprefix("file://") for uri in delta.file_uris()]
-            found = [
-                delta.to_pyarrow_table().to_pylist(),
-                polars.read_delta(str(table.path)).to_dicts(),
-                duckdb_rows(f"read_parquet({files!r}, hive_partitioning = true)"),
-            ]
-        case "iceberg":
-            catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent}/iceberg.db")
-            opened = catalog.load_table(("penstock", table.path.name))
-            files = [task.file.file_path for task in opened.scan().plan_files()]
-            found = [
-                opened.scan().to_arrow().to_pylist(),
-                polars.scan_iceberg(opened.metadata_location).collect().to_dicts(),
-                duckdb_rows(f"read_parquet({files!r})"),
-            ]
-        case _:
-            everything = f"{table.path}/**/*.parquet"
-            found = [
-                polars.read_parquet(everything, hive_partitioning=True).to_dicts(),
-                duckdb_rows(f"read_parquet('{everything}', hive_partitioning = true)"),
-            ]
-    first, *others = [
-        sorted(({name: row[name] for name in names} for row in rows), key=lambda row: row["offset"])
-        for rows in found
-    ]
-    for other in others:
-        assert other == first
-    return first
-
-
-def duckdb_rows(source: str) -> list[dict[str, Any]]:
-    with duckdb.connect() as connection:
-        connection.execute("set timezone = 'UTC'")
-        found = connection.execute(f"from {source}")
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 def test_a_crash_between_the_two_commits_is_mended_by_the_replay(

@@ -16,6 +16,7 @@ import penstock
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 from tests.spark.waiting import DEADLINE_S, wait_until
+from tests.support.process_tree import alive, descendants
 
 COMMAND = "import sys; from penstock.cli.table import app; app()"
 
@@ -53,31 +54,6 @@ def job(service: ServiceProcess, tmp_path: Path) -> Iterator[Job]:
         made.process.wait()
     if made.process is not None and made.process.stdout is not None:
         made.process.stdout.close()
-
-
-def descendants(pid: int) -> set[int]:
-    """The processes below `pid`, told apart from later ones by their start time."""
-    below: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        parent = waiting.pop()
-        for task in Path(f"/proc/{parent}/task").glob("*/children"):
-            children = {int(child) for child in task.read_text().split()}
-            below |= children
-            waiting += children
-    return below
-
-
-def alive(pids: set[int]) -> set[int]:
-    found = set()
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if state != "Z":
-            found.add(pid)
-    return found
 
 
 def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(

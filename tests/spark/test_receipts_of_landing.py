@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 from penstock.protocol.properties import Properties
 from penstock.spark.jobs.landing import Landing, LandingSettings
 from penstock.stream.client import StreamClient
-from tests.spark.test_landing_process import Job, alive, descendants
+from tests.spark.test_landing_process import Job
 from tests.spark.waiting import wait_until
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
+from tests.support.process_tree import alive, descendants
 from tests.support.raw_client import NothingReceivedError, RawClient
 
 

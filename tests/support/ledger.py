@@ -33,7 +33,8 @@ from tests.support.deadline import DEADLINE_S
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
 
 _WINDOW: Final = 16
-_IDENTIFIERS: Final = 100  # few, so that they are used again and again
+_IDENTIFIERS_A_PLACE: Final = 6  # of the window: few, so that they are used again and again
+_DROPS: Final = 0.002
 _RECONNECT_S: Final = 0.02
 _LISTEN_S: Final = 0.05
 _ERRORS: Final = (ConnectionEndedError, OSError)
@@ -55,6 +56,7 @@ class Device:
         self.failure: BaseException | None = None
         self.ending = threading.Event()
         self.ready = threading.Event()
+        self.drops = _DROPS  # of all turns, as a share: those in which it drops its connection
         self._address = broker.address
         self._version = version
         self._random = random.Random(seed)
@@ -102,19 +104,30 @@ class Device:
             self.session(client)
 
     def _fails(self) -> bool:
-        return self._random.random() < 0.002
+        return self._random.random() < self.drops
 
 
 @final
 class Publisher(Device):
-    """Publishes numbered messages to its own topic, as fast as a window of 16 allows."""
+    """Publishes numbered messages to its own topic, as fast as its window allows."""
 
-    def __init__(self, broker: Broker, client_id: str, version: int, qos: int, seed: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        client_id: str,
+        version: int,
+        qos: int,
+        seed: int,
+        window: int = _WINDOW,
+    ) -> None:
         super().__init__(broker, client_id, version, seed)
         self.topic = f"ledger/{qos}/{client_id}"
         self.acknowledged: set[int] = set()
         self.sent = 0
         self.pause_s = 0.0  # after each answer; a load that should be small is given one
+        self.until: int | None = None  # how many messages there are to send so far; None: no end
+        self._window = window
+        self._identifiers = _IDENTIFIERS_A_PLACE * window
         self._qos = qos
         self._unacknowledged: dict[int, int] = {}  # packet identifier: number, in order
         self._unreleased: dict[int, None] = {}  # PUBREL sent, PUBCOMP not received
@@ -136,19 +149,24 @@ class Publisher(Device):
             if self._fails():
                 return
             fresh: list[Packet] = []
-            while not self.ending.is_set() and len(self._unacknowledged) < _WINDOW:
+            while self._has_more() and len(self._unacknowledged) < self._window:
                 fresh.append(self._next())
             if fresh:
                 client.send(*fresh)
             if not self.finished():
                 self._take(client, client.receive())
+            else:
+                self.ending.wait(_LISTEN_S)
             if self.pause_s:
                 time.sleep(self.pause_s)
 
+    def _has_more(self) -> bool:
+        return not self.ending.is_set() and (self.until is None or self.sent < self.until)
+
     def _next(self) -> Publish:
-        packet_id = self._cursor % _IDENTIFIERS + 1
+        packet_id = self._cursor % self._identifiers + 1
         while packet_id in self._unacknowledged or packet_id in self._unreleased:
-            packet_id = packet_id % _IDENTIFIERS + 1
+            packet_id = packet_id % self._identifiers + 1
         self._cursor = packet_id
         number = self.sent
         self.sent += 1

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -261,7 +261,8 @@ class Landing:
         """Where a query without history begins: after what the table has, if it has anything."""
         found = read_checkpoint(self._settings.checkpoint_dir)
         if found.planned is not None and found.planned.only.epoch != log.epoch:
-            raise self._other_epoch(found.planned.only.epoch, log.epoch)
+            ours = replace(selection, epoch=found.planned.only.epoch)
+            raise self._other_epoch(ours, log.epoch)
         landed = self._place.landed_end(selection)
         done = 0 if found.done is None else found.done.only.offset
         self._reporter.change(offset=max(landed, done))
@@ -271,11 +272,16 @@ class Landing:
             return {"startingTimestamp": self._settings.starting_timestamp}
         return {"startingOffsets": self._settings.starting}
 
-    def _other_epoch(self, ours: str, theirs: str) -> EpochMismatch:
+    def _other_epoch(self, ours: Selection, theirs: str) -> EpochMismatch:
+        """The old offsets are named: who knows where the logs part can begin there."""
+        directory = self._settings.checkpoint_dir
+        done = read_checkpoint(directory).done
+        passed = done.only.offset if done is not None and done.only.epoch == ours.epoch else 0
         return EpochMismatch(
-            f"the checkpoint in {self._settings.checkpoint_dir} belongs to epoch {ours}, and the"
-            f" log is now of epoch {theirs}: it was restored or created anew. Give a new"
-            " --checkpoint to add the new log's messages"
+            f"the checkpoint in {directory} belongs to epoch {ours.epoch}, of which all before"
+            f" offset {max(passed, self._place.landed_end(ours))} has landed, and the log is now of"
+            f" epoch {theirs}: it was restored or created anew. Give a new --checkpoint, or remove"
+            " that directory, to add the new log's messages"
         )
 
     def _land_stream(
@@ -354,7 +360,7 @@ class Landing:
         """
         planned = read_checkpoint(self._settings.checkpoint_dir).planned
         if planned is not None and planned.only.epoch != batch.selection.epoch:
-            raise self._other_epoch(batch.selection.epoch, planned.only.epoch)
+            raise self._other_epoch(batch.selection, planned.only.epoch)
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""

@@ -1,0 +1,166 @@
+"""A log that was restored from a backup under jobs that read it: docs/spark.md, "After a restore".
+
+The broker is a real one, the store's commands are those of the document.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.config.table import TableDefinition
+from penstock.errors import EpochMismatch
+from penstock.protocol.kinds import V5
+from penstock.spark.jobs.landing import CHECKPOINT_NAME, Landing, LandingSettings
+from penstock.spark.jobs.tables import RunSettings, TablesRun
+from penstock.spark.tables.declared import DeclaredTable
+from tests.spark.waiting import run_available
+from tests.support.broker import Broker
+from tests.support.commands import run
+from tests.support.fixtures import running_broker
+from tests.support.pipelines import server_of
+from tests.support.raw_client import RawClient
+
+GOES_ON = re.compile(r"the log goes on at offset (\d+), in the new epoch (\S+?):")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running_broker(tmp_path, stream=True) as started:
+        yield started
+
+
+def publish(broker: Broker, *payloads: str) -> None:
+    with RawClient(broker.address, V5) as client:
+        assert client.connect("device").reason_code == 0
+        for payload in payloads:
+            assert client.publish("plant/1", payload.encode()) == 0
+
+
+def restored(broker: Broker, backup: Path) -> tuple[int, str]:
+    """The disk is lost, and the backup put in its place: where the log goes on, and its epoch."""
+    broker.stop()
+    shutil.rmtree(broker.data_dir)
+    code, said, told = run("store", "restore", str(backup), "--data-dir", str(broker.data_dir))
+    assert code == 0, told
+    found = GOES_ON.search(said.decode())
+    assert found is not None, said
+    broker.start()
+    return int(found[1]), found[2]
+
+
+def back_up(broker: Broker, backup: Path) -> Path:
+    code, _, told = run("store", "backup", str(backup), "--data-dir", str(broker.data_dir))
+    assert code == 0, told
+    return backup
+
+
+@pytest.fixture
+def land(spark: SparkSession, broker: Broker, tmp_path: Path) -> Callable[..., None]:
+    """`penstock table run readings --available-now`, with what else is given."""
+    settings = LandingSettings(tmp_path / "readings", server_of(broker), available_now=True)
+
+    def once(**given: str) -> None:
+        own = spark.newSession()  # a session knows only one query of a name
+        Landing(
+            replace(settings, **given),  # type: ignore[arg-type]  # all of them are texts
+            open_spark=lambda *_: contextlib.nullcontext(own),
+        ).run()
+
+    return once
+
+
+def payloads(table: Path, column: str = "payload") -> list[str]:
+    found = DeltaTable(table).to_pyarrow_table(columns=["offset", column])
+    return sorted(str(value, "utf-8") if isinstance(value, bytes) else value
+                  for value in found.column(column).to_pylist())  # fmt: skip
+
+
+def test_a_table_that_was_ahead_of_the_backup_gets_what_is_new_once(
+    broker: Broker, land: Callable[..., None], tmp_path: Path
+) -> None:
+    publish(broker, "a", "b", "c")
+    backup = back_up(broker, tmp_path / "backup")
+    publish(broker, "d", "e")
+    land()
+    end, epoch = restored(broker, backup)
+    publish(broker, "f")
+
+    with pytest.raises(EpochMismatch) as refused:
+        land()
+    sentence = str(refused.value)
+    assert "\n" not in sentence
+    assert f"all before offset 5 has landed, and the log is now of epoch {epoch}" in sentence
+    assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e"]
+
+    shutil.rmtree(tmp_path / "readings" / CHECKPOINT_NAME)
+    land(starting=json.dumps({"0": min(end, 5)}))
+    assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f"]
+    publish(broker, "g")
+    land()  # from then on as ever
+    assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f", "g"]
+
+
+def test_a_declared_table_that_was_behind_the_backup_gets_what_it_had_not(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    def tables_run(**given: str) -> Path:
+        definition = {"name": "texts", "topics": "plant/{line:int}", "decoder": "text", **given}
+        table = DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
+        settings = RunSettings(server_of(broker), available_now=True)
+        opened = contextlib.nullcontext(spark)
+        TablesRun([table], settings, open_spark=lambda *_: opened).run()
+        return table.path
+
+    publish(broker, "a", "b")
+    path = tables_run()
+    publish(broker, "c")
+    end, _ = restored(broker, back_up(broker, tmp_path / "backup"))
+    publish(broker, "d")
+
+    with pytest.raises(
+        EpochMismatch, match=r"all before offset 2 has landed.*remove that directory"
+    ):
+        tables_run()
+    shutil.rmtree(path / CHECKPOINT_NAME)
+    tables_run(starting_offsets=json.dumps({"0": min(end, 2)}))
+    assert payloads(path, "value") == ["a", "b", "c", "d"]
+
+
+def test_a_query_of_ones_own_goes_on_with_a_new_checkpoint(
+    broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    found: list[str] = []
+
+    def keep(rows: DataFrame, _batch_id: int) -> None:
+        found.extend(row.value for row in rows.collect())
+
+    def query(checkpoint: str, **options: str) -> None:
+        read = spark.readStream.format("penstock").options(server=server_of(broker), **options)
+        frame = read.load().selectExpr("cast(payload as string) value")
+        write = frame.writeStream.option("checkpointLocation", str(tmp_path / checkpoint))
+        run_available(write.foreachBatch(keep))
+
+    publish(broker, "a", "b")
+    backup = back_up(broker, tmp_path / "backup")
+    publish(broker, "c")
+    query("checkpoint")
+    end, epoch = restored(broker, backup)
+    publish(broker, "d")
+
+    with pytest.raises(
+        StreamingQueryException, match=r"stands at offset 3 of epoch .* now of epoch"
+    ):
+        query("checkpoint")
+    query("checkpoint-2", startingOffsets=json.dumps({"0": end, "epoch": epoch}))
+    assert found == ["a", "b", "c", "d"]

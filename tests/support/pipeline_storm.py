@@ -1,0 +1,265 @@
+"""A pipeline on a cluster, while a worker, the driver and the broker are killed in turn.
+
+::
+
+    ledger ─▶ broker ─▶ driver ─▶ master, worker 0, worker 1 ─▶ what came out
+               ✗          ✗                    ✗
+
+Each round has more messages to give, and a fault once the seed's share of them has come out: all
+kinds in turn, some with another one at the same time. What was killed is started again at once.
+The last to be killed is the driver; the one after it ends when all has come out, and then rows
+must equal acknowledgements.
+
+============ ================================================================
+``worker``   SIGKILL to one worker, its executors and their Python
+``driver``   SIGKILL to its Python, or to that and its Java and all they have started
+``broker``   SIGKILL to the broker, whose stream service ends with it
+============ ================================================================
+"""
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from tests.support.broker import Broker
+from tests.support.deadline import let_pass, wait_for
+from tests.support.pipeline_loads import count
+from tests.support.pipelines import PIPELINES, Outcome, Pipeline
+from tests.support.process_tree import Process, alive, descendants, kill
+from tests.support.spark_cluster import WORKERS, SparkCluster
+
+WORKER: Final = "worker"
+DRIVER: Final = "driver"
+BROKER: Final = "broker"
+KINDS: Final = (WORKER, BROKER, DRIVER)
+
+_ONE_MORE: Final = 0.2  # how often another fault happens in the same moment
+_LEAST_SHARE, _MOST_SHARE = 0.2, 0.9  # of a round's messages, come out before its fault
+_MOMENT_S: Final = 1.0  # the fault comes so much later at the most: in any part of a batch
+_LOOK_S: Final = 0.2
+_STALLED_S: Final = 900.0  # long: a slow machine must not fail it, only a pipeline that stands
+_JAVA_ENDS_S: Final = 60.0
+_LAST_WORDS: Final = 6000
+
+
+class Verdict(NamedTuple):
+    """What was done to a pipeline, and what became of its messages."""
+
+    name: str
+    killed: dict[str, int]
+    ended: int  # drivers that ended by themselves: started again, as a supervisor does
+    seconds: float
+    outcome: Outcome
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the promise is."""
+        return self.outcome.is_kept
+
+    def __str__(self) -> str:
+        outcome = self.outcome
+        rows: list[tuple[str, object]] = [
+            ("acknowledged", f"{outcome.acknowledged:,}"),
+            *((f"{kind} killed", f"{times} times") for kind, times in self.killed.items()),
+            ("driver ended by itself", f"{self.ended} times"),
+            ("seconds", f"{self.seconds:.0f}"),
+            ("rows", f"{outcome.rows:,}"),
+            ("lost", outcome.lost),
+            ("duplicated", outcome.duplicated),
+            ("never acknowledged", outcome.unknown),
+        ]
+        return "\n".join([self.name, *(f"  {name:<24} {value}" for name, value in rows)])
+
+
+@final
+class Driver:
+    """The driver, in all its lives; what it says goes to a file."""
+
+    def __init__(self, pipeline: Pipeline, cluster: SparkCluster, log: Path) -> None:
+        self.ended = 0
+        self._pipeline = pipeline
+        self._cluster = cluster
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._left: set[Process] = set()  # of former lives: they end by themselves
+
+    def start(self, is_last: bool = False) -> None:
+        """Start it."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._pipeline.command(self._cluster.url, is_last),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._cluster.environment,
+                start_new_session=True,
+            )
+
+    def kill(self, *, whole: bool) -> None:
+        """End its Python, or all that it has started too; does nothing where none runs."""
+        if self._process is None:
+            return
+        self._left |= descendants(self._process.pid)
+        self._process.send_signal(signal.SIGKILL)
+        if whole:
+            kill(self._left)
+        self._process.wait()
+        self._process = None
+
+    def revive(self) -> None:
+        """Start it again where it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            self.ended += 1
+            self.start()
+
+    def run_to_the_end(self, tell: Callable[[], None]) -> None:
+        """Start it for the last time, and again as often as it fails while more comes out."""
+        self.start(is_last=True)
+        stall = Stall(self._pipeline)
+        while True:
+            assert self._process is not None
+            code = self._process.poll()
+            if code == 0:
+                self._process = None
+                return
+            if code is not None:
+                self.ended += 1
+                self.start(is_last=True)
+            stall.check(self.last_words)
+            tell()
+            let_pass(_LOOK_S)
+
+    def last_words(self) -> str:
+        """The end of what it said."""
+        said = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return said[-_LAST_WORDS:]
+
+    def close(self) -> None:
+        """End it, and what its former lives have left."""
+        self.kill(whole=True)
+        try:
+            wait_for("Java to end", lambda: not alive(self._left), _JAVA_ENDS_S)
+        finally:
+            kill(self._left)
+
+
+@final
+class Stall:
+    """Fails where nothing comes out any more."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._most = -1
+        self._since_s = time.monotonic()
+
+    def check(self, last_words: Callable[[], str]) -> int:
+        """How much has come out."""
+        arrived = self._pipeline.arrived()
+        if arrived > self._most:
+            self._most, self._since_s = arrived, time.monotonic()
+        silent_s = time.monotonic() - self._since_s
+        assert silent_s < _STALLED_S, f"{arrived:,} rows and no more:\n{last_words()}"
+        return arrived
+
+
+@contextmanager
+def prepared(
+    name: str, directory: Path, broker: Broker, seed: int, a_round: int
+) -> Iterator[Pipeline]:
+    """A pipeline whose load ends with the block."""
+    directory.mkdir(parents=True)
+    pipeline = PIPELINES[name](directory, broker, seed, a_round)
+    try:
+        yield pipeline
+    finally:
+        pipeline.load.close()
+
+
+def play(
+    pipeline: Pipeline,
+    name: str,
+    cluster: SparkCluster,
+    broker: Broker,
+    log: Path,
+    seed: int,
+    messages: int,
+    rounds: int,
+    tell: Callable[[str], None] = lambda _progress: None,
+) -> Verdict:
+    """One storm.
+
+    Args:
+        pipeline: from ``prepared``.
+        name: of it.
+        cluster: whose workers are killed.
+        broker: of the pipeline.
+        log: file for what the driver says.
+        seed: of the faults.
+        messages: how many in all.
+        rounds: of faults; three are one of each kind.
+        tell: told how far it is, often.
+
+    Raises:
+        AssertionError: nothing comes out any more.
+    """
+    draw = random.Random(seed)
+    killed = dict.fromkeys(KINDS, 0)
+    began_s = time.monotonic()
+    driver = Driver(pipeline, cluster, log)
+    arrived = 0
+
+    def show() -> None:
+        faults = ", ".join(f"{times} {kind}" for kind, times in killed.items())
+        tell(f"{name}: {arrived:,} of {count(pipeline.load):,} rows; killed {faults}")
+
+    try:
+        driver.start()
+        for number, kinds in enumerate(faults(draw, rounds)):
+            pipeline.load.give((number + 1) * messages // rounds)
+            aim = (number + draw.uniform(_LEAST_SHARE, _MOST_SHARE)) * messages / rounds
+            stall = Stall(pipeline)
+            while arrived < aim:
+                driver.revive()
+                arrived = stall.check(driver.last_words)
+                show()
+                let_pass(_LOOK_S)
+            let_pass(draw.uniform(0, _MOMENT_S))
+            for kind in kinds:
+                killed[kind] += 1
+                do(kind, cluster, broker, driver, draw)
+            if number < rounds - 1 and DRIVER in kinds:
+                driver.start()
+        pipeline.load.finish()
+        driver.run_to_the_end(show)
+        seconds = time.monotonic() - began_s
+        return Verdict(name, killed, driver.ended, seconds, pipeline.outcome())
+    finally:
+        driver.close()
+
+
+def faults(draw: random.Random, rounds: int) -> Iterator[list[str]]:
+    """The kinds of each round; with three rounds one each, and the driver comes last."""
+    for number in range(rounds):
+        kind = KINDS[(number - rounds) % len(KINDS)]
+        others = [other for other in KINDS if other != kind]
+        is_one_more = rounds > len(KINDS) and draw.random() < _ONE_MORE
+        yield [kind, draw.choice(others)] if is_one_more else [kind]
+
+
+def do(
+    kind: str, cluster: SparkCluster, broker: Broker, driver: Driver, draw: random.Random
+) -> None:
+    """One fault; the driver is started again by the caller."""
+    if kind == WORKER:
+        number = draw.randrange(WORKERS)
+        cluster.kill_worker(number)
+        cluster.start_worker(number)
+    elif kind == BROKER:
+        broker.restart()
+    else:
+        driver.kill(whole=draw.random() < 0.5)
