@@ -18,7 +18,9 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
+from penstock.spark import ranges
 from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
@@ -62,16 +64,17 @@ def backfill(
             f" {definition.name} has landed all before offset {landed_end}"
         )
     span = Span(log.epoch, first, last)
-    messages = (
-        spark.read.format("penstock")
-        .options(**service_options(settings.server, settings.credentials))
-        .option("stream", definition.stream)
-        .option("topics", table.topic_filter)
-        .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')
-        .option("endingOffsets", f'{{"0": {last}, "epoch": "{log.epoch}"}}')
-        .option("failOnDataLoss", str(settings.fail_on_data_loss))
-        .load()
-    )
+    options = {
+        **service_options(settings.server, settings.credentials),
+        "stream": definition.stream,
+        "topics": table.topic_filter,
+        "startingOffsets": Position.of_one(log.epoch, first).to_json(),
+        "endingOffsets": Position.of_one(log.epoch, last).to_json(),
+        "failOnDataLoss": str(settings.fail_on_data_loss),
+    }
+    ranges.register(spark)
+    frame = spark.read.format(ranges.FORMAT).options(**options).load()
+    messages = ranges.Ranges(frame, options, place.columns)
     files = place.write(messages, batch_id=0, replaced=span)
     place.replace(span, selection, files)
     rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))

@@ -3,6 +3,9 @@
     stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
                                                   driver: foreachBatch ┘
 
+What passes through Spark are the ranges that its checkpoint knows, and the names of the files: a
+task reads its messages itself (`penstock.spark.ranges`).
+
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
 every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
 neither batch nor query. foreachBatch runs in this process, which keeps the table open, knows the
@@ -35,6 +38,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import ConfigError, EpochMismatch, PenstockError
+from penstock.spark import ranges
 from penstock.spark.checkpoints import keep_selection, read_checkpoint
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
@@ -261,15 +265,17 @@ class Landing:
         if settings.group is not None:
             options["groupId"] = settings.group
 
-        def land(rows: DataFrame, batch_id: int) -> None:
+        def land(frame: DataFrame, batch_id: int) -> None:
+            messages = ranges.Ranges(frame, options, self._place.columns)
             try:
-                self._land_batch(rows, Batch(self._query_id.result(), batch_id, selection))
+                self._land_batch(messages, Batch(self._query_id.result(), batch_id, selection))
             except Exception as error:
                 self._failure = error
                 raise
 
+        ranges.register(spark)
         writer = (
-            spark.readStream.format("penstock")
+            spark.readStream.format(ranges.FORMAT)
             .options(**options)
             .load()
             .writeStream.queryName(f"penstock table {settings.table.name}")
@@ -295,13 +301,13 @@ class Landing:
                 if _PLANNER_LATE not in str(failure) or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
-    def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
+    def _land_batch(self, messages: ranges.Ranges, batch: Batch) -> None:
         """Put one batch into the table, unless it is there."""
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
             self._check_epoch(batch)
-            landed = self._place.land(rows, batch)
+            landed = self._place.land(messages, batch)
             if landed.is_replay:
                 self._reporter.replayed(batch.batch_id)
             else:

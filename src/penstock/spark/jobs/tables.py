@@ -151,4 +151,4 @@ def landing_place(table: DeclaredTable) -> LandingPlace:
             if definition.compact_commits and isinstance(one, MessageTable):
                 one.compact(definition.compact_commits, definition.compact_bytes)
 
-    return LandingPlace(tables, table.sorting, repeats, compact)
+    return LandingPlace(tables, table.sorting, repeats, compact, table.sorting.columns)
