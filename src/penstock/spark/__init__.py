@@ -12,6 +12,7 @@
     pins         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers
+    ranges       the same for jobs that read messages in the task that writes them
     sink         and its writers: rows become messages, with sink_options and sink_rows
     parquet_files  executors write Parquet files
     delta_commit   the driver commits them to the Delta table, each batch once

@@ -227,11 +227,10 @@ def _by_partition(
     if not columns:
         yield (), rows
         return
-    for values in (
-        rows.select(columns).group_by(columns, use_threads=False).aggregate([]).to_pylist()
-    ):
+    found = rows.select(columns).group_by(columns, use_threads=False).aggregate([]).to_pylist()
+    for values in found:
         chosen = rows
-        for name, value in values.items():
+        for name, value in values.items() if len(found) > 1 else ():
             column = chosen.column(name)
             is_equal = pc.is_null(column) if value is None else pc.equal(column, value)
             chosen = chosen.filter(is_equal)
@@ -250,7 +249,9 @@ class _PartitionFile:
         self._values = dict(zip(layout.partition_by, values, strict=True))
         self._path = layout.new_path(self._values, prefix)
         (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(self._table / self._path, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(
+            self._table / self._path, self._schema, compression="zstd", **_encodings(self._schema)
+        )
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
@@ -349,6 +350,36 @@ def _has_order(kind: pa.DataType) -> bool:
         or pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
     )
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are encoded: whole numbers and times by their differences, the rest as usual.
+
+    A dictionary of offsets and times, few of which come twice, took a third of the time that
+    writing took. DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
+    Spark reads it since 3.3.
+    """
+    leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
+    numbers = [path for path, kind in leaves.items() if _has_differences(kind)]
+    return {
+        "use_dictionary": [path for path in leaves if path not in numbers],
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns that Parquet makes of one, with their names in it."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind
+
+
+def _has_differences(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _stats_value(value: Any) -> int | str:

@@ -61,10 +61,7 @@ from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
 from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
-"""Rows of one record batch sent to a reader. Small chunks are joined up to this many."""
-
-BLOCK_BYTES_MAX: Final = 8 * 1_048_576
-"""Bytes after which a block takes no further chunk."""
+"""Most rows of one record batch sent to a reader."""
 
 NICENESS: Final = 10
 """How far the process steps back behind the broker (0 to 19)."""
@@ -224,7 +221,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         position = request.start
         try:
             while position < request.end:
-                rows, offsets, position = self._read_block(position, request.end, stream)
+                found = next(self._log.rows(position, request.end, stream))
+                position, offsets = found.end, found.offsets
+                rows = pa.Table.from_batches([found.batch])
                 mask = selector.mask(rows)
                 if mask is not None:
                     rows, offsets = rows.filter(mask), offsets.filter(mask)
@@ -233,24 +232,6 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
         except PenstockError as error:
             raise _refuse(error) from error
-
-    def _read_block(
-        self, start: int, end: int, stream: StreamDefinition
-    ) -> tuple[pa.Table, pa.Array, int]:
-        """Rows from `start` on, with their offsets, and the offset after what was looked at."""
-        batches: list[pa.RecordBatch] = []
-        offsets: list[pa.Array] = []
-        count = size_bytes = 0
-        position = start
-        for rows in self._log.rows(start, end, stream):
-            batches.append(rows.batch)
-            offsets.append(rows.offsets)
-            position = rows.end
-            count += rows.batch.num_rows
-            size_bytes += rows.batch.nbytes
-            if count >= BLOCK_ROWS_MAX or size_bytes >= BLOCK_BYTES_MAX:
-                break
-        return pa.Table.from_batches(batches), pa.concat_arrays(offsets), position
 
     def _offsets(self, fields: dict[str, Any]) -> bytes:
         stream = self._stream(read_text(fields, "stream"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -428,3 +429,17 @@ def test_orphans_are_removed_by_age_and_nothing_else_is(table: MessageTable) -> 
     assert young.exists()
     assert checkpoint.exists()
     assert landed(table) == list(range(10))
+
+
+def test_numbers_and_times_lie_in_files_as_differences(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t")
+    (file,) = written(table, 0, 1000)
+    group = pq.ParquetFile(table.path / file.path).metadata.row_group(0)
+    encodings = {
+        column.path_in_schema: column.encodings
+        for column in (group.column(index) for index in range(group.num_columns))
+    }
+    differences = {name for name, used in encodings.items() if "DELTA_BINARY_PACKED" in used}
+    assert {"offset", "received_at", "qos"} <= differences
+    assert not differences & {"epoch", "topic", "payload", "client_id"}
+    assert "RLE_DICTIONARY" in encodings["properties.user_properties.list.element.key"]

@@ -218,3 +218,12 @@ def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         declared(**settings)
+
+
+def test_it_looks_only_at_the_columns_that_rows_and_dead_letters_need() -> None:
+    sorting = declared(metadata=["client_id"]).sorting
+    assert sorting.columns == ["epoch", "offset", "received_at", "topic", "payload", "client_id"]
+    found = messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"))
+    parts = sorting(found.select(sorting.columns))
+    assert [row["client_id"] for row in parts[ROWS].to_pylist()] == ["device-0"]
+    assert parts[DEAD_LETTERS].num_rows == 1

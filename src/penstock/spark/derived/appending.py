@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.arrow_maps import map_in_arrow
@@ -56,10 +56,15 @@ class AppendedTable:
         checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        self.derive = derive
+        self._derive = derive
         self._table = table
         self._checkpoint = checkpoint
         self._after_commit = after_commit
+
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """What is computed of the messages."""
+        messages = spark.readStream.format("penstock").options(**options).load()
+        return self._derive(messages)
 
     def prepare(self, selection: Selection) -> None:
         """Refuse a table of something else, or one whose state is gone."""

@@ -12,13 +12,13 @@ where it is also with a new checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.checkpoints import read_checkpoint
 from penstock.spark.delta_commit import MessageTable
@@ -49,12 +49,16 @@ class ReplacedTable:
         checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,
     ) -> None:
-        self.derive = derivation.derive
         self._table = table
         self._derivation = derivation
         self._checkpoint = checkpoint
         self._after_commit = after_commit
         self._keys: dict[str, pa.Table] = {}  # of each file, as far as it was read
+
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """What is computed of the messages."""
+        messages = spark.readStream.format("penstock").options(**options).load()
+        return self._derivation.derive(messages)
 
     def prepare(self, selection: Selection) -> None:
         """Refuse a table of something else; add columns that the table does not have yet."""

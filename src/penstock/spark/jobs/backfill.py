@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
+from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import of_table
@@ -82,8 +84,9 @@ def backfill(
     filled = []
     for begin, stop in parts:
         span = Span(log.epoch, begin, stop)
+        messages = _messages(spark, table, settings, span)
         try:
-            files = place.write(_messages(spark, table, settings, span), batch_id=0, replaced=span)
+            files = place.write(messages, batch_id=0, replaced=span)
         except PySparkException as error:
             raise own_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
         place.replace(span, selection, files)
@@ -94,17 +97,16 @@ def backfill(
 
 def _messages(
     spark: SparkSession, table: DeclaredTable, settings: RunSettings, span: Span
-) -> DataFrame:
+) -> Ranges:
     """The messages of a range, all of them: one that has left the log meanwhile is an error."""
-    return (
-        spark.read.format("penstock")
-        .options(**service_options(settings.server, settings.credentials))
-        .option("stream", table.definition.stream)
-        .option("topics", topics_text([table.topic_filter]))
-        .option("startingOffsets", f'{{"0": {span.start}, "epoch": "{span.epoch}"}}')
-        .option("endingOffsets", f'{{"0": {span.end}, "epoch": "{span.epoch}"}}')
-        .load()
-    )
+    options = {
+        **service_options(settings.server, settings.credentials),
+        "stream": table.definition.stream,
+        "topics": topics_text([table.topic_filter]),
+        "startingOffsets": Position.of_one(span.epoch, span.start).to_json(),
+        "endingOffsets": Position.of_one(span.epoch, span.end).to_json(),
+    }
+    return Ranges.read(spark, options, table.sorting.columns)
 
 
 def _offset(client: StreamClient, log: StreamOffsets, point: Point) -> int:

@@ -3,6 +3,9 @@
     stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
                                                   driver: foreachBatch ┘
 
+What passes through Spark are the ranges that its checkpoint knows, and the names of the files: a
+task reads its messages itself (`penstock.spark.ranges`).
+
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
 every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
 neither batch nor query. foreachBatch runs in this process, which keeps the table open, knows the
@@ -22,7 +25,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
@@ -130,8 +133,8 @@ class LandingSettings:
 class Place(Protocol):
     """Where messages land, or what is made of them. For one thread at a time."""
 
-    def derive(self, messages: DataFrame) -> DataFrame:
-        """What lands, of a stream of messages."""
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """What Spark is asked for, of the messages that the options of the source name."""
 
     def prepare(self, selection: Selection) -> None:
         """Refuse tables of something else."""
@@ -140,7 +143,7 @@ class Place(Protocol):
         """The offset after what is in the tables; 0 when nothing is."""
 
     def land(self, rows: DataFrame, batch: Batch) -> Landed:
-        """Put one batch of what `derive` gave into the tables, unless it is there."""
+        """Put one batch of what `query` gave into the tables, unless it is there."""
 
 
 class Landing:
@@ -308,16 +311,15 @@ class Landing:
             options["groupId"] = settings.group
             options["groupLeaseSeconds"] = str(settings.group_lease_s)
 
-        def land(rows: DataFrame, batch_id: int) -> None:
+        def land(frame: DataFrame, batch_id: int) -> None:
             try:
-                self._land_batch(rows, Batch(self._query_id.result(), batch_id, selection))
+                self._land_batch(frame, Batch(self._query_id.result(), batch_id, selection))
             except Exception as error:
                 self._failure = error
                 raise
 
-        messages = spark.readStream.format("penstock").options(**options).load()
         writer = (
-            self._place.derive(messages)
+            self._place.query(spark, options)
             .writeStream.queryName(f"penstock table {settings.table.name}")
             .option("checkpointLocation", str(settings.checkpoint_dir))
             .foreachBatch(land)
@@ -341,13 +343,13 @@ class Landing:
                 if _PLANNER_LATE not in str(failure) or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
-    def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
+    def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
         """Put one batch into the table, unless it is there."""
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
             self._check_epoch(batch)
-            landed = self._place.land(rows, batch)
+            landed = self._place.land(frame, batch)
             if landed.is_replay:
                 self._reporter.replayed(batch.batch_id)
             else:

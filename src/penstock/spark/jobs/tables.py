@@ -170,7 +170,8 @@ def landing_place(table: DeclaredTable) -> LandingPlace:
     repeats = None
     if definition.repeats is not None:
         repeats = Repeats(table.sorting, table.id_column, definition.repeats.within_s)
-    return LandingPlace(tables, table.sorting, repeats, _compaction(definition, tables))
+    compact = _compaction(definition, tables)
+    return LandingPlace(tables, table.sorting, repeats, compact, table.sorting.columns)
 
 
 def derived_place(table: DerivedTable) -> Place:

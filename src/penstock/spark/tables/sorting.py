@@ -24,6 +24,7 @@ from penstock.spark.parquet_files import PARTITION_NAME_LENGTH_MAX, partition_na
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
 from penstock.spark.tables.splits import with_date
+from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_ID: Final = "message_id"
 """What a message is recognised by; a column of the table where it is a user property."""
@@ -47,6 +48,12 @@ class Sorting:
         self._schema = schema
         self._landed_at: dict[str, int] = {}
         """When a message of this id was landed last in this pass, µs."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of messages that it looks at, where it does not look for repeats."""
+        wanted = {*DEAD_LETTER_SCHEMA.names, *self._table.metadata}
+        return [name for name in STREAM_SCHEMA.names if name in wanted]
 
     @cached_property
     def _decoder(self) -> Decoder:
@@ -108,7 +115,10 @@ class Sorting:
     ) -> pa.Table:
         kept = [name for name in messages.column_names if name in self._schema.names]
         found: dict[str, pa.ChunkedArray] = {}
-        for part in (messages.select(kept).take(sources), levels.take(sources), decoded):
+        parts = messages.select(kept), levels
+        if not sources.equals(pa.arange(0, messages.num_rows)):  # not each of them once
+            parts = parts[0].take(sources), parts[1].take(sources)
+        for part in (*parts, decoded):
             found |= zip(part.column_names, part.columns, strict=True)
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
@@ -167,7 +177,7 @@ def _array(messages: pa.Table, name: str) -> pa.Array:
 
 
 def _without(count: int, indices: pa.Array) -> pa.Array:
-    every = pc.indices_nonzero(pa.repeat(True, count)).cast(pa.int64())
+    every = pa.arange(0, count)
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
 
 
