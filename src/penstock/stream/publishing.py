@@ -115,7 +115,7 @@ class Publishing:
 
     def _ask(self, request: control.Publish | control.Abandon) -> Published:
         try:
-            return control.ask(self._data_dir, request, Published)
+            return control.ask(self._data_dir, request, Published, control.PROMPT_S)
         except NoBroker as error:
             raise StoreNotReady(str(error)) from error
         except StoreFailed as error:  # it went away: asking again is no repetition
