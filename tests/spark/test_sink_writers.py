@@ -83,3 +83,20 @@ def test_a_task_that_fails_takes_its_own_files_and_no_others(
     assert {path.name for path in staged_files(broker)} == {name for name, _, _ in kept.files}
     writer(broker).commit([kept], 0)
     assert staged_files(broker) == []
+
+
+def test_a_checkpoint_that_was_set_back_ends_the_query_and_loses_nothing_unsaid(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what now has the number of a batch that was published would count as published."""
+
+    def run(batch: int, count: int) -> None:
+        in_task(monkeypatch, batch, 0, attempt=batch)
+        writer(broker).commit([writer(broker).write(rows(count))], batch)
+
+    for batch in (0, 1, 2):
+        run(batch, 3)
+    run(2, 3)  # as after a crash
+    with pytest.raises(ConfigError, match="published batch 2 of this query already, and Spark com"):
+        run(1, 300)
+    assert staged_files(broker) == []

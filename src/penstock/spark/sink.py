@@ -12,7 +12,9 @@
 2. (sink, batch) names a batch for ever. The broker decides once which files it is; a commit that is
    repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
 3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
-   batch. For `df.write` they are options; without them every run is a sink of its own.
+   batch. Spark repeats the last batch only: one before it comes from a checkpoint that was set
+   back, where the same number may stand for other rows, and ends the query. For `df.write` they
+   are options; without them every run is a sink of its own.
 4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
    can tell, and it keeps what it has decided (`penstock.broker.sinks`).
 
@@ -22,6 +24,7 @@ Messages are published in the order of the rows within a partition, partition af
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,6 +49,8 @@ STAGED_BYTES: Final = 8 * 1_048_576
 """Rows of a task that are staged at a time: what it keeps in memory, and sends again."""
 
 STAGED_ROWS: Final = 65_536
+
+logger = logging.getLogger(__name__)
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
@@ -99,12 +104,14 @@ class _Writer:
         """The sink, and the number of its batch."""
         raise NotImplementedError
 
-    def _publish(self, messages: list[WriterCommitMessage | None]) -> None:
+    def _publish(self, messages: list[WriterCommitMessage | None]) -> int:
+        """Publish what all tasks staged; a later batch that the sink has come to already, or 0."""
         staged = _told(messages)
         files = tuple(file for task in staged for file in task.files)
-        if files:
-            with self._client() as client:
-                client.publish(self._set_of(staged[0], files))
+        if not files:
+            return 0
+        with self._client() as client:
+            return client.publish(self._set_of(staged[0], files))
 
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _told(messages)
@@ -135,7 +142,14 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what all tasks staged."""
-        self._publish(messages)
+        later = self._publish(messages)
+        if later:
+            logger.warning(
+                "batch %d of the sink %s publishes nothing, for batch %d was published already",
+                self._options.batch,
+                self._sink,
+                later,
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give up what was staged."""
@@ -164,7 +178,14 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         wrong = {task.batch for task in _told(messages)} - {batchId}
         if wrong:
             raise ConfigError(f"tasks of batch {min(wrong)} were told of in batch {batchId}")
-        self._publish(messages)
+        later = self._publish(messages)
+        if later:  # Spark repeats the last batch, and none before it
+            raise ConfigError(
+                f"the broker has published batch {later} of this query already, and Spark comes"
+                f" with batch {batchId}: its checkpoint was set back, or two queries have it, and"
+                " nobody knows which rows of this batch were published; start the query with a"
+                " new checkpoint, and say with startingOffsets where it is to go on"
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Give up what was staged for a batch."""

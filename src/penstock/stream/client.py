@@ -251,13 +251,19 @@ class StreamClient:
         """
         return self._persist(lambda: self._put(request, rows))
 
-    def publish(self, request: SetRequest) -> None:
+    def publish(self, request: SetRequest) -> int:
         """Publish a batch of staged rows; when this returns they are published, on disk.
 
         It may be called again with the same batch, which is published once.
+
+        Returns:
+            0; or the number of a later batch that the sink has published already, or publishes:
+            then nothing was done, and the rows of this one were published before or never.
         """
-        while not self._persist(lambda: self._act("publish", asdict(request)))["is_done"]:
-            pass  # the service answers after a while
+        while True:  # the service answers after a while
+            published = self._persist(lambda: self._act("publish", asdict(request)))
+            if published["is_done"]:
+                return int(published.get("later", 0))
 
     def abandon(self, request: SetRequest) -> None:
         """Give up what was staged for a batch, unless it is being published already; tried once."""

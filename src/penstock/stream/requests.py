@@ -15,8 +15,8 @@ Requests are small JSON objects::
     action "forget"   {"table"}         → whether there was one
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
-    action "publish"  {"sink", "batch", "run", "client_id", "files"}   → {"is_done", "rows"}
-    action "abandon"  {"sink", "batch", "run"}                         → {"is_done", "rows"}
+    action "publish"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
+    action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
