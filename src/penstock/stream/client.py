@@ -8,6 +8,9 @@ range of offsets always gives the same rows.
     ok ──unavailable──▶ waiting ──answer──▶ ok
                            └──connect_timeout_s over──▶ StreamUnavailable
 
+A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send: it
+would wait for ever. So a service that is silent for long is asked for an echo.
+
 What the service refuses is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
 StoreFailed or ConfigError. Nor is a service whose certificate is not believed.
 """
@@ -47,12 +50,23 @@ CALL_TIMEOUT_S: Final = 10.0
 PUT_TIMEOUT_S: Final = 120.0
 """Longest wait until rows are staged."""
 
+SILENT_S_MAX: Final = 310.0
+"""After so long without a word within a call the service is asked whether it is still there. gRPC's
+servers hang up on who asks more often than every 300 s
+(https://grpc.io/docs/guides/keepalive/)."""
+
+ECHO_S_MAX: Final = 20.0
+"""Longest wait for the answer to that."""
+
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 
 _CHANNEL: Final = [
     ("grpc.enable_http_proxy", 0),  # a proxy for the web does not lead to the broker
     ("grpc.use_local_subchannel_pool", 1),  # a new attempt really connects anew
+    ("grpc.keepalive_time_ms", int(SILENT_S_MAX * 1000)),
+    ("grpc.keepalive_timeout_ms", int(ECHO_S_MAX * 1000)),
+    ("grpc.http2.ping_timeout_ms", int(ECHO_S_MAX * 1000)),
 ]
 _AWAY: Final = (
     flight.FlightUnavailableError,
