@@ -88,7 +88,10 @@ class Given:
         """
         self.one_of("token", "tokenFile")
         ca_file = self.text("tlsCaFile", "")
-        tls = tls or self.truth("tls", default=bool(ca_file))
+        wanted = self.truth("tls", default=tls or bool(ca_file))
+        if tls and not wanted:
+            raise ConfigError("option tls is false, and the address says grpc+tls://")
+        tls = wanted
         if ca_file and not tls:
             raise ConfigError(
                 "option tlsCaFile says whom to believe with TLS, and option tls is false"

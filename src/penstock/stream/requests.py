@@ -55,6 +55,9 @@ FILTERS_MAX: Final = 1000
 REQUEST_BYTES_MAX: Final = 1_048_576
 """Length of one request."""
 
+SET_BYTES_MAX: Final = 16 * 1_048_576
+"""Length of one request that names the files of a batch, some hundred bytes each."""
+
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, beyond which nobody looks."""
 
@@ -195,7 +198,7 @@ class SetRequest:
     @classmethod
     def from_json(cls, data: bytes) -> SetRequest:
         """Read a body; RequestError says what is wrong with it."""
-        fields = read_object(data)
+        fields = read_object(data, SET_BYTES_MAX)
         files = fields.get("files")
         if not isinstance(files, list) or not all(_is_file(file) for file in files):
             raise _bad("files must be a list of name, rows and bytes")
@@ -211,10 +214,10 @@ class SetRequest:
         )
 
 
-def read_object(data: bytes) -> dict[str, Any]:
+def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
     """The JSON object in `data`; RequestError when it is something else."""
-    if len(data) > REQUEST_BYTES_MAX:
-        raise _bad(f"a request may have {REQUEST_BYTES_MAX} bytes, and this one has {len(data)}")
+    if len(data) > bytes_max:
+        raise _bad(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
     try:
         fields = json.loads(data)
     except ValueError as error:

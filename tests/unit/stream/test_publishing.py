@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +162,12 @@ def test_rows_that_lie_beside_their_buffers_are_not_staged(
     with pytest.raises(RequestError, match="no sound Arrow data"):
         Publishing(tmp_path, LIMITS).put(PutRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter([batch]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_may_have_many_files() -> None:
+    """Spark makes one for each task, or some megabytes of it."""
+    files = tuple(
+        (f"{'r' * 32}-1234567-{n:05d}-{'u' * 32}.arrow", 65_536, n) for n in range(50_000)
+    )
+    asked = SetRequest("s", 0, "r", "c", files)
+    assert SetRequest.from_json(json.dumps(asdict(asked)).encode()) == asked
