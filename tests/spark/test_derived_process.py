@@ -31,6 +31,7 @@ decoder = {{ kind = "json", columns = {{ value = {{ type = "int", path = "$" }} 
 [[tables.derived]]
 name = "windows"
 kind = "windowed"
+group = ""
 source = "numbers"
 keys = ["line"]
 window_s = 10
@@ -42,6 +43,7 @@ commit_offsets_max = 40
 [[tables.derived]]
 name = "last"
 kind = "last_known"
+group = ""
 source = "numbers"
 keys = ["line"]
 commit_s_min = 0

@@ -38,9 +38,9 @@ Run = Callable[..., dict[str, Progress]]
 def declare(tmp_path: Path) -> Declare:
     def declared(kind: str, source: dict[str, Any] | None = None, **settings: Any) -> DerivedTable:
         readings = {"name": "readings", "topics": "plant/{line:int}/temp", "decoder": NUMBER}
-        given = {"name": kind, "kind": kind, "source": "readings", "keys": ["line"], **settings}
+        given = {"name": kind, "kind": kind, "source": "readings", "keys": ["line"], "group": ""}
         return DerivedTable(
-            DerivedDefinition.model_validate(given),
+            DerivedDefinition.model_validate({**given, **settings}),
             TableDefinition.model_validate({**readings, **(source or {})}),
             tmp_path / "tables",
         )
