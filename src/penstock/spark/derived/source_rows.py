@@ -45,9 +45,10 @@ class SourceRows:
         retained_only: bool = False,
     ) -> None:
         fields = [source.schema.field(name).remove_metadata() for name in columns]
+        self._declared = pa.schema(fields)
+        self.schema = self._declared
         if retained_only:
-            fields.append(pa.field(GONE, pa.bool_()))
-        self.schema = pa.schema(fields)
+            self.schema = self._declared.append(pa.field(GONE, pa.bool_()))
         self._sorting = source.sorting
         self._reduce = reduce
         self._retained_only = retained_only
@@ -68,7 +69,7 @@ class SourceRows:
             return self._sorted(messages, self.schema)
         messages = messages.filter(messages.column("retain"))
         is_removal = pc.equal(pc.binary_length(messages.column("payload")), 0)
-        rows = self._sorted(messages.filter(pc.invert(is_removal)), self.schema.remove(-1))
+        rows = self._sorted(messages.filter(pc.invert(is_removal)), self._declared)
         rows = rows.append_column(self.schema.field(GONE), pa.repeat(False, rows.num_rows))
         removals = messages.filter(is_removal)
         gone = pa.Table.from_arrays(
