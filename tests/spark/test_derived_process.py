@@ -67,6 +67,7 @@ def start(config: Path, service: ServiceProcess, *words: str) -> subprocess.Pope
     )
 
 
+@pytest.mark.long
 def test_after_a_kill_each_window_is_there_once_and_the_last_row_is_the_last(
     log: LogWriter, config: Path, service: ServiceProcess
 ) -> None:

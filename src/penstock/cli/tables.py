@@ -201,7 +201,7 @@ def validate(
     for table, parts in samples:
         if isinstance(table, DerivedTable):
             title = f"{table.name}: from {table.definition.source}, {table.derivation.wording}"
-            console.print(title, style="bold", highlight=False)
+            console.print(title, style="bold", highlight=False, soft_wrap=True)
             _print_rows(console, table.schema.empty_table())
             continue
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
