@@ -32,9 +32,9 @@ setup-tests:
 demo: setup ## replay real sensor readings through broker and Spark, with crashes, into a table
 	@$(PY) -m examples.temperatures
 
-test: setup-tests check ## check, then run every test
+test: setup-tests check ## check, then run every test but the long ones, which are part of torture
 	$(INTERPRETED) $(PYTEST) -q $(IN_PARALLEL) $(BOTH_WAYS)
-	$(PYTEST) -q $(IN_PARALLEL) tests
+	$(PYTEST) -q $(IN_PARALLEL) -m 'not long' tests
 
 check: setup ## format, lint, types, layers, documents
 	.venv/bin/ruff format --check $(CHECKED) setup.py
@@ -49,7 +49,8 @@ fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECO
 	PYTHONPATH=src:. $(PY) -m tests.fuzz decode --seconds $(SECONDS)
 	PYTHONPATH=src:. $(PY) -m tests.fuzz serve --seconds $(SECONDS)
 
-torture: setup-tests ## cut power and links, and kill processes under load (SECONDS=600 for longer)
+torture: setup-tests ## the long tests; cut power and links, and kill processes under load (SECONDS=600 for longer)
+	$(PYTEST) -q -m long tests
 	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) / 2))
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
@@ -59,6 +60,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.subscriptions
 	@$(PY) -m benchmarks.shared
 	@$(PY) -m benchmarks.durability
+	@$(PY) -m benchmarks.landing
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py

@@ -7,10 +7,12 @@ once, so the generator costs little and the broker is what is measured.
 
 from __future__ import annotations
 
+import itertools
 import math
 import selectors
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks.broker import Broker
@@ -52,27 +54,35 @@ def publish(broker: Broker, publishers: int, seconds: float) -> Measured:
     return measured
 
 
-def publish_so_many(broker: Broker, publishers: int, messages: int) -> None:
-    """Publish ``messages`` with QoS 1, and a window of each publisher more."""
-    load = _Load(broker, publishers)
+def publish_so_many(
+    broker: Broker, publishers: int, messages: int, payloads: Iterator[bytes] | None = None
+) -> None:
+    """Publish ``messages`` with QoS 1, and a window of each publisher more.
+
+    With ``payloads`` each has the next of them, and all that was sent is acknowledged at the end.
+    """
+    load = _Load(broker, publishers, payloads)
     load.run(math.inf, messages)
+    load.finish()
     load.close()
 
 
 class _Load:
     """Publishers that keep their windows full."""
 
-    def __init__(self, broker: Broker, publishers: int) -> None:
+    def __init__(
+        self, broker: Broker, publishers: int, payloads: Iterator[bytes] | None = None
+    ) -> None:
+        self._payloads = payloads
         self._selector = selectors.DefaultSelector()
         self._owed: dict[socket.socket, int] = {}
         self._blocks: dict[socket.socket, bytes] = {}
+        self._numbers: dict[socket.socket, int] = {}
         self._by_descriptor: dict[int, socket.socket] = {}
         for number in range(publishers):
             connection = _connect(broker.port, number)
-            self._blocks[connection] = b"".join(
-                encode(Publish(f"bench/{number}", PAYLOAD, 1, packet_id=packet_id), _VERSION)
-                for packet_id in range(1, WINDOW + 1)
-            )
+            self._numbers[connection] = number
+            self._blocks[connection] = _block(number, itertools.repeat(PAYLOAD))
             self._selector.register(connection, selectors.EVENT_READ)
             self._by_descriptor[connection.fileno()] = connection
         for connection in self._blocks:
@@ -94,6 +104,13 @@ class _Load:
                     self._send(connection)
         return acknowledged, elapsed_s
 
+    def finish(self) -> None:
+        """Wait until all that was sent is acknowledged."""
+        while any(self._owed.values()):
+            for key, _ in self._selector.select(1.0):
+                connection = self._by_descriptor[key.fd]
+                self._owed[connection] -= len(connection.recv(65536))
+
     def close(self) -> None:
         """Drop the connections."""
         for connection in self._blocks:
@@ -101,8 +118,19 @@ class _Load:
         self._selector.close()
 
     def _send(self, connection: socket.socket) -> None:
-        connection.sendall(self._blocks[connection])
+        block = self._blocks[connection]
+        if self._payloads is not None:
+            block = _block(self._numbers[connection], self._payloads)
+        connection.sendall(block)
         self._owed[connection] = WINDOW * _PUBACK_LENGTH_BYTES
+
+
+def _block(number: int, payloads: Iterator[bytes]) -> bytes:
+    """A window of ready-made packets of one publisher."""
+    return b"".join(
+        encode(Publish(f"bench/{number}", payload, 1, packet_id=packet_id), _VERSION)
+        for packet_id, payload in zip(range(1, WINDOW + 1), payloads, strict=False)
+    )
 
 
 def _connect(port: int, number: int) -> socket.socket:

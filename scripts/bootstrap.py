@@ -33,6 +33,7 @@ BUILD = VENV / "build"
 LOGS = VENV / "logs"
 INSTALLING = VENV / "installing"  # there while pip installs; left behind if it was killed
 REQUIREMENTS = ROOT / "requirements"
+SHIPPED = ("*.py", "*.j2", "py.typed")  # what of src/ a wheel has: package-data in pyproject.toml
 PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
 TEST_TOOLS = {"mosquitto_pub": "mosquitto-clients", "strace": "strace"}
@@ -95,7 +96,7 @@ def install_dependencies() -> None:
 
 def install_package() -> None:
     """Build Penstock if its source changed, and put it into .venv without its dependencies."""
-    sources = sorted((ROOT / "src").glob("**/*.py"))
+    sources = sorted(path for kind in SHIPPED for path in (ROOT / "src").glob(f"**/{kind}"))
     mode = os.environ.get("PENSTOCK_COMPILE", "auto")
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
     packaging = [ROOT / name for name in PACKAGING if (ROOT / name).exists()]
@@ -128,7 +129,6 @@ def copy_sources(packaging: Iterable[Path], sources: Iterable[Path]) -> None:
     compiled module came or went, all of it is.
     """
     wanted = {path.relative_to(ROOT) for path in [*packaging, *sources]}
-    wanted |= {path.relative_to(ROOT) for path in (ROOT / "src").glob("**/py.typed")}
     modules = sorted(str(path) for path in wanted if str(path).startswith(COMPILED))
     mode = os.environ.get("PENSTOCK_COMPILE", "auto")
     compiled = "\n".join([mode, sys.version, *modules])
@@ -137,7 +137,8 @@ def copy_sources(packaging: Iterable[Path], sources: Iterable[Path]) -> None:
         shutil.rmtree(BUILD, ignore_errors=True)
         BUILD.mkdir()
         listing.write_text(compiled, encoding="utf-8")
-    for old in [*BUILD.glob("src/**/*"), *BUILD.glob("build/lib*/**/*.py")]:
+    built = [path for kind in SHIPPED for path in BUILD.glob(f"build/lib*/**/{kind}")]
+    for old in [*BUILD.glob("src/**/*"), *built]:
         if old.is_file() and old.relative_to(BUILD) not in wanted:
             old.unlink()
     for path in wanted:

@@ -28,6 +28,11 @@ LEFT_BEHIND = Path(__file__).parents[1] / Settings().durability.data_dir
 WAS_THERE = LEFT_BEHIND.exists()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for brokers and Spark about half of their time."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 # Files that take minutes begin first, or one core would end with them while the others wait.
 LONGEST_FIRST = ("demo", "crash", "spark", "interop", "network", "model", "fuzz", "contract")
 

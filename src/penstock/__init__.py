@@ -16,10 +16,12 @@ if TYPE_CHECKING and not COMPILING:
     from penstock.client import (
         BlockingClient,
         Client,
+        Landed,
         Message,
         Messages,
         Options,
         Publication,
+        Receipt,
         Status,
     )
     from penstock.protocol.packets import Subscription, Will
@@ -31,11 +33,13 @@ __version__: Final = "0.1.0"
 __all__ = [
     "BlockingClient",
     "Client",
+    "Landed",
     "Message",
     "Messages",
     "Options",
     "Properties",
     "Publication",
+    "Receipt",
     "Status",
     "Subscription",
     "TlsFiles",
@@ -46,11 +50,13 @@ __all__ = [
 _MODULES: Final = {
     "BlockingClient": "penstock.client",
     "Client": "penstock.client",
+    "Landed": "penstock.client",
     "Message": "penstock.client",
     "Messages": "penstock.client",
     "Options": "penstock.client",
     "Properties": "penstock.protocol.properties",
     "Publication": "penstock.client",
+    "Receipt": "penstock.client",
     "Status": "penstock.client",
     "Subscription": "penstock.protocol.packets",
     "TlsFiles": "penstock.transport.dialling",

@@ -194,7 +194,7 @@ async def live(memory: MemoryStore, disk: Disk, data_dir: Path, spark: Spark) ->
     driver = Driver(server, store, 1_000_000, lambda _failure: None)  # type: ignore[arg-type]
     publisher = SinkPublisher(server, driver, Staging(data_dir), 0.0)
 
-    def ask(_data_dir: Path, request: control.Publish, _done: object) -> Published:
+    def ask(_data_dir: Path, request: control.Publish, *_how: object) -> Published:
         return asyncio.run_coroutine_threadsafe(publisher.publish(request), loop).result()
 
     with pytest.MonkeyPatch.context() as patch:

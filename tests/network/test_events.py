@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.protocol.packets import Puback, Publish
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
@@ -95,3 +96,19 @@ def test_a_broker_that_stops_has_told_all_and_one_that_starts_says_so(
     ]  # fmt: skip
     ended = next(event for event in found if event["kind"] == "disconnected")
     assert (ended["client"], ended["by"]) == ("alice", "broker")
+
+
+def test_a_broker_that_stops_tells_of_its_last_commit(told: Broker, clients: Clients) -> None:
+    """Of each message that it has received it says that it is on disk."""
+    publisher = clients.join(told, "publisher")
+    publisher.send(*(Publish("plant/1", bytes(2000), 1, packet_id=1 + n) for n in range(1000)))
+    publisher.expect(Puback)
+    told.stop()
+    told.start()
+    found = until(told, lambda found: sum(e["kind"] == "started" for e in found) == 2)
+    received = {event["offset"] for event in found if event["kind"] == "received"}
+    committed = {
+        offset for event in found if event["kind"] == "committed" for offset in event["offsets"]
+    }
+    assert received
+    assert received == committed

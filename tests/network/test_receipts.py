@@ -10,17 +10,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
+from penstock.auth.files import write_passwords
 from penstock.errors import ConfigError, EpochMismatch
-from penstock.protocol.packets import Puback, Publish
+from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Connack, Connect, Puback, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.landed_requests import OFFSETS_MAX, Landed, TableState
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
-from tests.support.fixtures import Clients
+from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 
+CHEAP = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
 RECEIPT = "penstock-receipt"
 ACCESS_LIST = """\
 topic readwrite plant/#
@@ -172,6 +176,39 @@ def test_the_response_topic_must_be_open_to_the_publisher(
     assert found is not None
     assert (found.receipts, found.refused) == (2, 3)
     assert "receipts of table t could not be sent: the message has left the log" in broker.log()
+
+
+def test_the_user_of_one_who_is_away_is_known_after_a_restart(
+    tmp_path: Path, clients: Clients
+) -> None:
+    """What he may do counts, and not what an anonymous client may."""
+    write_passwords(tmp_path / "passwords", {"press": CHEAP.hash("press's")})
+    (tmp_path / "acl").write_text(
+        "user press\ntopic readwrite plant/#\ntopic readwrite answers/#\n"
+    )
+    settings = {
+        "access.password_file": tmp_path / "passwords",
+        "access.acl_file": tmp_path / "acl",
+    }
+
+    def log_in(client_id: str) -> RawClient:
+        client = clients.open(guarded)
+        kept = Properties(session_expiry_interval=3600)
+        client.send(Connect(client_id, V5, True, 0, None, "press", b"press's", kept))
+        assert client.expect(Connack).reason_code == 0
+        return client
+
+    with running_broker(tmp_path, settings, stream=True) as guarded:
+        publisher = log_in("p")
+        publisher.publish("plant/1", b"", properties=asking("t", correlation=b"a"))
+        publisher.disconnect()
+        guarded.restart()
+        receiver = log_in("r")
+        receiver.subscribe("answers/p")
+        host, port = guarded.stream_address
+        with StreamClient(f"{host}:{port}", connect_timeout_s=60) as stream:
+            landed(stream, "t")
+        assert correlation(receiver.take()) == b"a"
 
 
 def test_everybody_is_told_at_least_once_when_the_broker_is_killed_in_between(

@@ -6,21 +6,28 @@ is synced and what is trimmed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from rocksdict import Options, Rdict, WriteBatch
 
 from penstock.engine.columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES
+from penstock.store.identity import GIVEN_UP
 from penstock.store.log import chunk_of
 from penstock.store.watermark import Committed
 
 FIRST_RECEIVED_AT_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
 TOPICS = ("plant/1/temperature", "plant/2/temperature", "plant/1/pressure")
+
+
+def _number(n: int) -> bytes:
+    return str(n).encode()
 
 
 class LogWriter:
@@ -64,14 +71,17 @@ class LogWriter:
         topics: tuple[str, ...] = TOPICS,
         step_us: int = 1_000_000,
         internal: bool = False,
+        retain: bool = False,
+        payload: Callable[[int], bytes] = _number,
     ) -> None:
-        """Write one chunk of `count` rows; offset n carries the payload `b"n"`."""
+        """Write one chunk of `count` rows; offset n carries the payload `b"n"` unless told."""
         offsets = range(self.end, self.end + count)
         rows = [
             Message(
                 topics[n % len(topics)],
-                str(n).encode(),
+                payload(n),
                 n % 3,
+                retain,
                 client_id=f"device-{n % 2}",
                 received_at_us=FIRST_RECEIVED_AT_US + n * step_us,
                 properties=properties if n % 2 else b"",
@@ -102,6 +112,12 @@ class LogWriter:
         if announce:
             self.earliest = end
             self.commit()
+
+    def give_up(self, begin: int, end: int) -> None:
+        """Lose the one chunk from `begin` up to `end`, as a repair notes it."""
+        self._database.get_column_family("log").delete(encode_key(begin))
+        meta = self._database.get_column_family("meta")
+        meta[GIVEN_UP] = msgspec.msgpack.encode([(begin, end)])
 
     def reopen(self) -> None:
         """Close and open the store, as a broker that is restarted does."""

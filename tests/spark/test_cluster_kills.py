@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 from typing import Final
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.fixtures import running_broker
@@ -22,6 +23,7 @@ MESSAGES: Final = 3000
 NAME: Final = "log-to-table"
 
 
+@pytest.mark.long
 def test_rows_equal_acknowledgements_after_a_kill_of_each(
     tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from penstock.config.table import TableDefinition
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
-from penstock.spark.tables.api import ROWS, TableCommitFailed
+from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.sample import sort_sample
 from penstock.spark.tables.standing import standing
 from penstock.stream.client import StreamClient
@@ -39,7 +41,7 @@ Run = Callable[..., dict[str, Progress]]
 @pytest.fixture
 def declare(tmp_path: Path) -> Callable[..., DeclaredTable]:
     def declared(name: str = "readings", **settings: Any) -> DeclaredTable:
-        definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, **settings}
+        definition = {"name": name, "topics": TOPICS, "decoder": NUMBER, "group": "", **settings}
         return DeclaredTable(TableDefinition.model_validate(definition), tmp_path / "tables")
 
     return declared
@@ -163,7 +165,7 @@ def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
     assert texts == {n: (str(n) if n >= 10 else None) for n in range(0, 20, 2)}
 
     for _ in range(2):
-        filled = backfill(spark.newSession(), wider, settings, 3, 9)
+        (filled,) = backfill(spark.newSession(), wider, settings, 3, 9)
         assert (filled.span.start, filled.span.end) == (3, 9)
         assert (filled.rows, filled.dead_letters) == (3, 3)
     texts = dict(delta_rows(wider.path, "text"))
@@ -192,6 +194,42 @@ def test_a_table_begun_late_gets_what_was_before(
     backfill(spark.newSession(), strict, settings, 0, 2)
     assert offsets(strict.path) == list(range(2, 12))
     assert offsets(strict.dead_letters_path) == [0, 1]
+
+
+def test_a_backfill_takes_out_only_what_it_has_read_again(
+    log: LogWriter,
+    service: ServiceProcess,
+    declare: Declare,
+    run: Run,
+    settings: RunSettings,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the log has lost, and whoever accepts that: the table keeps it."""
+    for _ in range(4):
+        log.append(4)
+    table = declare()
+    run(table)
+    lenient = replace(settings, fail_on_data_loss=False)
+    service.kill()
+    log.give_up(4, 8)
+    service.start()
+    with pytest.raises(OffsetOutOfRange, match="the offsets 4 to 7 are lost"):
+        backfill(spark.newSession(), table, settings, 0, 12)
+    filled = backfill(spark.newSession(), table, lenient, 0, 12)
+    assert [(f.span.start, f.span.end, f.rows) for f in filled] == [(0, 4, 4), (8, 12, 4)]
+    assert offsets(table.path) == list(range(16))
+
+    landed_end = LandingPlace.landed_end
+
+    def retention_meanwhile(self: LandingPlace, selection: Selection) -> int:
+        log.trim(12)  # the log was asked for its beginning, and is not read yet
+        return landed_end(self, selection)
+
+    monkeypatch.setattr(LandingPlace, "landed_end", retention_meanwhile)
+    with pytest.raises(OffsetOutOfRange, match="the offsets 8 to 11 were not read before"):
+        backfill(spark.newSession(), table, lenient, 8, 16)
+    assert offsets(table.path) == list(range(16))
 
 
 def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_lost(

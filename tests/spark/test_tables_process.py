@@ -25,6 +25,7 @@ dir = "{tables}"
 name = "numbers"
 topics = "plant/{{line:int}}/temp"
 decoder = {{ kind = "json", columns = {{ value = {{ type = "int", path = "$" }} }} }}
+group = ""
 commit_s_min = 0
 commit_offsets_max = 50
 """
@@ -37,9 +38,9 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def start(config: Path, service: ServiceProcess, *words: str) -> subprocess.Popen[str]:
+def start(config: Path, server: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *words, "-c", config, "--server", service.address],
+        [sys.executable, "-c", COMMAND, *words, "-c", config, "--server", server],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(penstock.__file__).parents[1])},
@@ -50,7 +51,7 @@ def start(config: Path, service: ServiceProcess, *words: str) -> subprocess.Pope
 def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     """A job that was killed after some commits, well before it was done."""
     log.append(500, topics=("plant/1/temp", "plant/2/temp", "plant/x/temp"))
-    job = start(config, service, "run", "--master", "local[2,4]")
+    job = start(config, service.address, "run", "--master", "local[2,4]")
     commits = config.parent / "tables" / "numbers" / "_delta_log"
     try:
         wait_until(lambda: len(list(commits.glob("*.json"))) > 2, "commits")
@@ -64,7 +65,7 @@ def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
 def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     config: Path, service: ServiceProcess
 ) -> None:
-    job = start(config, service, "run", "--available-now", "--master", "local[2,4]")
+    job = start(config, service.address, "run", "--available-now", "--master", "local[2,4]")
     output, _ = job.communicate(timeout=DEADLINE_S)
     assert job.returncode == 0
     assert output.splitlines()[-1].startswith("numbers: ended: ")
@@ -77,7 +78,7 @@ def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     assert rows == [n for n in range(500) if n % 3 != 2]
     assert dead_letters == list(range(2, 500, 3))
 
-    status, _ = start(config, service, "status", "numbers").communicate(timeout=DEADLINE_S)
+    status, _ = start(config, service.address, "status", "numbers").communicate(timeout=DEADLINE_S)
     lines = [line.split(maxsplit=1) for line in status.splitlines()]
     assert lines[0] == ["numbers"]
     assert ["rows", "334"] in [[name, value.rstrip()] for name, value in lines[1:3]]

@@ -7,7 +7,8 @@
 
 The port chosen by the first start is kept, as is the data directory, so a client finds the broker
 again. Every start is the leader of its own process group; ``close`` ends all that is in it, and a
-traceback in the broker's log fails the test, whatever else it checked.
+traceback in the broker's log fails the test, whatever else it checked. Nothing is left either when
+the test run is killed (``left_behind``).
 """
 
 import atexit
@@ -19,11 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, final
 
+from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
 
 READY_WORD: Final = "penstock ready"
@@ -134,6 +136,7 @@ class Broker:
                 start_new_session=True,
             )
         self._groups.append(self._process.pid)
+        left_behind.watch(self._process.pid)
         words = self._ready_line().split()
         self.urls = [word for word in words if "://" in word and not word.startswith("grpc")]
         self.address = address_of(words[words.index("ready") + 1])
@@ -157,7 +160,7 @@ class Broker:
 
     def family(self) -> list[int]:
         """The processes of all its starts that still exist (a zombie does not)."""
-        return [pid for pid, group in _process_groups() if group in self._groups]
+        return processes_of(self._groups)
 
     def log(self) -> str:
         """What it wrote to standard error, over all starts."""
@@ -171,6 +174,8 @@ class Broker:
         if self._process is not None:
             self._ended()
             wait_for("all processes of the broker to end", lambda: not self.family())
+        for group in self._groups:
+            left_behind.forget(group)
         log = self.log()
         print(f"--- log of the broker at {_text(self.address)}\n{log[-20_000:]}")
         assert "Traceback" not in log, "the broker logged a traceback"
@@ -208,6 +213,11 @@ def address_of(url: str) -> Address:
     """Host and port of a URL."""
     host, _, port = url.rpartition("//")[2].rpartition(":")
     return host, int(port)
+
+
+def processes_of(groups: Collection[int]) -> list[int]:
+    """The processes in these groups that still exist."""
+    return [pid for pid, group in _process_groups() if group in groups]
 
 
 def _process_groups() -> list[tuple[int, int]]:

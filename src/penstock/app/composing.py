@@ -21,7 +21,7 @@ from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.runtime.dialler import established
 from penstock.store.api import Store
-from penstock.transport.tls import read_pair
+from penstock.transport.tls import read_authorities, read_pair
 
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
@@ -41,6 +41,8 @@ def check_stream_files(stream: Stream) -> None:
     """
     if stream.certificate:
         read_pair(Path(stream.certificate), Path(stream.key))
+    if stream.client_ca:
+        read_authorities(Path(stream.client_ca))
     if stream.token_file:
         read_tokens(Path(stream.token_file))
 

@@ -56,6 +56,7 @@ class ReaderLeases:
             time.monotonic(),
         )
         self._lags: dict[int, Lag] = {}
+        self._to_keep: set[str] = set()  # groups whose leases are not granted before they are kept
         self.hold_bytes_max = settings.readers_hold_bytes_max
         self.trimming = asyncio.Lock()
         """Held while messages leave the log: no lease is granted on what is on its way out."""
@@ -67,6 +68,7 @@ class ReaderLeases:
                 asked, self._store.log_extent().end, time.monotonic()
             )
         if is_new:
+            self._to_keep.add(asked.group)
             logger.info(
                 "group %s holds the log from offset %d on, for %g s (%s)",
                 asked.group,
@@ -74,7 +76,9 @@ class ReaderLeases:
                 granted.ttl_s,
                 asked.about or "it does not say who it is",
             )
+        if asked.group in self._to_keep:  # also when the answer was lost, or the file not written
             await self._file.write(self._readers.records)
+            self._to_keep.discard(asked.group)
         else:
             self._file.is_behind = True
         return granted
@@ -82,6 +86,7 @@ class ReaderLeases:
     async def release(self, asked: Release) -> bool:
         """Forget a group."""
         was_known = self._readers.release(asked.group)
+        self._to_keep.discard(asked.group)
         if was_known:
             logger.info("group %s was released", asked.group)
             await self._file.write(self._readers.records)

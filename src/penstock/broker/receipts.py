@@ -11,8 +11,8 @@
 
 It is a response as MQTT 5 §4.10 has it, and the broker is the one who responds. So as not to
 publish for somebody where he may not publish himself, the response topic must be open to the
-client that asked: to the user of its session, or to an anonymous client where the session is gone,
-or has not been used since the broker was started, so that its user is not known.
+client that asked: to the user who used its session last, or to an anonymous client where the
+session is gone.
 
 Each is published at least once, for what was told is written down afterwards.
 """
@@ -33,13 +33,15 @@ from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
-from penstock.store.landed_requests import RECEIPT, asks_for_receipt
+from penstock.store.landed_requests import (
+    EPOCH,
+    LANDED_AT,
+    OFFSET,
+    RECEIPT,
+    asks_for_receipt,
+)
 
 logger = logging.getLogger(__name__)
-
-OFFSET: Final = "penstock-offset"
-EPOCH: Final = "penstock-epoch"
-LANDED_AT: Final = "penstock-landed-at"
 
 SLICE_MESSAGES: Final = 50
 """Receipts published before others have their turn."""
@@ -137,5 +139,6 @@ class Receipts:
         if session is not None and session.identified:
             permissions = session.permissions
         else:
-            permissions = self._server.authorize.permissions(None, client_id)
+            username = None if session is None else session.username
+            permissions = self._server.authorize.permissions(username, client_id)
         return permissions is None or permissions.may_publish(topic)

@@ -101,7 +101,8 @@ class SinkPublisher:
         async with self._deciding:
             if (sink, batch) not in self._decided:
                 if self._sinks.is_done(sink, batch):
-                    return Published(True)
+                    latest = self._sinks.latest(sink)
+                    return Published(True, later=latest if latest > batch else 0)
                 if not self._sinks.has_room(sink):
                     raise StoreError(
                         "there is no room for one more sink: durability.producers_max or"

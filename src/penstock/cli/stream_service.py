@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.errors import ConfigError
+
 if TYPE_CHECKING:
     from penstock.stream.credentials import Credentials
 
@@ -27,6 +29,13 @@ class Access:
         Path | None,
         typer.Option(metavar="FILE", help="Who may have signed its certificate, PEM; means --tls."),
     ] = None
+    tls_cert_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Our own certificate, PEM, where it asks for one."),
+    ] = None
+    tls_key_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The token that the stream service asks for."),
@@ -37,11 +46,16 @@ class Access:
         from penstock.spark.option_values import address
         from penstock.stream.credentials import Credentials
 
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ConfigError("--tls-cert-file and --tls-key-file, two PEM files, belong together")
         found, says_tls = address("--server", server)
+        tls_files = (self.tls_ca_file, self.tls_cert_file)
         return found, Credentials(
-            self.tls or says_tls or self.tls_ca_file is not None,
+            self.tls or says_tls or any(tls_files),
             _path(self.tls_ca_file),
             token_file=_path(self.token_file),
+            certificate_file=_path(self.tls_cert_file),
+            key_file=_path(self.tls_key_file),
         )
 
 

@@ -94,8 +94,9 @@ def run(
 
     with spark_installed():
         from penstock.spark.jobs.landing import Landing, LandingSettings
-        from penstock.spark.options import parse_options, parse_topics
+        from penstock.spark.options import parse_options
         from penstock.spark.session import LOCAL_MASTER
+        from penstock.spark.topics import parse_topics
 
     address, credentials = access.reach(server)
     options = {}

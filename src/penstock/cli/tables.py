@@ -28,11 +28,12 @@ from penstock.cli.spark_jobs import (
 )
 from penstock.cli.stream_service import Access
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.tables.declared import DeclaredTable
+    from penstock.spark.chosen import AnyTable
     from penstock.spark.tables.standing import Standing
     from penstock.stream.credentials import Credentials
 
@@ -67,7 +68,7 @@ def run(
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
 ) -> None:
-    """Land messages in the tables, each exactly once.
+    """Land messages in the tables, each exactly once, and fill those that are derived.
 
     Run it again after whatever ended it: it goes on where the tables are.
     """
@@ -86,7 +87,7 @@ def run(
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,
     )
-    with tables_display(Console(), [table.definition.name for table in tables]) as show:
+    with tables_display(Console(), [table.name for table in tables]) as show:
         landings = TablesRun(tables, settings, show)
         stop_on_signals(landings.stop)
         landings.run()
@@ -110,9 +111,10 @@ def status(
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
             grid = Table.grid(padding=(0, 2))
-            for line in _lines(standing(table, client, table.path / CHECKPOINT_NAME)):
+            found = standing(table, client, table.path / CHECKPOINT_NAME)
+            for line in _lines(table, found):
                 grid.add_row("", *line)
-            console.print(table.definition.name, style="bold", highlight=False)
+            console.print(table.name, style="bold", highlight=False)
             console.print(grid, highlight=False)
 
 
@@ -139,11 +141,17 @@ def backfill(
     points = _point("--from", start), _point("--to", end)
     (table,), (address, credentials) = _chosen(config, [name], server, access)
     with spark_installed():
+        from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.jobs.backfill import backfill as fill
         from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
         from penstock.spark.jobs.tables import RunSettings
         from penstock.spark.session import LOCAL_MASTER, local_spark
 
+    if isinstance(table, DerivedTable):
+        raise ConfigError(
+            f"table {name} is derived, and has no ranges to replace: remove {table.path} and run"
+            " it again, to compute it anew from what is in the log"
+        )
     settings = RunSettings(
         server=address,
         credentials=credentials,
@@ -153,11 +161,11 @@ def backfill(
     )
     log = table.path / CHECKPOINT_NAME / LOG_NAME
     with local_spark(f"penstock tables backfill {name}", settings.master, log) as spark:
-        filled = fill(spark, table, settings, *points)
-    print(
-        f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
-        f" {filled.dead_letters:,} dead letters"
-    )
+        for filled in fill(spark, table, settings, *points):
+            print(
+                f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
+                f" {filled.dead_letters:,} dead letters"
+            )
 
 
 @app.command()
@@ -176,21 +184,30 @@ def validate(
 ) -> None:
     """Try the declarations on the latest messages; nothing is written.
 
-    Shows columns, rows, and why messages would be dead letters.
+    Shows columns, rows, and why messages would be dead letters; of a derived table the columns.
     """
     tables, (address, credentials) = _chosen(config, names, server, access)
     with spark_installed():
+        from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.sample import sort_sample
         from penstock.stream.client import StreamClient
     console = Console()
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
-        samples = [sort_sample(table, client, sample) for table in tables]
-    for table, parts in zip(tables, samples, strict=True):
+        samples = [
+            (table, {} if isinstance(table, DerivedTable) else sort_sample(table, client, sample))
+            for table in tables
+        ]
+    for table, parts in samples:
+        if isinstance(table, DerivedTable):
+            title = f"{table.name}: from {table.definition.source}, {table.derivation.wording}"
+            console.print(title, style="bold", highlight=False, soft_wrap=True)
+            _print_rows(console, table.schema.empty_table())
+            continue
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
         counts = [0 if part is None else part.num_rows for part in (found, dead)]
         console.print(
-            f"{table.definition.name}: {counts[0]:,} rows, {counts[1]:,} dead letters",
+            f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters",
             style="bold",
             highlight=False,
         )
@@ -200,7 +217,7 @@ def validate(
         for row in [] if dead is None else dead.to_pylist():
             reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])
         for reason, offsets in reasons.items():
-            print(f"  {len(offsets):,} {reason} (offset {offsets[-1]})")
+            print(f"  {len(offsets):,} {printable(reason)} (offset {offsets[-1]})")
 
 
 @app.command()
@@ -236,7 +253,7 @@ def _print_rows(console: Console, rows: pa.Table) -> None:
 
 def _chosen(
     config: Path | None, names: list[str] | None, server: str | None, access: Access
-) -> tuple[list[DeclaredTable], tuple[str, Credentials]]:
+) -> tuple[list[AnyTable], tuple[str, Credentials]]:
     """The tables that are meant, and how the stream service is reached."""
     from penstock.config import load_settings
 
@@ -247,11 +264,11 @@ def _chosen(
     return tables, access.reach(server or str(stream.bind))
 
 
-def _declared(config: Path | None, names: list[str] | None) -> list[DeclaredTable]:
+def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
     from penstock.config import load_settings
 
     with spark_installed():
-        from penstock.spark.tables.declared import chosen_tables
+        from penstock.spark.chosen import chosen_tables
 
         return chosen_tables(load_settings(config), names or [])
 
@@ -268,24 +285,30 @@ def _point(option: str, text: str) -> int | datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _lines(found: Standing) -> list[tuple[str, str]]:
+def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
+    from penstock.spark.tables.api import DEAD_LETTERS
+
     rows, dead_letters, lag = found.rows, found.dead_letters, found.lag
     behind = "unknown: no stream service answers"
     if lag is not None:
         behind = f"{lag.offsets:,} offsets, {lag.seconds:,.1f} s"
-    if rows is None:
-        return [("rows", "none yet"), ("behind", behind)]
-    return [
-        ("rows", f"{rows.rows:,}"),
-        ("files", f"{rows.files:,}, {rows.size_bytes:,} bytes"),
-        ("dead letters", f"{0 if dead_letters is None else dead_letters.rows:,}"),
-        ("last offset", f"{found.landed_end - 1:,}" if found.landed_end else "unknown"),
-        ("behind", behind),
-        ("last commit", f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"),
-    ]
+    lines = [("rows", "none yet" if rows is None else f"{rows.rows:,}")]
+    if rows is not None:
+        lines += [("files", f"{rows.files:,}, {rows.size_bytes:,} bytes")]
+        if DEAD_LETTERS in table.open():
+            lines += [("dead letters", f"{0 if dead_letters is None else dead_letters.rows:,}")]
+        last = f"{found.landed_end - 1:,}" if found.landed_end else "unknown"
+        lines += [("last offset", last)]
+    lines += [("behind", behind)]
+    if found.watermark is not None:
+        lines += [("complete until", f"{found.watermark:%Y-%m-%d %H:%M:%S} UTC")]
+    if rows is not None:
+        changed = f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"
+        lines += [("last commit", changed)]
+    return lines
 
 
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))  # for terminals obey some characters

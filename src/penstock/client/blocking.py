@@ -21,6 +21,7 @@ from penstock.client.client import Client
 from penstock.client.inbox import Messages
 from penstock.client.message import Message, Processing, is_refusal
 from penstock.client.options import Settings, Status
+from penstock.client.receipts import Landed, Receipt
 from penstock.errors import ClientError, LocalProtocolError, NotConnected
 from penstock.protocol.packets import Connack, Subscription
 from penstock.protocol.properties import Properties
@@ -207,14 +208,23 @@ class BlockingClient:
         retain: bool = False,
         properties: Properties | None = None,
         timeout_s: float | None = None,
+        receipt: Receipt | None = None,
     ) -> int:
         """Publish, and wait for what the QoS promises; see ``Client.publish``.
 
         Raises:
             TimeoutError: not within ``timeout_s``; the message is still on its way.
         """
-        publishing = self._client.publish(topic, payload, qos, retain, properties)
+        publishing = self._client.publish(topic, payload, qos, retain, properties, receipt)
         return self._call(publishing, timeout_s)
+
+    def landed(self, receipt: Receipt, timeout_s: float | None = None) -> Landed:
+        """Wait until a message that was published with this receipt is in its table.
+
+        Raises:
+            TimeoutError: not within ``timeout_s``; one may wait for it again.
+        """
+        return self._call(_landed(receipt), timeout_s)
 
     def send(
         self,
@@ -321,6 +331,10 @@ async def _cancel_others() -> None:
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+
+
+async def _landed(receipt: Receipt) -> Landed:
+    return await receipt
 
 
 async def _next(messages: Messages) -> Message | None:

@@ -38,7 +38,9 @@ from penstock.client.life import Life
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
 from penstock.client.publication import Publication
-from penstock.client.requests import Requests
+from penstock.client.receipts import Receipt
+from penstock.client.requests import request
+from penstock.client.responses import Responses
 from penstock.errors import (
     ClientError,
     ConfigError,
@@ -89,7 +91,7 @@ class Client:
         check_connect(self.options)
         self._life: Life | None = None
         self._core: Core | None = None  # of that
-        self._requests: Requests | None = None
+        self._responses: Responses | None = None
         self._topic: str | None = None  # the latest that was checked
         self._is_opened = False
         self._is_closed = False
@@ -202,6 +204,7 @@ class Client:
         qos: int = 0,
         retain: bool = False,
         properties: Properties | None = None,
+        receipt: Receipt | None = None,
     ) -> int:
         """Publish, and wait for what the QoS promises.
 
@@ -215,6 +218,7 @@ class Client:
             qos: 0 to 2.
             retain: the server keeps it for later subscribers.
             properties: of MQTT 5, such as ``Properties(content_type="application/json")``.
+            receipt: to be awaited afterwards, until the message is in a table of a Penstock broker.
 
         Returns:
             The server's reason code, below 0x80: 0, or 0x10 if nobody subscribes.
@@ -225,7 +229,10 @@ class Client:
             NotConnected: the client is closed; or QoS 0, no connection, and ``overflow`` is
                 "raise".
             LocalProtocolError: no topic name, or something MQTT cannot carry.
+            SubscribeFailed: of a receipt: the client may not subscribe to its response topic.
         """
+        if receipt is not None:
+            properties = await receipt.ask(self._response_topic("receipts"), properties)
         core, encoded = self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
             payload = bytes_of(payload)
@@ -486,14 +493,19 @@ class Client:
             PublishFailed: the server refused the request.
             NotConnected: the client is closed, now or while it waits.
         """
-        core = self._opened()
-        if self.options.level != V5:
-            raise RequestFailed("requests need MQTT 5")
-        if self._requests is None:
-            self._requests = Requests(self, core)
-        return await self._requests.request(topic, payload, qos, timeout_s, properties)
+        responses = self._response_topic("requests")
+        return await request(self, responses, topic, payload, qos, timeout_s, properties)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _response_topic(self, asker: str) -> Responses:
+        """Where responses come, for those who ask for one."""
+        core = self._opened()
+        if self.options.level != V5:
+            raise RequestFailed(f"{asker} need MQTT 5")
+        if self._responses is None:
+            self._responses = Responses(self, core)
+        return self._responses
 
     def _opened(self) -> Core:
         core = self._core

@@ -116,7 +116,7 @@ class Core(Application):
             self._settle_reading,
         )
         self.subscriptions = Subscriptions()
-        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``requests``
+        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``responses``
         self.end_replies: Callable[[str], None] | None = None
 
         self.session = self._open_session(now)

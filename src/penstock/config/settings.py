@@ -53,12 +53,14 @@ class Settings(Group):
                     " (listener.allow_anonymous = true)"
                 )
         stream = self.stream
+        asks = stream.token_file or stream.client_ca
         is_asked_for = stream.allow_anonymous or (self.listener.allow_anonymous and not has_users)
-        if stream.enabled and not (stream.bind.is_loopback or stream.token_file or is_asked_for):
+        if stream.enabled and not (stream.bind.is_loopback or asks or is_asked_for):
             raise ValueError(
                 f"stream.bind is {stream.bind}, which other machines can reach, and readers of"
                 " streams are not authenticated: bind to 127.0.0.1, or ask for a token with"
-                " stream.token_file, or let everyone read with stream.allow_anonymous = true"
+                " stream.token_file, or for a certificate with stream.client_ca, or let everyone"
+                " read with stream.allow_anonymous = true"
             )
         return self
 

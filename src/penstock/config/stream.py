@@ -42,7 +42,7 @@ class Stream(Group):
 
     bind: BindAddress = Address("127.0.0.1", 8815)
     """Address of the service, HOST:PORT; port 0 takes any free port. An address that other
-    machines can reach is refused without a token_file, unless allow_anonymous."""
+    machines can reach is refused without a token_file or client_ca, unless allow_anonymous."""
 
     allow_anonymous: bool = False
     """Let everyone read the streams on addresses that other machines can reach. Without an
@@ -54,6 +54,10 @@ class Stream(Group):
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
+
+    client_ca: str = ""
+    """PEM file of the authorities that sign certificates of readers; with it, nobody reads without
+    such a certificate. Empty asks for none. Read again at SIGHUP."""
 
     token_file: str = ""
     """File of the tokens that readers show, one a line; empty asks for none. With one, nobody reads
@@ -102,10 +106,18 @@ class Stream(Group):
     def _parts_fit(self) -> Stream:
         if bool(self.certificate) != bool(self.key):
             raise ValueError("stream.certificate and stream.key, two PEM files, belong together")
-        if self.token_file and self.allow_anonymous:
+        if self.client_ca and not self.certificate:
             raise ValueError(
-                "stream.token_file asks every reader for a token, and stream.allow_anonymous lets"
-                " everyone read: leave out one of them"
+                "stream.client_ca asks readers for certificates, which are shown with TLS: give"
+                " stream.certificate and stream.key"
+            )
+        if self.allow_anonymous and (self.token_file or self.client_ca):
+            asks = "token_file asks every reader for a token"
+            if not self.token_file:
+                asks = "client_ca asks every reader for a certificate"
+            raise ValueError(
+                f"stream.{asks}, and stream.allow_anonymous lets everyone read: leave out one of"
+                " them"
             )
         return self
 
@@ -115,6 +127,8 @@ class Stream(Group):
         given: list[str] = []
         if self.certificate:
             given += ["--certificate", self.certificate, "--key", self.key]
+        if self.client_ca:
+            given += ["--client-ca", self.client_ca]
         if self.token_file:
             given += ["--token-file", self.token_file]
         return tuple(given)

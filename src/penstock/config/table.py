@@ -7,9 +7,10 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from penstock.config.decoder import DecoderDefinition
+from penstock.config.derived import DerivedDefinition
 from penstock.config.group import Group
 from penstock.config.topic_pattern import TopicPatternText
-from penstock.config.values import StreamName, TableName
+from penstock.config.values import GroupName, StreamName, TableName
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
@@ -18,7 +19,8 @@ class RepeatsDefinition(Group):
     """By what a message that was sent twice is known, for it to be landed once."""
 
     column: str = ""
-    """The decoded column with the message's id."""
+    """The decoded column with the message's id: text or a whole number, the same in all rows of a
+    message."""
 
     user_property: str = ""
     """Or the MQTT 5 user property with it; the table gets it as the column message_id."""
@@ -72,6 +74,15 @@ class TableDefinition(Group):
     starting_offsets: str = "earliest"
     """Where a new table begins: earliest, latest or a position; backfill gets what is before."""
 
+    group: GroupName | None = None
+    """The registered reader that its landing is (docs/spark.md, Readers): the broker then keeps
+    what has not landed, whatever its retention says. Without it the table's name; empty for none.
+    One for each table of a broker."""
+
+    group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
+    """How long the broker keeps it when nothing is heard of the landing, in seconds: longer than it
+    is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
+
     commit_s_min: float = Field(default=1.0, ge=0, le=86_400)
     """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to
     86400."""
@@ -104,10 +115,32 @@ class Tables(Group):
     declared: tuple[TableDefinition, ...] = Field(default=(), max_length=1000)
     """The tables, 0 to 1000."""
 
+    derived: tuple[DerivedDefinition, ...] = Field(default=(), max_length=1000)
+    """Tables that are computed from the rows of these, 0 to 1000; see docs/derived_tables.md."""
+
     @model_validator(mode="after")
     def _names_differ(self) -> Tables:
-        names = [table.name for table in self.declared]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"tables.declared names {name!r} twice; give each its own name")
+        declared = [table.name for table in self.declared]
+        derived = [table.name for table in self.derived]
+        for name in derived:
+            if name in declared:
+                raise ValueError(
+                    f"tables.declared and tables.derived both name {name!r}; give each its own name"
+                )
+        for group, names in (("declared", declared), ("derived", derived)):
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"tables.{group} names {name!r} twice; give each its own name")
+        return self
+
+    @model_validator(mode="after")
+    def _sources_are_declared(self) -> Tables:
+        declared = [table.name for table in self.declared]
+        for table in self.derived:
+            if table.source not in declared:
+                there = f"declared are {', '.join(declared)}" if declared else "none is declared"
+                raise ValueError(
+                    f"table {table.name!r} has the source {table.source!r}, which is no declared"
+                    f" table; {there}"
+                )
         return self

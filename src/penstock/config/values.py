@@ -61,6 +61,10 @@ def _name(value: str) -> str:
     return value
 
 
+def _name_or_none(value: str) -> str:
+    return value and _name(value)
+
+
 def _topic_filter(value: str) -> str:
     if is_shared(value) or not is_topic_filter(value, TOPIC_LEVELS_MAX):
         raise ValueError("an MQTT topic filter, such as # or plant/+/temperature")
@@ -106,6 +110,7 @@ HttpPath = Annotated[str, AfterValidator(_http_path)]
 ListenerName = Annotated[str, AfterValidator(_name)]
 StreamName = Annotated[str, AfterValidator(_name)]
 TableName = Annotated[str, AfterValidator(_name)]
+GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]

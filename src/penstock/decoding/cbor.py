@@ -66,9 +66,9 @@ class CborNotation:
         """There is none."""
         return None
 
-    def is_suspect(self, payloads: list[bytes]) -> bool:  # noqa: ARG002
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
         """`read` sees all."""
-        return False
+        return {}
 
 
 def _said(error: Exception) -> str:

@@ -47,8 +47,8 @@ class Notation(Protocol):
         """
         ...
 
-    def is_suspect(self, payloads: list[bytes]) -> bool:
-        """Whether the quick reader might not see all that is wrong with these."""
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:
+        """What is wrong with some of these that the quick reader would not see, by position."""
         ...
 
 
@@ -108,18 +108,26 @@ class DocumentDecoder:
         found = self._found(payloads, rows)
         rows.sources = found.sources
         for cast, read, of_root in zip(self._casts, self._reads, self._is_of_root, strict=True):
-            values = list(map(read, found.roots if of_root else found.documents))
-            rows.add(*cast(values, self._nulls))
+            if of_root:
+                array, reasons = cast(list(map(read, found.roots)), self._nulls)
+                rows.add_repeated(cast.name, array, reasons, payloads)
+            else:
+                rows.add(*cast(list(map(read, found.documents)), self._nulls))
         if self._definition.extra:
             rows.add(pa.array(found.extras, pa.string()), {})
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
-        quick = None if self._notation.is_suspect(payloads) else self._quick
-        if quick is not None and not self._has_rows and not self._definition.extra:
+        quick = self._quick
+        unread = {} if quick is None else self._notation.unread(payloads)
+        is_plain = not (self._has_rows or self._definition.extra or unread)
+        if quick is not None and is_plain:
             with contextlib.suppress(Exception):  # one of them needs a closer look
                 return _Found(list(map(quick, payloads)), list(range(len(payloads))))
         found = _Found()
         for source, payload in enumerate(payloads):
+            if source in unread:
+                rows.break_(source, unread[source])
+                continue
             try:
                 if quick is None:
                     self._read(source, payload, found)
@@ -147,8 +155,8 @@ class DocumentDecoder:
         extras = [self._left_over(item) for item in items] if self._definition.extra else []
         found.add_rows(source, documents)
         found.extras += extras
-        if any(self._is_of_root):
-            found.roots += [root] * len(items)
+        if items and any(self._is_of_root):
+            found.roots.append(root)
 
     def _items(self, root: object) -> list[Any]:
         if not self._has_rows:
@@ -216,8 +224,8 @@ class TextOfDocuments:
 class _Found:
     """The rows of the payloads read so far, and the message each came from.
 
-    roots has what the payload of each row holds, if a column asks for it; extras the keys of each
-    row that no column takes.
+    roots has what each payload that has rows holds, if a column asks for it; extras the keys of
+    each row that no column takes.
     """
 
     documents: list[Any] = field(default_factory=list)

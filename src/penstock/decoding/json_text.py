@@ -43,9 +43,17 @@ class JsonNotation:
         """The parts of a document that columns need."""
         return msgspec.json.Decoder(shape, float_hook=self._float).decode
 
-    def is_suspect(self, payloads: list[bytes]) -> bool:
-        """Whether one is no UTF-8: msgspec does not look into text that it skips."""
-        return not are_utf8(payloads)
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:
+        """Those that are no UTF-8: msgspec does not look into text that it skips."""
+        if are_utf8(payloads):
+            return {}
+        found = {}
+        for position, payload in enumerate(payloads):
+            try:
+                _check_utf8(payload)
+            except Broken as broken:
+                found[position] = str(broken)
+        return found
 
 
 class ValidJson:

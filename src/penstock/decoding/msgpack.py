@@ -32,6 +32,6 @@ class MsgpackNotation:
         """The parts of a document that columns need."""
         return msgspec.msgpack.Decoder(shape).decode
 
-    def is_suspect(self, payloads: list[bytes]) -> bool:  # noqa: ARG002
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
         """Text that is skipped may be no UTF-8: nobody reads it."""
-        return False
+        return {}

@@ -101,7 +101,7 @@ class ProtobufDecoder:
         return decoded_in_portions(self.schema, payloads, self._portion)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
-        messages: list[Any] = []
+        messages: list[Any] = []  # those that have rows
         items: list[Any] = []
         for source, payload in enumerate(payloads):
             try:
@@ -119,10 +119,15 @@ class ProtobufDecoder:
                 rows.break_(source, f"The payload has more rows than rows_max ({len(found)}).")
                 continue
             items += found
-            messages += [message] * len(found)
+            if found:
+                messages.append(message)
             rows.sources += [source] * len(found)
         for cast, (of_root, read) in zip(self._casts, self._reads, strict=True):
-            rows.add(*cast(list(map(read, messages if of_root else items))))
+            if of_root and self._rows is not None:
+                array, reasons = cast(list(map(read, messages)))
+                rows.add_repeated(cast.name, array, reasons, payloads)
+            else:
+                rows.add(*cast(list(map(read, items))))
 
 
 def column_type(field: Any) -> str:

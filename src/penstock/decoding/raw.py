@@ -17,6 +17,6 @@ class RawDecoder:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Every payload is a row."""
-        every = pa.array(range(len(payloads)), pa.int64())
+        every = pa.arange(0, len(payloads))
         rows = pa.Table.from_arrays([payloads], schema=self.schema)
         return Decoded(rows, every, pa.array([], pa.int64()), pa.array([], pa.string()))

@@ -7,6 +7,7 @@ one payload must never stop a table.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decoding.decoded import Decoded
+from penstock.decoding.repeated import is_too_much
 
 _PORTION_MESSAGES: Final = 8192
 _PORTION_BYTES: Final = 16 * 2**20
@@ -36,6 +38,42 @@ class Rows:
         self.columns.append(column)
         for row, reason in reasons.items():
             self.break_(self.sources[row], reason)
+
+    def add_repeated(
+        self, name: str, column: pa.Array, reasons: dict[int, str], payloads: list[bytes]
+    ) -> None:
+        """The next column, where all rows of a message have the same value.
+
+        Args:
+            name: of the column.
+            column: a value for each message that has rows.
+            reasons: by position in it.
+            payloads: of the portion.
+        """
+        counts = Counter(self.sources)
+        messages = list(counts)
+        for place, reason in reasons.items():
+            self.break_(messages[place], reason)
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            lengths = pc.fill_null(pc.binary_length(column), 0).to_pylist()
+            large = [
+                place
+                for place, (source, length) in enumerate(zip(messages, lengths, strict=True))
+                if is_too_much(length * counts[source], len(payloads[source]))
+            ]
+            for place in large:
+                self.break_(
+                    messages[place],
+                    f"Column {name} has {lengths[place]} bytes, and {counts[messages[place]]} rows"
+                    " would repeat them.",
+                )
+            if large:
+                is_large = pc.is_in(pa.array(range(len(column))), pa.array(large))
+                column = pc.if_else(is_large, pa.scalar(None, column.type), column)
+        places = dict(zip(messages, range(len(messages)), strict=True))
+        self.columns.append(
+            column.take(pa.array([places[one] for one in self.sources], pa.int64()))
+        )
 
     def finished(self, schema: pa.Schema, first: int) -> Decoded:
         """All of it; messages are counted from `first`."""

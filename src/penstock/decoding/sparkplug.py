@@ -19,6 +19,7 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
 from penstock.decoding.documents import Broken
+from penstock.decoding.repeated import is_too_much
 from penstock.decoding.rows import Rows, decoded_in_portions
 from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
 from penstock.errors import ConfigError
@@ -41,6 +42,7 @@ _ARRAYS: Final = {
 }
 _BOOLEAN_ARRAY: Final = 32
 _STRING_ARRAY: Final = 33
+_METRIC_BYTES_MIN: Final = 2
 _INT64_MAX: Final = 2**63 - 1
 
 _OF_PAYLOAD: Final = {
@@ -81,6 +83,7 @@ class SparkplugDecoder:
         self._error = DecodeError
         self._definition = definition
         self._payload = payload_class()
+        self._outline = payload_class("Outline")
         columns = {**_OF_PAYLOAD, **_OF_METRIC}
         self._casts = [Cast(name, column) for name, column in columns.items()]
         self.schema = pa.schema([cast.field for cast in self._casts])
@@ -116,12 +119,18 @@ class SparkplugDecoder:
                 if message.HasField(name) and not inner.HasField(name):
                     setattr(inner, name, getattr(message, name))
             message = inner
-        if len(message.metrics) > self._definition.rows_max:
-            raise Broken(f"The payload has {len(message.metrics)} metrics, more than rows_max.")
+        self._check_count(len(message.metrics))
         return message
+
+    def _check_count(self, metrics: int) -> None:
+        if metrics > self._definition.rows_max:
+            raise Broken(f"The payload has {metrics} metrics, more than rows_max.")
 
     def _parsed(self, payload: bytes) -> Any:
         try:
+            if len(payload) > _METRIC_BYTES_MIN * self._definition.rows_max:
+                # A metric takes a hundred times more in memory than the two bytes it may have.
+                self._check_count(len(self._outline.FromString(payload).metrics))
             return self._payload.FromString(payload)
         except self._error:
             raise Broken("The payload is not Sparkplug B.") from None
@@ -251,8 +260,13 @@ def _list_of(value: bytes, datatype: int) -> list[Any] | None:
 
 
 def _data_set(data: Any) -> list[dict[str, Any]]:
-    """A table: an object for each of its rows."""
+    """A table: an object for each of its rows, with the names of its columns."""
     names = list(data.columns)
+    if is_too_much(len(data.rows) * sum(map(len, names)), data.ByteSize()):
+        raise Broken(
+            f"A DataSet has names of {sum(map(len, names))} characters, and {len(data.rows)} rows"
+            " would repeat them."
+        )
     types = [*data.types, *([0] * len(names))]
     return [
         {

@@ -14,6 +14,7 @@ _PACKAGE: Final = "penstock.sparkplug_b"
 _MESSAGES: Final = {
     "Payload": """
         1 timestamp uint64 | 2 metrics Metric* | 3 seq uint64 | 4 uuid string | 5 body bytes""",
+    "Outline": "2 metrics bytes*",
     "Metric": """
         1 name string | 2 alias uint64 | 3 timestamp uint64 | 4 datatype uint32
         | 5 is_historical bool | 6 is_transient bool | 7 is_null bool
@@ -44,7 +45,8 @@ _MESSAGES: Final = {
         | 5 float_value float | 6 double_value double | 7 boolean_value bool
         | 8 string_value string""",
 }
-"""Fields by message: number, name and type, with a star if repeated."""
+"""Fields by message: number, name and type, with a star if repeated. An Outline is a Payload whose
+metrics are only told apart."""
 
 DATATYPES: Final = {
     1: "Int8",
@@ -85,8 +87,8 @@ DATATYPES: Final = {
 """Names of the data types, Sparkplug 3.0.0 §6.4.16."""
 
 
-def payload_class() -> Any:
-    """The Protobuf class of a payload, in a pool of its own."""
+def payload_class(wanted: str = "Payload") -> Any:
+    """The Protobuf class of a payload, in a pool of its own; or that of another message."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -116,4 +118,4 @@ def payload_class() -> Any:
                 added.type = field_kind.Type.Value(f"TYPE_{single.upper()}")
     pool: Any = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Payload"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{wanted}"))

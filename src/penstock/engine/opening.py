@@ -15,6 +15,8 @@ What a CONNECT is granted and why it is refused stands in ``grants``, which AUTH
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.answers import claimed_names, fits, refusing_connack
@@ -50,6 +52,8 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import CONNACK, V5, V311
 from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
 from penstock.protocol.properties import Properties
+
+_CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event: who is refused fills no log with it
 
 
 class OpeningConnection(Connection):
@@ -155,8 +159,8 @@ class OpeningConnection(Connection):
         events = self._server.effects.events
         if events is not None:
             refused: Event = {
-                "client": "" if connect is None else connect.client_id,
-                "user": None if connect is None else connect.username,
+                "client": "" if connect is None else _cut(connect.client_id),
+                "user": None if connect is None else _cut(connect.username),
                 "protocol": self.version,
                 "listener": self.limits.zone,
                 "code": code,
@@ -266,7 +270,7 @@ class OpeningConnection(Connection):
         else:
             server.wills.publish(self.client_id, now)
         session = server.registry.open(
-            self.client_id, connect.clean_start, expiry_s, now, self.limits
+            self.client_id, connect.clean_start, expiry_s, now, self.limits, username
         )
         self._wants_to_last = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)
@@ -412,3 +416,7 @@ class OpeningConnection(Connection):
             self.link.send_now(frame)
         else:
             self.link.send(frame)
+
+
+def _cut(name: str | None) -> str | None:
+    return None if name is None else name[:_CLAIMED_LENGTH_MAX]

@@ -35,6 +35,8 @@ class SessionRecord:
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: wall clock; 0 while connected.
         zone: listener the client came through last, whose bounds hold; empty if not known.
+        username: who used it last; None for an anonymous client, and in a store of an older
+            Penstock.
     """
 
     def __init__(
@@ -44,12 +46,14 @@ class SessionRecord:
         expiry_interval_s: int,
         disconnected_at_us: int,
         zone: str = "",
+        username: str | None = None,
     ) -> None:
         self.client_id = client_id
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.disconnected_at_us = disconnected_at_us
         self.zone = zone
+        self.username = username
 
 
 @final

@@ -116,11 +116,12 @@ class Registry:
         expiry_interval_s: int,
         now: Now,
         limits: EngineLimits | None = None,
+        username: str | None = None,
     ) -> Session:
         """The session for an accepted CONNECT: the existing one, or a new one.
 
         No connection may be attached to an existing session any more. ``limits`` are those of
-        the listener it came through; without, those of the broker.
+        the listener it came through; without, those of the broker. ``username`` is who uses it.
         """
         limits = limits or self._limits
         session = self.sessions.get(client_id)
@@ -141,6 +142,7 @@ class Registry:
             self.sessions[client_id] = session
             self._effects.kept.count_session(client_id, 1)
         session.zone = limits.zone
+        session.username = username
         self._store(session, 0)
         return session
 
@@ -206,6 +208,7 @@ class Registry:
             )
             session.stored = True
             session.zone = record.zone
+            session.username = record.username
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
             self._effects.kept.count_session(record.client_id, 1)
@@ -241,6 +244,7 @@ class Registry:
                     session.expiry_interval_s,
                     disconnected_at_us,
                     session.zone,
+                    session.username,
                 )
             )
 

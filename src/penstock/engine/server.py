@@ -150,9 +150,17 @@ class Server:
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
             session.lose_qos0()
-        if self.event_log is not None and self.effects.events is not None:
+        if self.effects.events is not None:
             self.effects.events.note(STOPPED, {"reason": because})
-            self.event_log.write(now)
+            self.write_events(now)
+
+    def write_events(self, now: Now) -> bool:
+        """Write the events that wait, without waiting for the next tick; whether there were any."""
+        events = self.effects.events
+        if self.event_log is None or events is None or events.waiting == 0:
+            return False
+        self.event_log.write(now)
+        return events.waiting == 0
 
     def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
         """Permissions changed: what clients may do from now on is what ``authorize`` says.

@@ -69,6 +69,12 @@ class Sinks:
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 
+    def latest(self, sink: str) -> int:
+        """The batch that the sink has published last, or publishes; -1 of one that has none."""
+        position = self._position(sink)
+        batch = position >> _SHIFT
+        return batch if position & ROWS_MAX else batch - 1
+
     def take_up(self, sink: str, now: Now) -> None:
         """The sink has something to publish: its position is not to be forgotten meanwhile."""
         position = self._position(sink)

@@ -424,6 +424,12 @@ class Driver:
             self._log_drops(self.now())
         if self._committer is not None:
             self._committer.stop_trying()
-            while self._under_way is not None:
-                await self._under_way
+            await self._last_commit()
+            if not self._failed and self._server.write_events(self.now()):  # about that commit
+                self._end_turn()
+                await self._last_commit()
             self._committer.stop()
+
+    async def _last_commit(self) -> None:
+        while self._under_way is not None:
+            await self._under_way

@@ -3,7 +3,7 @@
     java         a Java for Spark, found or made
     session      a small Spark, started and ended cleanly
     options      what a user may say to the format when it reads
-    option_values  what one option may be
+    option_values  what one option may be; topics: filters as one text
     wanted       where a user wants a query to begin or end: an edge, an offset, a time
     offsets      positions of a query as Spark keeps them
     splitting    how much of each log a batch takes, and how its ranges are split
@@ -12,6 +12,7 @@
     pins         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers
+    ranges       the same for jobs that read messages in the task that writes them
     sink         and its writers: rows become messages, with sink_options and sink_rows
     parquet_files  executors write Parquet files
     delta_commit   the driver commits them to the Delta table, each batch once

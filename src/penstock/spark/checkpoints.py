@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from penstock.errors import ConfigError
 from penstock.spark.offsets import Position
 from penstock.spark.parquet_files import sync
 
+_METADATA_LINE: Final = 1
 _LINES_BEFORE_SOURCES: Final = 2
 _NO_POSITION: Final = "-"
 
@@ -56,19 +58,38 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
-def keep_selection(directory: Path, stream: str, topics: Sequence[str]) -> None:
+def read_watermark(directory: Path) -> datetime | None:
+    """How far time has come for the query: what is older is late. None where it has none yet."""
+    planned = _last_batch(directory / "offsets")
+    if planned is None:
+        return None
+    path = directory / "offsets" / str(planned)
+    try:
+        written = json.loads(path.read_text(encoding="utf-8").splitlines()[_METADATA_LINE])
+        watermark_ms = int(written["batchWatermarkMs"])
+    except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
+        raise ConfigError(f"the checkpoint file {path} cannot be read: {error}") from error
+    return datetime.fromtimestamp(watermark_ms / 1000, UTC) if watermark_ms > 0 else None
+
+
+def keep_selection(
+    directory: Path, stream: str, topics: Sequence[str], derivation: str = ""
+) -> None:
     """Write down what the query with this checkpoint takes; once it has begun, compare.
 
     Args:
         directory: the checkpoint's, which exists.
         stream: name of the stream.
         topics: MQTT topic filters, in any order; empty for every message of the stream.
+        derivation: what it makes of them, in words; empty where it leaves them as they are.
 
     Raises:
         ConfigError: the checkpoint was made for other messages.
     """
     path = directory / SELECTION_NAME
-    selection = {"stream": stream, "topics": sorted(set(topics))}
+    selection: dict[str, Any] = {"stream": stream, "topics": sorted(set(topics))}
+    if derivation:
+        selection["derivation"] = derivation
     try:
         if path.exists() and _last_batch(directory / "offsets") is not None:
             kept = json.loads(path.read_text(encoding="utf-8"))
@@ -92,7 +113,8 @@ def keep_selection(directory: Path, stream: str, topics: Sequence[str]) -> None:
 
 def _described(selection: dict[str, Any]) -> str:
     topics = ",".join(selection["topics"])
-    return f"stream {selection['stream']}, {f'topics {topics}' if topics else 'all topics'}"
+    which = f"stream {selection['stream']}, {f'topics {topics}' if topics else 'all topics'}"
+    return which + str(selection.get("derivation", ""))
 
 
 def _last_batch(log: Path) -> int | None:

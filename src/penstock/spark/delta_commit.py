@@ -20,11 +20,9 @@ new in its log.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,9 +31,16 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
+from penstock.spark.delta_actions import (
+    add_action,
+    files_of,
+    overlaps,
+    partition_values,
+    remove_action,
+)
 from penstock.spark.parquet_files import Layout, NewFile, sync
 from penstock.spark.tables.api import (
     Batch,
@@ -48,12 +53,15 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import rewritten_without
+from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
 
 _LOG_DIRECTORY: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = "_last_checkpoint"
+_COMMIT: Final = "{:020}.json"
+_Mark = tuple[int, int]
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
@@ -92,8 +100,11 @@ class MessageTable:
         self._schema = Schema.from_arrow(schema)
         self._delta: DeltaTable | None = None
         self._compacted = 0  # version after the last compaction that is known
-        self._synced: set[tuple[str, int, int]] = set()
-        """Files of the table's log that are on disk: name, size, time of change (ns)."""
+        self._synced_commits = 0  # so many commits, from 0 on, are on disk
+        self._synced: dict[str, _Mark] = {}
+        """Other files of the table's log that are on disk, as they were then."""
+        self._checkpoint: _Mark | None = None
+        """What says which checkpoint is the last, as it was when the whole log was synced."""
 
     def exists(self) -> bool:
         """Whether the table has been created."""
@@ -130,8 +141,24 @@ class MessageTable:
         """The offset after the last row landed, and on disk; 0 when none is."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
-        """Make `files` part of the table, in one step, unless the batch is in it already."""
+    def commit(
+        self,
+        batch: Batch,
+        files: Sequence[NewFile],
+        seen: int,
+        end: int,
+        replaced: Collection[str] = (),
+    ) -> Outcome:
+        """Make `files` part of the table, in one step, unless the batch is in it already.
+
+        Args:
+            batch: what they come from.
+            files: may be none.
+            seen: what `landed_end` was before they were written.
+            end: what it will be.
+            replaced: paths of files that they stand for. Where one of them is not in the table any
+                more the batch is overtaken.
+        """
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             # One look, and the commit is refused if anything came after it.
@@ -141,8 +168,12 @@ class MessageTable:
                 return Outcome.REPLAYED
             if _landed_end(delta, batch.selection) > seen:
                 return Outcome.OVERTAKEN
+            present = files_of(delta) if delta is not None and replaced else []
+            removed = [file for file in present if file["path"] in replaced]
+            if len(removed) < len(replaced):
+                return Outcome.OVERTAKEN
             try:
-                self._write(batch, files, end)
+                self._write(batch, files, end, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
@@ -159,27 +190,36 @@ class MessageTable:
 
     def replace(self, span: Span, files: Sequence[NewFile]) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
-        delta = self._refresh()
-        assert delta is not None, "there are rows to replace"
-        concerned = [file for file in _present(delta) if _overlaps(file, span)]
-        values = [_partition_values(file, self.layout.partition_by) for file in concerned]
-        paths = [self.path / file["path"] for file in concerned]
-        rest = rewritten_without(span, zip(paths, values, strict=True), self.layout)
-        removed = [_remove_action(*one) for one in zip(concerned, values, strict=True)]
-        try:
-            delta.create_write_transaction(
-                [*removed, *(_add_action(file) for file in (*rest, *files))],
-                "append",
-                delta.schema(),
-                [*self.layout.partition_by],
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except DeltaError as conflict:
-            raise TableCommitFailed(
-                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
-                f" changed the table in {self.path}; run it again"
-            ) from conflict
-        self._sync_log()
+        rewritten: list[str] | None = None
+        rest: list[NewFile] = []
+        removed: list[RemoveAction] = []
+        error: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            delta = self._refresh()
+            assert delta is not None, "there are rows to replace"
+            concerned = [file for file in files_of(delta) if overlaps(file, span)]
+            paths = [file["path"] for file in concerned]
+            if paths != rewritten:  # else others have only added to the table meanwhile
+                values = [partition_values(file, self.layout.partition_by) for file in concerned]
+                pairs = zip((self.path / path for path in paths), values, strict=True)
+                layout = with_columns_of(pa.schema(delta.schema()), self.layout)
+                rest = rewritten_without(span, pairs, layout)
+                removed = [remove_action(*one) for one in zip(concerned, values, strict=True)]
+                rewritten = paths
+            try:
+                delta.create_write_transaction(
+                    [*removed, *(add_action(file) for file in (*rest, *files))],
+                    "append",
+                    delta.schema(),
+                    [*self.layout.partition_by],
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except DeltaError as conflict:
+                error = conflict
+                continue
+            self._sync_log()
+            return
+        raise not_replaced(span, self.path) from error
 
     def compact(self, commits_min: int, file_bytes: int) -> bool:
         """Put small files together once the table has that many commits since the last time.
@@ -207,10 +247,15 @@ class MessageTable:
         delta = self._refresh()
         return None if delta is None else contents_of(delta)
 
+    def present_files(self) -> list[str]:
+        """The paths of its files, below the table."""
+        delta = self._refresh()
+        return [] if delta is None else [file["path"] for file in files_of(delta)]
+
     def recent_files(self, within: timedelta) -> list[Path]:
         """Its present files that may have rows received so long before its newest, or later."""
         delta = self._refresh()
-        files = [] if delta is None else _present(delta)
+        files = [] if delta is None else files_of(delta)
         newest = max((file["max.received_at"] for file in files), default=None)
         return [
             self.path / file["path"]
@@ -239,7 +284,13 @@ class MessageTable:
             f" ({failure}); run the job again, it will find out"
         )
 
-    def _write(self, batch: Batch, files: Sequence[NewFile], end: int) -> None:
+    def _write(
+        self,
+        batch: Batch,
+        files: Sequence[NewFile],
+        end: int,
+        removed: Sequence[dict[str, Any]] = (),
+    ) -> None:
         selection = batch.selection
         properties = CommitProperties(
             # No retries below us: deltalake would repeat the commit that creates a table on top
@@ -257,7 +308,7 @@ class MessageTable:
                 "penstock.endOffset": end,
             },
         )
-        actions = [_add_action(file) for file in files]
+        actions = [add_action(file) for file in files]
         partition_by = [*self.layout.partition_by]
         if self._delta is None:
             create_table_with_add_actions(
@@ -272,8 +323,13 @@ class MessageTable:
             )
         else:
             delta_schema = self._delta.schema()  # it may have columns that we do not know
+            gone = [remove_action(file, partition_values(file, partition_by)) for file in removed]
             self._delta.create_write_transaction(
-                [*actions], "append", delta_schema, partition_by, commit_properties=properties
+                [*gone, *actions],
+                "append",
+                delta_schema,
+                partition_by,
+                commit_properties=properties,
             )
 
     def _refresh(self) -> DeltaTable | None:
@@ -292,24 +348,55 @@ class MessageTable:
         return self._delta
 
     def _sync_log(self) -> None:
-        """Have the table's log on disk, whoever wrote it, as far as it is not known to be."""
+        """Have the table's log on disk, whoever wrote it, as far as it is not known to be.
+
+        Mostly that is the next commit, which has a known name: a log that is kept for a month may
+        have a million files, too many to list for each batch.
+        """
         log = self.path / _LOG_DIRECTORY
-        found: set[tuple[str, int, int]] = set()
+        if not self._synced_commits or _mark(log / _LAST_CHECKPOINT) != self._checkpoint:
+            self._sync_whole_log()
+            return
+        known = self._synced_commits
+        while (commit := log / _COMMIT.format(self._synced_commits)).exists():
+            sync(commit)
+            self._synced_commits += 1
+        if self._synced_commits != known:
+            sync(log)
+
+    def _sync_whole_log(self) -> None:
+        log = self.path / _LOG_DIRECTORY
+        checkpoint = _mark(log / _LAST_CHECKPOINT)
+        commits: list[int] = []
+        others: dict[str, _Mark] = {}
         with os.scandir(log) as entries:
             for entry in entries:
-                with suppress(FileNotFoundError):  # another writer's, unfinished, or cleaned up
-                    stat = entry.stat()
-                    found.add((entry.name, stat.st_size, stat.st_mtime_ns))
-        new = found - self._synced
-        for name, _, _ in sorted(new):
+                stem, _, ending = entry.name.partition(".")
+                if ending == "json" and stem.isdecimal():
+                    commits.append(int(stem))
+                elif mark := _mark(log / entry.name):  # else unfinished, or cleaned up
+                    others[entry.name] = mark
+        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
+        new += [name for name, mark in sorted(others.items()) if self._synced.get(name) != mark]
+        for name in new:
             with suppress(FileNotFoundError):
                 sync(log / name)
         if new:
             sync(log)
-        if not self._synced:
+        if not self._synced_commits:
             sync(self.path)
             sync(self.path.parent)
-        self._synced = found
+        self._synced_commits = max([self._synced_commits, *(n + 1 for n in commits)])
+        self._synced, self._checkpoint = others, checkpoint
+
+
+def _mark(path: Path) -> _Mark | None:
+    """What changes with a file: its size and its time of change (ns); None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _has_landed(delta: DeltaTable | None, batch: Batch) -> bool:
@@ -336,7 +423,7 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
 
 def contents_of(delta: DeltaTable) -> Contents:
     """What a table of messages holds."""
-    files = _present(delta)
+    files = files_of(delta)
     newest = max(((file["max.epoch"], file["max.offset"]) for file in files), default=None)
     return Contents(
         version=delta.version(),
@@ -347,44 +434,4 @@ def contents_of(delta: DeltaTable) -> Contents:
         description=delta.metadata().description or "",
         epoch=newest[0] if newest else None,
         landed_end=newest[1] + 1 if newest else None,
-    )
-
-
-def _present(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files with their statistics."""
-    files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    return files
-
-
-def _overlaps(file: dict[str, Any], span: Span) -> bool:
-    return bool(
-        file["min.epoch"] <= span.epoch <= file["max.epoch"]
-        and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)
-        and (file["min.epoch"] != file["max.epoch"] or file["max.offset"] >= span.start)
-    )
-
-
-def _partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[str, str | None]:
-    values = {name: file[f"partition.{name}"] for name in partition_by}
-    return {name: None if value is None else str(value) for name, value in values.items()}
-
-
-def _remove_action(file: dict[str, Any], values: dict[str, str | None]) -> RemoveAction:
-    return RemoveAction(
-        path=file["path"],
-        deletion_timestamp=time.time_ns() // 1_000_000,
-        data_change=True,
-        partition_values=values,
-        size=file["size_bytes"],
-    )
-
-
-def _add_action(file: NewFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values=json.loads(file.partition),
-        modification_time=file.modified_at_ms,
-        data_change=True,
-        stats=file.stats,
     )

@@ -19,7 +19,14 @@ T = TypeVar("T")
 SERVER: Final = "127.0.0.1:8815"
 """Where the stream service of a broker on this machine listens, unless told otherwise."""
 
-ACCESS_NAMES: Final = ("tls", "tlsCaFile", "token", "tokenFile")
+ACCESS_NAMES: Final = (
+    "tls",
+    "tlsCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "token",
+    "tokenFile",
+)
 """Options by which `Given.credentials` are told."""
 
 
@@ -88,15 +95,23 @@ class Given:
         """
         self.one_of("token", "tokenFile")
         ca_file = self.text("tlsCaFile", "")
-        tls = tls or self.truth("tls", default=bool(ca_file))
+        wanted = self.truth("tls", default=tls or bool(ca_file))
+        if tls and not wanted:
+            raise ConfigError("option tls is false, and the address says grpc+tls://")
+        tls = wanted
         if ca_file and not tls:
             raise ConfigError(
                 "option tlsCaFile says whom to believe with TLS, and option tls is false"
             )
+        certificate, key = self.text("tlsCertFile", ""), self.text("tlsKeyFile", "")
+        if bool(certificate) != bool(key):
+            raise ConfigError("options tlsCertFile and tlsKeyFile, two PEM files, belong together")
+        if certificate and not tls:
+            raise ConfigError("option tlsCertFile is shown with TLS: give tls or tlsCaFile too")
         token = self.text("token", "")
         if "token" in self.names and not is_token(token):  # which is not told to anybody
             raise ConfigError(f"option token must be {FORM}")
-        return Credentials(tls, ca_file, token, self.text("tokenFile", ""))
+        return Credentials(tls, ca_file, token, self.text("tokenFile", ""), certificate, key)
 
     def _in_range(
         self, name: str, kind: Callable[[str], float], low: float, high: float, what: str

@@ -15,11 +15,11 @@ from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
 from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
+from penstock.spark.topics import parse_topics
 from penstock.spark.wanted import AtTime, Wanted, moves, parse_offsets, parse_time
 from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
-from penstock.stream.requests import bad_filter
 
 OPTION_NAMES: Final = (
     "server",
@@ -155,16 +155,10 @@ def service_options(server: str, credentials: Credentials) -> dict[str, str]:
         options["tlsCaFile"] = credentials.ca_file
     if credentials.token_file:
         options["tokenFile"] = credentials.token_file
+    if credentials.certificate_file:
+        options["tlsCertFile"] = credentials.certificate_file
+        options["tlsKeyFile"] = credentials.key_file
     return options
-
-
-def parse_topics(text: str) -> tuple[str, ...]:
-    """Topic filters from comma-separated text; a comma cannot be part of one here."""
-    filters = tuple(part for part in (part.strip() for part in text.split(",")) if part)
-    wrong = bad_filter(filters)
-    if wrong is not None:
-        raise ConfigError(f"option topics: {wrong!r} is not an MQTT topic filter")
-    return filters
 
 
 def _servers(given: Given) -> tuple[dict[str, str], bool]:

@@ -20,7 +20,7 @@ import re
 import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
@@ -45,8 +45,17 @@ STATS_TEXT_LENGTH_MAX: Final = 64
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows whose partition column is null, as Hive named it."""
 
+PARTITION_NAME_LENGTH_MAX: Final = 200
+"""Characters of a partition's value, written as in a URL: with the column's name it is the name of
+a directory, which has 255 bytes at most."""
+
 Split = Callable[[pa.Table], Mapping[str, pa.Table]]
 """A batch of messages to the rows of each table, by the table's name in the pass."""
+
+
+def partition_name(value: str) -> str:
+    """A partition's value in the name of a directory, as Hive writes it."""
+    return urllib.parse.quote(value, safe="")
 
 
 def hidden(name: str) -> str:
@@ -83,6 +92,15 @@ class Layout:
             return self.schema
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
+    def partition(self, values: Sequence[Any]) -> tuple[str | None, ...]:
+        """The values of the partition columns, as text.
+
+        An empty text is null to Delta [protocol, Partition Value Serialization], and in the name of
+        a directory it cannot be read. Where the file keeps the column, it stays what it is.
+        """
+        texts = (None if value is None else str(value) for value in values)
+        return tuple(text if text or self.keeps_partition_columns else None for text in texts)
+
     def new_path(self, values: Mapping[str, str | None], prefix: str) -> str:
         """A name below the directory that no other file has."""
         name = f"{prefix}-{uuid.uuid4().hex}.parquet"
@@ -94,7 +112,7 @@ class Layout:
         if value is None:
             return f"{column}={NULL_PARTITION}"
         if self.is_read_by_name:
-            return f"{column}={urllib.parse.quote(value, safe='')}"
+            return f"{column}={partition_name(value)}"
         return f"{column}={re.sub('[^A-Za-z0-9.-]', '_', value)}"  # the table's log has the value
 
 
@@ -186,7 +204,8 @@ class _TableWriter:
 
     def add(self, rows: pa.Table) -> Iterator[NewFile]:
         """Take rows; files that this has finished."""
-        for values, chosen in _by_partition(rows, self._layout.partition_by):
+        for found, chosen in _by_partition(rows, self._layout.partition_by):
+            values = self._layout.partition(found)
             if values not in self._open:
                 if len(self._open) >= OPEN_PARTITIONS_MAX:
                     yield self._open.pop(next(iter(self._open))).finish()
@@ -201,22 +220,21 @@ class _TableWriter:
 
 def _by_partition(
     rows: pa.Table, columns: tuple[str, ...]
-) -> Iterator[tuple[tuple[str | None, ...], pa.Table]]:
-    """The rows of each combination of values, with the values as text."""
+) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """The rows of each combination of values, with the values."""
     if not rows.num_rows:
         return
     if not columns:
         yield (), rows
         return
-    for values in (
-        rows.select(columns).group_by(columns, use_threads=False).aggregate([]).to_pylist()
-    ):
+    found = rows.select(columns).group_by(columns, use_threads=False).aggregate([]).to_pylist()
+    for values in found:
         chosen = rows
-        for name, value in values.items():
+        for name, value in values.items() if len(found) > 1 else ():
             column = chosen.column(name)
             is_equal = pc.is_null(column) if value is None else pc.equal(column, value)
             chosen = chosen.filter(is_equal)
-        yield tuple(None if v is None else str(v) for v in values.values()), chosen
+        yield tuple(values.values()), chosen
 
 
 class _PartitionFile:
@@ -231,7 +249,9 @@ class _PartitionFile:
         self._values = dict(zip(layout.partition_by, values, strict=True))
         self._path = layout.new_path(self._values, prefix)
         (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(self._table / self._path, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(
+            self._table / self._path, self._schema, compression="zstd", **_encodings(self._schema)
+        )
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
@@ -332,9 +352,39 @@ def _has_order(kind: pa.DataType) -> bool:
     )
 
 
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How columns are encoded: whole numbers and times by their differences, the rest as usual.
+
+    A dictionary of offsets and times, few of which come twice, took a third of the time that
+    writing took. DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
+    Spark reads it since 3.3.
+    """
+    leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
+    numbers = [path for path, kind in leaves.items() if _has_differences(kind)]
+    return {
+        "use_dictionary": [path for path in leaves if path not in numbers],
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns that Parquet makes of one, with their names in it."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind
+
+
+def _has_differences(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 def _stats_value(value: Any) -> int | str:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
     if isinstance(value, date):
         return value.isoformat()
     assert isinstance(value, (int, str))

@@ -7,21 +7,26 @@ first answer is pinned: written to a small file in the query's checkpoint direct
 own, and every later question gets the same answer. The pin goes when the checkpoint goes, which is
 right: a query with a new checkpoint is a new query. Each log that a query reads has a pin.
 
-The location may be anything Arrow has a file system for (a path, file:, s3:, gs:, hdfs:).
+The location may be anything Arrow has a file system for (a path, file:, s3a:, gs:, abfss:, hdfs:).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import fs
 
 from penstock.errors import ConfigError
 from penstock.spark.offsets import LogPosition
+
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
+_ARROW_NAMES: Final = {"s3a": "s3", "s3n": "s3"}  # by those of Hadoop
 
 
 def pinned(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> LogPosition:
@@ -62,8 +67,19 @@ def remembered(checkpoint: Path) -> LogPosition | None:
 
 
 def _open(location: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in location:
-        path = location.removeprefix("file:")
+    """The file system of a location as Spark writes it, and the path there."""
+    uri = _uri(location)
+    if uri is None:
+        path = location.removeprefix("file:").removeprefix("//")
         return fs.LocalFileSystem(), str(Path(path).absolute())
-    files, directory = fs.FileSystem.from_uri(location)
+    files, directory = fs.FileSystem.from_uri(uri)
     return files, directory.rstrip("/")
+
+
+def _uri(location: str) -> str | None:
+    """What Arrow calls a location that Spark calls so; None for one on this machine."""
+    scheme, found, path = location.partition(":/")
+    if not found or scheme == "file" or not _SCHEME.fullmatch(scheme):
+        return None
+    path = path if path.startswith("/") else f"//{path}"  # hdfs:/path is hdfs:///path
+    return f"{_ARROW_NAMES.get(scheme, scheme)}:/{path}"

@@ -7,11 +7,14 @@
             is staged is told to the driver         abort    what was staged is given up
 
 1. A staged file means nothing until the driver names it: tasks that are run again, or twice at the
-   same time, leave files that nobody publishes.
+   same time, leave files that nobody publishes. One that fails gives up its own: a query that is
+   started again and again would fill the staging area.
 2. (sink, batch) names a batch for ever. The broker decides once which files it is; a commit that is
    repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
 3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
-   batch. For `df.write` they are options; without them every run is a sink of its own.
+   batch. Spark repeats the last batch only: one before it comes from a checkpoint that was set
+   back, where the same number may stand for other rows, and ends the query. For `df.write` they
+   are options; without them every run is a sink of its own.
 4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
    can tell, and it keeps what it has decided (`penstock.broker.sinks`).
 
@@ -21,6 +24,7 @@ Messages are published in the order of the rows within a partition, partition af
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,16 +50,23 @@ STAGED_BYTES: Final = 8 * 1_048_576
 
 STAGED_ROWS: Final = 65_536
 
+logger = logging.getLogger(__name__)
+
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task staged: for which sink and batch, its partition, and its files in order."""
+    """What one task staged: for which sink, batch and attempt, its partition, its files in order.
+
+    Spark makes a writer for the tasks of a streaming batch, and another one that commits it: what
+    the second is to know of the first is here.
+    """
 
     sink: str
     batch: int
+    run: str
     partition: int
     files: list[tuple[str, int, int]]
 
@@ -74,36 +85,43 @@ class _Writer:
         context = TaskContext.get()
         assert context is not None
         sink, batch = self._identity(context)
-        staged = Staged(sink, batch, context.partitionId(), [])
+        staged = Staged(sink, batch, self._run, context.partitionId(), [])
+        attempt = f"{self._run}-{context.taskAttemptId()}"
         first_row = 0
         with self._client() as client:
-            for rows in _portions(iterator, self._names, self._options):
-                request = PutRequest(sink, batch, self._run, staged.partition, first_row)
-                staged.files.append(client.stage(request, rows))
-                first_row += rows.num_rows
+            try:
+                for rows in _portions(iterator, self._names, self._options):
+                    request = PutRequest(sink, batch, attempt, staged.partition, first_row)
+                    staged.files.append(client.stage(request, rows))
+                    first_row += rows.num_rows
+            except BaseException:  # nobody is told of it: Spark forgets a task that fails
+                if staged.files:
+                    _give_up(client, SetRequest(sink, batch, attempt))
+                raise
         return staged
 
     def _identity(self, context: TaskContext) -> tuple[str, int]:
         """The sink, and the number of its batch."""
         raise NotImplementedError
 
-    def _publish(self, messages: list[WriterCommitMessage | None]) -> None:
+    def _publish(self, messages: list[WriterCommitMessage | None]) -> int:
+        """Publish what all tasks staged; a later batch that the sink has come to already, or 0."""
         staged = _told(messages)
         files = tuple(file for task in staged for file in task.files)
-        if files:
-            with self._client() as client:
-                client.publish(self._set_of(staged[0], files))
+        if not files:
+            return 0
+        with self._client() as client:
+            return client.publish(self._set_of(staged[0], files))
 
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
         staged = _told(messages)
         if staged:
-            # What cannot be given up now is removed when its time is over.
-            with contextlib.suppress(PenstockError, pa.ArrowException), self._client() as client:
-                client.abandon(self._set_of(staged[0], ()))
+            with self._client() as client:
+                _give_up(client, self._set_of(staged[0], ()))
 
     def _set_of(self, staged: Staged, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
         client_id = self._options.client_id or f"spark-{staged.sink}"
-        return SetRequest(staged.sink, staged.batch, self._run, client_id, files)
+        return SetRequest(staged.sink, staged.batch, staged.run, client_id, files)
 
     def _client(self) -> StreamClient:
         options = self._options
@@ -124,7 +142,14 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish what all tasks staged."""
-        self._publish(messages)
+        later = self._publish(messages)
+        if later:
+            logger.warning(
+                "batch %d of the sink %s publishes nothing, for batch %d was published already",
+                self._options.batch,
+                self._sink,
+                later,
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give up what was staged."""
@@ -153,12 +178,25 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         wrong = {task.batch for task in _told(messages)} - {batchId}
         if wrong:
             raise ConfigError(f"tasks of batch {min(wrong)} were told of in batch {batchId}")
-        self._publish(messages)
+        later = self._publish(messages)
+        if later:  # Spark repeats the last batch, and none before it
+            raise ConfigError(
+                f"the broker has published batch {later} of this query already, and Spark comes"
+                f" with batch {batchId}: its checkpoint was set back, or two queries have it, and"
+                " nobody knows which rows of this batch were published; start the query with a"
+                " new checkpoint, and say with startingOffsets where it is to go on"
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Give up what was staged for a batch."""
         del batchId  # the tasks told it
         self._abandon(messages)
+
+
+def _give_up(client: StreamClient, request: SetRequest) -> None:
+    """Have removed what an attempt staged; what cannot go now goes when its time is over."""
+    with contextlib.suppress(PenstockError, pa.ArrowException):
+        client.abandon(request)
 
 
 def _told(messages: list[WriterCommitMessage | None]) -> list[Staged]:

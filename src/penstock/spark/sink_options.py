@@ -22,13 +22,14 @@ from pyspark.sql.types import (
 )
 
 from penstock.engine.sinks import BATCH_MAX
+from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
 from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX
+from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX, TOPIC_LEVELS_MAX
 
 OPTION_NAMES: Final = (
     "server",
@@ -93,10 +94,16 @@ def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOp
     client_id = given.text("clientId", "")
     if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:
         raise ConfigError(f"option clientId may have {CLIENT_ID_CHARACTERS_MAX} characters")
+    topic = given.text("topic", None)
+    if topic is not None and (not is_topic_name(topic, TOPIC_LEVELS_MAX) or is_system_topic(topic)):
+        raise ConfigError(
+            "option topic must be one that a client may publish to, with no + and # and not one of"
+            f" the broker's own, not {topic!r}"
+        )
     server, tls = address("server", given.text("server", SERVER))
     return SinkOptions(
         server=server,
-        topic=given.text("topic", None),
+        topic=topic,
         qos=given.whole_number("qos", 0, 2, SinkOptions.qos),
         retain=given.truth("retain", default=SinkOptions.retain),
         client_id=client_id,

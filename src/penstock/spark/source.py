@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -49,12 +49,13 @@ from penstock.spark.offsets import ONLY, LogPosition, Position, check_epoch
 from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.pins import pinned
 from penstock.spark.schema import choose_columns, offered_schema
-from penstock.spark.sink import BatchWriter, StreamWriter
-from penstock.spark.sink_options import parse_sink_options
 from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.wanted import moves
 from penstock.store.ranges import without
 from penstock.stream.client import StreamOffsets
+
+if TYPE_CHECKING:  # a planner that reads has ten seconds to start in, and no use for the sink
+    from penstock.spark.sink import BatchWriter, StreamWriter
 
 _ACCEPT: Final = (
     "to go on without them set failOnDataLoss to false (penstock table run: --accept-data-loss)"
@@ -95,10 +96,16 @@ class PenstockDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer behind `df.write`."""
+        from penstock.spark.sink import BatchWriter
+        from penstock.spark.sink_options import parse_sink_options
+
         return BatchWriter(schema, parse_sink_options(self.options, False), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
         """The writer behind `df.writeStream`."""
+        from penstock.spark.sink import StreamWriter
+        from penstock.spark.sink_options import parse_sink_options
+
         return StreamWriter(schema, parse_sink_options(self.options, True), overwrite)
 
 
@@ -113,8 +120,11 @@ class Range(InputPartition):
         self.end = end
 
 
-class _RangeReader:
+class RangeReader:
     """What both readers share. It is pickled, so connections are made where they are used."""
+
+    task_offsets_min = 1
+    """Fewer are not worth a task of their own."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
@@ -182,6 +192,7 @@ class _RangeReader:
             [part.end - part.start for part in ranges],
             options.partitions_min,
             options.partition_offsets_max,
+            self.task_offsets_min,
         )
         return [
             Range(part.address, part.epoch, first, last)
@@ -190,7 +201,7 @@ class _RangeReader:
         ]
 
 
-class BatchReader(_RangeReader, DataSourceReader):
+class BatchReader(RangeReader, DataSourceReader):
     """Reads a range of each log once. The ends are looked up when Spark plans the query."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -210,7 +221,7 @@ class BatchReader(_RangeReader, DataSourceReader):
         return self._split(ranges)
 
 
-class StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the logs as they grow.
 
     Held by the planner for the life of the query; copies of it, which only `read`, go to executors.

@@ -26,18 +26,21 @@ def shares(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
     }
 
 
-def count_parts(sizes: Sequence[int], parts_min: int, size_max: int | None) -> list[int]:
+def count_parts(
+    sizes: Sequence[int], parts_min: int, size_max: int | None, size_min: int = 1
+) -> list[int]:
     """Into how many parts each range is to be split.
 
     Args:
         sizes: of the ranges, in offsets, 1 or more.
         parts_min: all parts together, about; a range has one at least.
         size_max: of each part, or None for no limit.
+        size_min: a part that would be smaller is not made; it goes before `parts_min`.
     """
     total = sum(sizes)
     return [
         min(
-            size,
+            -(-size // size_min),
             max(
                 1, round(parts_min * size / total), 0 if size_max is None else -(-size // size_max)
             ),

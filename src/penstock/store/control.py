@@ -29,6 +29,9 @@ from penstock.store.reader_requests import ReaderRequest
 SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 16_384
 
+PROMPT_S: Final = 30.0
+"""A broker that works answers everything but a request for a backup sooner than this."""
+
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backup", tag_field="do"):
     """Write a backup to an absolute path; ``done`` is its manifest."""
@@ -65,10 +68,13 @@ class Published(msgspec.Struct, frozen=True):
     Attributes:
         is_done: all of it is published, and on disk.
         rows: so many are published; 0 of a set that was done before.
+        later: the latest batch of the sink, where that comes after this one: this one counts as
+            done, and nobody knows any more which rows it had; else 0.
     """
 
     is_done: bool
     rows: int = 0
+    later: int = 0
 
 
 Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest
@@ -89,23 +95,25 @@ class NoBroker(StoreError):
 Done = TypeVar("Done")
 
 
-def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
+def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | None = None) -> Done:
     """Have the broker that uses ``data_dir`` do something, and wait until it is done.
 
     Args:
         data_dir: the broker's data directory.
         request: what to do.
         done: the type of what it answers.
+        timeout_s: how long it may be silent; None for as long as it takes.
 
     Raises:
         NoBroker: none runs, or one that is too old to listen.
         StoreError: the broker says why it could not.
-        StoreFailed: it went away, and may have done it or not.
+        StoreFailed: it went away or is silent, and may have done it or not.
     """
     line = msgspec.json.encode(request) + b"\n"
     if len(line) > REQUEST_BYTES_MAX:
         raise StoreError(f"the request has {len(line)} bytes, and may have {REQUEST_BYTES_MAX}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
         try:
             with short_path(data_dir) as path:
                 connection.connect(path)
@@ -114,9 +122,11 @@ def ask(data_dir: Path, request: Request, done: type[Done]) -> Done:
         try:
             connection.sendall(line)
             line = connection.makefile("rb").readline()
+        except TimeoutError as error:
+            raise StoreFailed(f"the broker did not answer for {timeout_s:g} s") from error
         except OSError as error:
             raise StoreFailed(f"the broker went away before it answered: {error}") from error
-    if not line:
+    if not line.endswith(b"\n"):
         raise StoreFailed("the broker went away before it answered")
     answer = msgspec.json.decode(line, type=Answer)
     if not bytes(answer.done):

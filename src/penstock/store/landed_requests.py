@@ -19,6 +19,11 @@ RECEIPT: Final = "penstock-receipt"
 ANY_TABLE: Final = "*"
 """As its value: of whatever table the message gets into."""
 
+OFFSET: Final = "penstock-offset"
+EPOCH: Final = "penstock-epoch"
+LANDED_AT: Final = "penstock-landed-at"
+"""More user properties of a receipt: which message it is, and when the broker was told."""
+
 OFFSETS_MAX: Final = 500
 """Receipts of one request, so that it fits into ``REQUEST_BYTES_MAX``."""
 

@@ -44,6 +44,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     expiry_interval_s: int
     disconnected_at_us: int
     zone: str = ""
+    username: str | None = None
 
 
 class _Progress(msgspec.Struct, array_like=True):
@@ -99,6 +100,7 @@ def encode_session(record: SessionRecord) -> bytes:
             record.expiry_interval_s,
             record.disconnected_at_us,
             record.zone,
+            record.username,
         )
     )
 
@@ -107,7 +109,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
     """Inverse of ``encode_session``."""
     row = _session.decode(value)
     return SessionRecord(
-        client_id, row.number, row.expiry_interval_s, row.disconnected_at_us, row.zone
+        client_id, row.number, row.expiry_interval_s, row.disconnected_at_us, row.zone, row.username
     )
 
 

@@ -68,6 +68,12 @@ FORMAT: Final = "1"
 CATCH_UP_AGE_S_MAX: Final = 1.0
 """An idle follower looks for chunks removed by retention at least this often."""
 
+ROWS_MAX: Final = 16_384
+"""Rows after which a batch that is read takes no further chunk."""
+
+BYTES_MAX: Final = 8 * 1_048_576
+"""Bytes of chunks after which a batch that is read takes no further one."""
+
 _COLUMN_FAMILIES: Final = ("meta", "log")
 
 _Holes: TypeAlias = tuple[tuple[int, int], ...]
@@ -204,23 +210,38 @@ class LogFollower:
                     self._close()
 
     def _logged(self, opened: _Opened, start: int, end: int) -> Iterator[Rows]:
-        """What the log has, up to the first gap, and one more."""
+        """What the log has, up to the first gap, and one more; small chunks are put together."""
         chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
             self._refuse_unreadable(chunks)
             chunks.seek(encode_key(start))
-        position = start
+        begin = position = start
+        gathered: list[pa.RecordBatch] = []
+        size_bytes = 0
         while position < end and chunks.valid():
-            base = decode_key(chunks.key())
-            batch = decode_chunk(chunks.value())
+            base, value = decode_key(chunks.key()), chunks.value()
             chunks.next()
-            if base + batch.num_rows <= position:
-                continue
+            batch = decode_chunk(value)
             first = max(0, position - base)
-            rows = batch.slice(first, max(0, min(batch.num_rows, end - base) - first))
-            position = max(base, position) + rows.num_rows
-            yield Rows(base + first, position, rows, pa.arange(base + first, position))
+            if first >= batch.num_rows:
+                continue
+            if base > position:
+                if gathered:
+                    yield _joined(begin, position, gathered)
+                gathered, size_bytes = [], 0
+                begin = position = base
+            last = max(first, min(batch.num_rows, end - base))
+            if last - first < batch.num_rows:
+                batch = batch.slice(first, last - first)
+            gathered.append(batch)
+            position += last - first
+            size_bytes += len(value)
+            if position - begin >= ROWS_MAX or size_bytes >= BYTES_MAX:
+                yield _joined(begin, position, gathered)
+                gathered, size_bytes, begin = [], 0, position
+        if gathered:
+            yield _joined(begin, position, gathered)
         if position < end:
             self._refuse_unreadable(chunks)
 
@@ -388,6 +409,11 @@ def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes
     """What a stream has lost: in its archive, and behind it in the log."""
     behind = ((max(begin, archive.end), end) for begin, end in of_the_log if end > archive.end)
     return tuple(join_ranges([*archive.given_up, *behind]))
+
+
+def _joined(begin: int, end: int, batches: list[pa.RecordBatch]) -> Rows:
+    """Rows that follow each other, as one batch."""
+    return Rows(begin, end, pa.concat_batches(batches), pa.arange(begin, end))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:

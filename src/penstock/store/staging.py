@@ -159,7 +159,9 @@ class Staging:
     def decided(self) -> list[RowSet]:
         """All batches that are decided and not forgotten; one that cannot be read is logged."""
         found: list[RowSet] = []
-        for path in sorted(self._top.glob(f"*/*/{DECIDED}")):
+        for path in sorted(place / DECIDED for place in self._places()):
+            if not path.exists():
+                continue
             try:
                 sync_directory(path.parent)  # the decision may have been renamed and not synced
                 found.append(_decode_set(path.read_bytes()))
@@ -215,7 +217,13 @@ class Staging:
             place.parent.rmdir()  # of the last batch
 
     def abandon(self, sink: str, batch: int, run: str) -> None:
-        """Remove what one attempt staged for a batch, unless the batch is decided."""
+        """Remove what one attempt staged for a batch, unless the batch is decided.
+
+        Args:
+            sink: whose batch it is.
+            batch: its number.
+            run: the attempt; those that are called ``RUN-…`` go with it.
+        """
         if self.is_decided(sink, batch):
             return
         place = self._place(sink, batch)
@@ -237,7 +245,7 @@ class Staging:
                 with contextlib.suppress(OSError):
                     path.unlink()
                     removed += 1
-        for place in self._top.glob("*/*"):
+        for place in list(self._places()):
             _remove_empty(place)
         return removed
 
@@ -250,10 +258,16 @@ class Staging:
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
         """Path, bytes and time of change of each file."""
-        for path in self._top.glob("*/*/*"):
-            with contextlib.suppress(OSError):  # it has just gone
-                found = path.stat()
-                yield path, found.st_size, found.st_mtime
+        for place in self._places():
+            for path in _entries(place):
+                with contextlib.suppress(OSError):  # it has just gone
+                    found = path.stat()
+                    yield path, found.st_size, found.st_mtime
+
+    def _places(self) -> Iterator[Path]:
+        """The directory of each batch. Others remove them meanwhile, which `Path.glob` minds."""
+        for sink in _entries(self._top):
+            yield from _entries(sink)
 
     def _write(self, place: Path, name: str, data: bytes | pa.Buffer) -> None:
         """Write a file whole, synced, and its name too.

@@ -8,6 +8,9 @@ range of offsets always gives the same rows.
     ok ──unavailable──▶ waiting ──answer──▶ ok
                            └──connect_timeout_s over──▶ StreamUnavailable
 
+A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send: it
+would wait for ever. So a service that is silent for long is asked for an echo.
+
 What the service refuses is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
 StoreFailed or ConfigError. Nor is a service whose certificate is not believed.
 """
@@ -47,12 +50,23 @@ CALL_TIMEOUT_S: Final = 10.0
 PUT_TIMEOUT_S: Final = 120.0
 """Longest wait until rows are staged."""
 
+SILENT_S_MAX: Final = 310.0
+"""After so long without a word within a call the service is asked whether it is still there. gRPC's
+servers hang up on who asks more often than every 300 s
+(https://grpc.io/docs/guides/keepalive/)."""
+
+ECHO_S_MAX: Final = 20.0
+"""Longest wait for the answer to that."""
+
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
 
 _CHANNEL: Final = [
     ("grpc.enable_http_proxy", 0),  # a proxy for the web does not lead to the broker
     ("grpc.use_local_subchannel_pool", 1),  # a new attempt really connects anew
+    ("grpc.keepalive_time_ms", int(SILENT_S_MAX * 1000)),
+    ("grpc.keepalive_timeout_ms", int(ECHO_S_MAX * 1000)),
+    ("grpc.http2.ping_timeout_ms", int(ECHO_S_MAX * 1000)),
 ]
 _AWAY: Final = (
     flight.FlightUnavailableError,
@@ -251,13 +265,19 @@ class StreamClient:
         """
         return self._persist(lambda: self._put(request, rows))
 
-    def publish(self, request: SetRequest) -> None:
+    def publish(self, request: SetRequest) -> int:
         """Publish a batch of staged rows; when this returns they are published, on disk.
 
         It may be called again with the same batch, which is published once.
+
+        Returns:
+            0; or the number of a later batch that the sink has published already, or publishes:
+            then nothing was done, and the rows of this one were published before or never.
         """
-        while not self._persist(lambda: self._act("publish", asdict(request)))["is_done"]:
-            pass  # the service answers after a while
+        while True:  # the service answers after a while
+            published = self._persist(lambda: self._act("publish", asdict(request)))
+            if published["is_done"]:
+                return int(published.get("later", 0))
 
     def abandon(self, request: SetRequest) -> None:
         """Give up what was staged for a batch, unless it is being published already; tried once."""
@@ -295,9 +315,12 @@ class StreamClient:
         if self._connection is None:
             self._headers = self._credentials.headers()
             scheme = "grpc+tls" if self._credentials.tls else "grpc"
+            certificate, key = self._credentials.pair()
             self._connection = flight.FlightClient(
                 f"{scheme}://{self._server}",
                 tls_root_certs=self._credentials.root_certificates(),
+                cert_chain=certificate,
+                private_key=key,
                 generic_options=_CHANNEL,
             )
         return self._connection
@@ -328,8 +351,14 @@ class StreamClient:
             deadline = now + patience_s
         if now >= deadline:
             doubt = "is the broker running?"
-            if not self._credentials.tls and _CLOSED in str(error):
-                doubt = "is it being restarted, or does it speak TLS?"
+            if _CLOSED in str(error):
+                doubt = "is it being restarted, or does it "
+                if not self._credentials.tls:
+                    doubt += "speak TLS?"
+                elif self._credentials.certificate_file:
+                    doubt += "not know who signed our certificate?"
+                else:
+                    doubt += "ask for a certificate of ours?"
             waited = f" Waited {patience_s:g} s:" if patience_s else ""
             raise StreamUnavailable(
                 f"no stream service answers at {self._server}; {doubt}{waited}"

@@ -1,4 +1,4 @@
-"""What a reader shows the stream service, and how it knows the service: token and TLS.
+"""What a reader shows the stream service, and how it knows the service: token, TLS, certificates.
 
 Files are read when a connection is made, on the machine that makes it. So a token that is exchanged
 in its file holds from the next connection on.
@@ -6,12 +6,10 @@ in its file holds from the next connection on.
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.auth.tokens import read_tokens
-from penstock.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +22,16 @@ class Credentials:
             the system knows.
         token: shown with every call; empty for none.
         token_file: a file with the token, instead.
+        certificate_file: PEM file of the certificate to show; empty for none.
+        key_file: PEM file of its private key.
     """
 
     tls: bool = False
     ca_file: str = ""
     token: str = field(default="", repr=False)
     token_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Those of each call.
@@ -46,16 +48,21 @@ class Credentials:
         Raises:
             ConfigError: the file cannot be used.
         """
-        if not self.ca_file:
-            return None
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(self.ca_file)
-            return Path(self.ca_file).read_bytes()
-        except (OSError, ValueError) as error:  # an SSLError is an OSError
-            reason = "it is not PEM" if isinstance(error, ssl.SSLError) else error
-            raise ConfigError(
-                f"the file of certificate authorities {self.ca_file} cannot be used: {reason}"
-            ) from error
+        from penstock.transport.tls import read_authorities  # not for each process of Spark
+
+        return read_authorities(Path(self.ca_file)) if self.ca_file else None
+
+    def pair(self) -> tuple[bytes, bytes] | tuple[None, None]:
+        """The reader's own certificate and its key, PEM; None where it shows none.
+
+        Raises:
+            ConfigError: a file cannot be used.
+        """
+        from penstock.transport.tls import read_pair
+
+        if not self.certificate_file:
+            return None, None
+        return read_pair(Path(self.certificate_file), Path(self.key_file), "the reader")
 
 
 PLAIN = Credentials()

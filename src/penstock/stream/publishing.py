@@ -3,8 +3,9 @@
     task of Spark ──do_put, some rows at a time──▶ checked ─▶ staged (`penstock.store.staging`)
     driver ──action publish──▶ proposed ─▶ the broker decides and publishes (control socket)
 
-A row that no client could publish is refused with all that came with it: the broker takes what is
-staged as it is.
+A row that no client could publish is refused with all that came with it, and so is a record batch
+whose offsets point beside its buffers, which Arrow itself does not look at: the broker takes what
+is staged as it is.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Publishing:
         held: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in batches:
+            _check_buffers(batch)
             held.append(batch)
             size_bytes += batch.nbytes
             if size_bytes > PUT_BYTES_MAX + limits.packet_bytes_max:
@@ -113,7 +115,7 @@ class Publishing:
 
     def _ask(self, request: control.Publish | control.Abandon) -> Published:
         try:
-            return control.ask(self._data_dir, request, Published)
+            return control.ask(self._data_dir, request, Published, control.PROMPT_S)
         except NoBroker as error:
             raise StoreNotReady(str(error)) from error
         except StoreFailed as error:  # it went away: asking again is no repetition
@@ -170,6 +172,14 @@ def check_rows(rows: pa.Table, limits: PublishLimits, first_row: int = 0) -> pa.
     return pa.Table.from_arrays([topics, payloads, qos, retain, properties], schema=STAGED_SCHEMA)
 
 
+def _check_buffers(batch: pa.RecordBatch) -> None:
+    """Refuse what does not lie within its own buffers: the broker would read beside them."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise _bad(f"the rows are no sound Arrow data: {error}") from None
+
+
 def _why_no_topic(topic: str, levels_max: int) -> str:
     """Why nobody may publish to `topic`; empty where one may."""
     try:
@@ -181,7 +191,9 @@ def _why_no_topic(topic: str, levels_max: int) -> str:
             "its topic is no topic name: that is not empty, has no + and #, and at most"
             f" {levels_max} levels"
         )
-    return "topics below $SYS are the broker's own" if is_system_topic(topic) else ""
+    if is_system_topic(topic):
+        return "topics below $SYS, $penstock and $events are the broker's own"
+    return ""
 
 
 def _encode_all(rows: pa.Table, first_row: int) -> pa.Array:

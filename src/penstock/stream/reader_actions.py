@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.errors import PenstockError, StoreFailed
-from penstock.store.control import NoBroker, Request, ask
+from penstock.store.control import PROMPT_S, NoBroker, Request, ask
 from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.store.secondary import LogFollower, StoreNotReady
 from penstock.stream.requests import Refusal, RequestError
@@ -86,7 +86,7 @@ def check_epoch(epoch: str, of_the_log: str) -> None:
 def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
     """What the broker answers; it may be asked again, so one that is away is not ready yet."""
     try:
-        return ask(data_dir, request, done)
+        return ask(data_dir, request, done, PROMPT_S)
     except (NoBroker, StoreFailed) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:

@@ -15,8 +15,8 @@ Requests are small JSON objects::
     action "forget"   {"table"}         → whether there was one
     do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
-    action "publish"  {"sink", "batch", "run", "client_id", "files"}   → {"is_done", "rows"}
-    action "abandon"  {"sink", "batch", "run"}                         → {"is_done", "rows"}
+    action "publish"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
+    action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
@@ -54,6 +54,9 @@ FILTERS_MAX: Final = 1000
 
 REQUEST_BYTES_MAX: Final = 1_048_576
 """Length of one request."""
+
+SET_BYTES_MAX: Final = 16 * 1_048_576
+"""Length of one request that names the files of a batch, some hundred bytes each."""
 
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, beyond which nobody looks."""
@@ -145,7 +148,8 @@ class PutRequest:
     Attributes:
         sink: who publishes them.
         batch: the number of the sink's batch they are of.
-        run: the attempt at that batch.
+        run: the attempt at that batch. One at a part of it is called RUN-…, and is given up by
+            itself, or with RUN.
         partition: the part of the batch they are of.
         first_row: the number of the first one in that part.
     """
@@ -194,7 +198,7 @@ class SetRequest:
     @classmethod
     def from_json(cls, data: bytes) -> SetRequest:
         """Read a body; RequestError says what is wrong with it."""
-        fields = read_object(data)
+        fields = read_object(data, SET_BYTES_MAX)
         files = fields.get("files")
         if not isinstance(files, list) or not all(_is_file(file) for file in files):
             raise _bad("files must be a list of name, rows and bytes")
@@ -210,10 +214,10 @@ class SetRequest:
         )
 
 
-def read_object(data: bytes) -> dict[str, Any]:
+def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
     """The JSON object in `data`; RequestError when it is something else."""
-    if len(data) > REQUEST_BYTES_MAX:
-        raise _bad(f"a request may have {REQUEST_BYTES_MAX} bytes, and this one has {len(data)}")
+    if len(data) > bytes_max:
+        raise _bad(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
     try:
         fields = json.loads(data)
     except ValueError as error:

@@ -58,13 +58,10 @@ from penstock.stream.requests import (
     read_time,
 )
 from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
-from penstock.transport.tls import read_pair
+from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
-"""Rows of one record batch sent to a reader. Small chunks are joined up to this many."""
-
-BLOCK_BYTES_MAX: Final = 8 * 1_048_576
-"""Bytes after which a block takes no further chunk."""
+"""Most rows of one record batch sent to a reader."""
 
 NICENESS: Final = 10
 """How far the process steps back behind the broker (0 to 19)."""
@@ -105,6 +102,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         log: LogFollower,
         streams: Sequence[StreamDefinition],
         certificate: tuple[bytes, bytes] | None = None,
+        client_authorities: bytes | None = None,
         tokens: Tokens | None = None,
         publishing: Publishing | None = None,
     ):
@@ -112,6 +110,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         super().__init__(
             f"{self.scheme}://{bind}",
             tls_certificates=None if certificate is None else [certificate],
+            verify_client=client_authorities is not None,
+            root_certificates=client_authorities,
             middleware=None if tokens is None else {"tokens": _TokenCheck(tokens)},
         )
         self._log = log
@@ -221,7 +221,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         position = request.start
         try:
             while position < request.end:
-                rows, offsets, position = self._read_block(position, request.end, stream)
+                found = next(self._log.rows(position, request.end, stream))
+                position, offsets = found.end, found.offsets
+                rows = pa.Table.from_batches([found.batch])
                 mask = selector.mask(rows)
                 if mask is not None:
                     rows, offsets = rows.filter(mask), offsets.filter(mask)
@@ -230,24 +232,6 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
         except PenstockError as error:
             raise _refuse(error) from error
-
-    def _read_block(
-        self, start: int, end: int, stream: StreamDefinition
-    ) -> tuple[pa.Table, pa.Array, int]:
-        """Rows from `start` on, with their offsets, and the offset after what was looked at."""
-        batches: list[pa.RecordBatch] = []
-        offsets: list[pa.Array] = []
-        count = size_bytes = 0
-        position = start
-        for rows in self._log.rows(start, end, stream):
-            batches.append(rows.batch)
-            offsets.append(rows.offsets)
-            position = rows.end
-            count += rows.batch.num_rows
-            size_bytes += rows.batch.nbytes
-            if count >= BLOCK_ROWS_MAX or size_bytes >= BLOCK_BYTES_MAX:
-                break
-        return pa.Table.from_batches(batches), pa.concat_arrays(offsets), position
 
     def _offsets(self, fields: dict[str, Any]) -> bytes:
         stream = self._stream(read_text(fields, "stream"))
@@ -355,6 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port-file", type=Path, help="file to write the port to")
     parser.add_argument("--certificate", type=Path, help="PEM file; with it, TLS is spoken")
     parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
+    parser.add_argument("--client-ca", type=Path, help="PEM file of who signs for readers")
     parser.add_argument("--token-file", type=Path, help="file of the tokens that are believed")
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
@@ -364,6 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams = TypeAdapter(tuple[StreamDefinition, ...]).validate_json(options.streams)
         bind = Address.parse(options.bind)
         pair = None if options.certificate is None else read_pair(options.certificate, options.key)
+        clients = None if options.client_ca is None else read_authorities(options.client_ca)
         tokens = None if options.token_file is None else Tokens(read_tokens(options.token_file))
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
@@ -373,7 +359,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = LogFollower(options.data_dir)
     try:
         publishing = Publishing(options.data_dir, limits or None)
-        server = StreamServer(bind, log, streams, pair, tokens, publishing)
+        server = StreamServer(bind, log, streams, pair, clients, tokens, publishing)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2

@@ -101,8 +101,15 @@ class Certificates:
         return context
 
 
-def read_pair(certificate: Path, key: Path) -> tuple[bytes, bytes]:
+def read_pair(
+    certificate: Path, key: Path, whose: str = "the stream service"
+) -> tuple[bytes, bytes]:
     """The PEM text of a certificate and its key, once they are known to belong together.
+
+    Args:
+        certificate: of whoever shows it, and those between it and its authority.
+        key: its private key.
+        whose: begins the sentence about a mistake.
 
     Raises:
         ConfigError: a file cannot be read, or does not fit.
@@ -113,8 +120,24 @@ def read_pair(certificate: Path, key: Path) -> tuple[bytes, bytes]:
         return certificate.read_bytes(), key.read_bytes()
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"the stream service: the certificate {certificate} with the key {key} cannot be used:"
+            f"{whose}: the certificate {certificate} with the key {key} cannot be used:"
             f" {_reason(error)}"
+        ) from error
+
+
+def read_authorities(file: Path) -> bytes:
+    """The PEM text of certificate authorities.
+
+    Raises:
+        ConfigError: the file cannot be used.
+    """
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+        return file.read_bytes()
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        reason = "it is not PEM" if isinstance(error, ssl.SSLError) else error
+        raise ConfigError(
+            f"the file of certificate authorities {file} cannot be used: {reason}"
         ) from error
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from penstock.broker.control import Control
-from penstock.errors import StoreError
-from penstock.store.control import Backup, ask, short_path
+from penstock.errors import StoreError, StoreFailed
+from penstock.store.control import SOCKET_NAME, Backup, ask, short_path
 from penstock.store.manifest import Manifest
 from tests.support.deadline import DEADLINE_S
 
@@ -57,3 +58,35 @@ async def test_what_is_being_done_is_done_to_its_end(tmp_path: Path) -> None:
     may_end.set()
     await closing
     assert await asking == made
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(b"", "went away before it answered"), (b'{"done": {"epoch": "e', "went away before it ans")],
+)
+def test_a_broker_that_is_killed_while_it_answers_may_have_done_it(
+    tmp_path: Path, answer: bytes, why: str
+) -> None:
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(tmp_path / SOCKET_NAME))
+        broker.listen()
+
+        def answer_and_end() -> None:
+            connection, _ = broker.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        killed = threading.Thread(target=answer_and_end)
+        killed.start()
+        with pytest.raises(StoreFailed, match=why):
+            ask(tmp_path, Backup("/backup"), Manifest)
+        killed.join()
+
+
+def test_a_broker_that_stands_still_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as broker:
+        broker.bind(str(tmp_path / SOCKET_NAME))
+        broker.listen()
+        with pytest.raises(StoreFailed, match=r"the broker did not answer for 0\.05 s"):
+            ask(tmp_path, Backup("/backup"), Manifest, 0.05)

@@ -97,6 +97,20 @@ async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> Non
     made = leases(tmp_path / "missing")
     with pytest.raises(StoreFailed, match=r"readers.json cannot be written: No such file"):
         await made.lease(asks(5))
+    with pytest.raises(StoreFailed, match=r"readers.json cannot be written: No such file"):
+        await made.lease(asks(5))  # as its client does, which is told to try again
+    await asyncio.to_thread((tmp_path / "missing").mkdir)
+    assert (await made.lease(asks(5))).offset == 5
+    assert leases(tmp_path / "missing").held_from() == 5
+
+
+async def test_who_asks_again_before_the_lease_is_kept_waits_for_it_too(tmp_path: Path) -> None:
+    made = leases(tmp_path)
+    asked = [asyncio.create_task(made.lease(asks(5))) for _ in range(2)]
+    done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    assert leases(tmp_path).held_from() == 5
+    assert [task.result().offset for task in done] == [5] * len(done)
+    await asyncio.gather(*asked)
 
 
 async def test_the_lag_is_told_in_messages_and_seconds(tmp_path: Path) -> None:

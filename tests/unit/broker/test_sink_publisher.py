@@ -16,6 +16,7 @@ from penstock.broker.sinks import SinkPublisher
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
+from penstock.engine.sinks import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.store.control import Abandon, Publish, Published
@@ -68,7 +69,8 @@ async def test_a_set_is_published_and_its_repetition_is_done(running: Running) -
     assert await running.publisher.publish(request) == Published(True)
     again = running.propose("s", 2, 5)
     assert await running.publisher.publish(again) == Published(True)
-    assert await running.publisher.publish(running.propose("s", 1, 5)) == Published(True)
+    before = await running.publisher.publish(running.propose("s", 1, 5))
+    assert before == Published(True, later=2)
     assert running.log() == [("s", b"0"), ("s", b"1"), ("s", b"2")]
 
 
@@ -77,9 +79,19 @@ async def test_sets_of_several_sinks_take_turns(
 ) -> None:
     monkeypatch.setattr(sinks_module, "PIECE_ROWS_MAX", 2)
     monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(sinks_module, "_LOOK_AGAIN_S", 0.0)  # nobody sleeps while the other works
     running.server.effects.store_cannot_write("no space")  # until both are at work
-    asked = [running.publisher.publish(running.propose(sink, 0, 6)) for sink in ("a", "b")]
+    at_work: set[str] = set()
+    end_of_piece = sinks_module._end_of_piece
+
+    def noted(rows: list[Row], first: int) -> int:
+        at_work.add(rows[first][0])
+        return end_of_piece(rows, first)
+
+    monkeypatch.setattr(sinks_module, "_end_of_piece", noted)
+    asked = [running.publisher.publish(running.propose(sink, 0, 6, sink)) for sink in ("a", "b")]
     assert await asyncio.gather(*asked) == [Published(False, 0)] * 2
+    await until("both are at work", lambda: at_work == {"a", "b"})
     running.server.effects.store_works()
     await until("all rows", lambda: _rows(running) == 12)
     order = "".join(sink for sink, _ in running.log())
@@ -179,3 +191,13 @@ async def test_while_the_broker_stops_nothing_more_is_begun(running: Running) ->
     assert answer == Published(False)
     assert running.log() == []
     assert running.staging.is_decided("s", 0)  # for the next run
+
+
+async def test_a_batch_before_the_latest_is_told_to_be_so(running: Running) -> None:
+    for batch in (1, 2, 5):
+        assert await running.publisher.publish(running.propose("s", batch, 3)) == Published(True)
+    assert await running.publisher.publish(running.propose("s", 5, 3)) == Published(True)
+    for batch in (0, 2, 4):
+        again = await running.publisher.publish(running.propose("s", batch, 3))
+        assert again == Published(True, later=5)
+    assert len(running.log()) == 9

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from penstock import Client
+from penstock import Client, Receipt
 from penstock.errors import NotConnected, PublishFailed, RequestFailed
 from penstock.protocol.packets import Connack, Connect, Packet, Puback, Publish, Subscribe
 from penstock.protocol.properties import Properties
@@ -15,9 +16,9 @@ from tests.support.scripted_server import Script, Visit, opened
 
 
 def waiting(client: Client) -> int:
-    """How many requests wait for their response."""
-    assert client._requests is not None
-    return len(client._requests._waiting)
+    """How many responses are waited for."""
+    assert client._responses is not None
+    return len(client._responses._waiting)
 
 
 def answers(code: int) -> Script:
@@ -131,3 +132,12 @@ async def test_a_closed_client_ends_those_that_were_delivered() -> None:
         await client.close()
         with pytest.raises(NotConnected):
             await asking
+
+
+async def test_a_receipt_that_nobody_holds_is_forgotten() -> None:
+    async with opened() as (client, _):
+        receipt = Receipt("readings")
+        await client.publish("a", qos=1, receipt=receipt)
+        assert waiting(client) == 1
+        del receipt
+        await until("it is forgotten", lambda: gc.collect() >= 0 and waiting(client) == 0)

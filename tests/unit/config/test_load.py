@@ -219,6 +219,7 @@ def test_readers_that_show_a_token_may_come_from_other_machines() -> None:
     [
         ({"certificate": "c.pem"}, "stream.certificate and stream.key, two PEM files, belong tog"),
         ({"key": "c.pem"}, "stream.certificate and stream.key, two PEM files, belong together"),
+        ({"client_ca": "c.pem"}, "stream.client_ca asks readers for certificates, which are shown"),
         ({"token_file": "t", "allow_anonymous": True}, "leave out one of them"),
     ],
 )

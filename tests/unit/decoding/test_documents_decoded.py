@@ -171,3 +171,51 @@ def test_what_is_no_cbor_or_messagepack_is_told(kind: str, payload: bytes, said:
 def test_bytes_follow_cbor_are_counted() -> None:
     found = decode(cbor2.dumps({"a": 1}) + b"\x00\x01", kind="cbor", columns=A)
     assert found.broken == {0: "The payload is not CBOR: 2 bytes follow its value."}
+
+
+@pytest.mark.parametrize("skipped", [b"1e999", b"9" * 5000, b"-1e99999999999999999999"])
+@pytest.mark.parametrize("neighbour", [b"{}", b'{"x": "\xff"}', b"no json", b"[]"])
+@pytest.mark.parametrize("settings", [{}, {"many": True}])
+def test_what_becomes_of_a_message_is_the_same_beside_any_other(
+    skipped: bytes, neighbour: bytes, settings: dict[str, Any]
+) -> None:
+    """A number that no column wants is skipped, or too large: the one or the other, always."""
+    payload = b'{"a": 1, "x": %s}' % skipped
+    alone = decode(payload, kind="json", columns={"a": "int"}, **settings)
+    beside = decode(payload, neighbour, kind="json", columns={"a": "int"}, **settings)
+    assert (beside.sources[:1] == [0], beside.broken.get(0)) == (
+        alone.sources == [0],
+        alone.broken.get(0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [('"%s"' % ("x" * 60_000), "string"), (str([1] * 20_000), "json")]
+)
+def test_what_stands_beside_the_rows_is_not_repeated_to_gigabytes(value: str, kind: str) -> None:
+    settings: dict[str, Any] = {
+        "kind": "json",
+        "rows_path": "r",
+        "columns": {"g": {"type": kind, "path": "$.g"}, "n": "int"},
+    }
+    few, many = (
+        f'{{"g": {value}, "r": [{",".join(["{}"] * count)}]}}'.encode() for count in (3, 20_000)
+    )
+    found = decode(few, b'{"g": "y", "r": [{"n": 1}, {"n": 2}]}', many, **settings)
+    assert found.sources == [0, 0, 0, 1, 1]
+    assert [row["n"] for row in found.rows] == [None, None, None, 1, 2]
+    assert found.rows[4]["g"] == ("y" if kind == "string" else '"y"')
+    assert found.broken == {2: "Column g has %s bytes, and 20000 rows would repeat them." % (
+        60_000 if kind == "string" else 40_001
+    )}  # fmt: skip
+
+
+def test_a_value_beside_the_rows_breaks_its_message_only() -> None:
+    columns = {"g": {"type": "int", "path": "$.g", "required": True}, "n": "int"}
+    payloads = [b'{"g": "x", "r": [{}, {}]}', b'{"r": []}', b'{"r": [{}]}', b'{"g": 3, "r": [{}]}']
+    found = decode(*payloads, kind="json", rows_path="r", columns=columns)
+    assert found.broken == {
+        0: "Column g is 'x', which is no int64.",
+        2: "Column g is missing.",
+    }
+    assert (found.sources, found.rows) == ([3], [{"g": 3, "n": None}])

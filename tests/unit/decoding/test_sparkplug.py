@@ -167,9 +167,9 @@ def compressed(body: bytes) -> bytes:
         (b'{"online":true}', "The payload is not Sparkplug B."),
         (b"\x12\x05ab", "The payload is not Sparkplug B."),
         (compressed(b"plain"), "The compressed body is neither gzip nor zlib."),
-        (compressed(gzip.compress(b"x" * 99)[:-1]), "The compressed body ends too early."),
+        (compressed(gzip.compress(b"x" * 99, mtime=0)[:-1]), "The compressed body ends too early."),
         (
-            compressed(gzip.compress(bytes(10**7))),
+            compressed(gzip.compress(bytes(10**7), mtime=0)),
             "The compressed body is longer than 1000000 bytes.",
         ),
         (payload({"name": "m", "datatype": 23, "bytes_value": b"1"}), "A Int16Array is cut short"),
@@ -188,3 +188,32 @@ def test_what_is_broken_is_told(payload: bytes, said: str) -> None:
     found = decode(payload, kind="sparkplug_b", **limits)
     assert found.rows == []
     assert found.broken[0].startswith(said)
+
+
+def test_a_data_set_does_not_repeat_long_names_to_gigabytes() -> None:
+    def of(rows: int) -> bytes:
+        data = {
+            "columns": ["n" * 60_000],
+            "types": [1],
+            "rows": [{"elements": [{"int_value": 1}]}] * rows,
+        }
+        return payload({"name": "x", "datatype": 16, "dataset_value": data})
+
+    found = decode(of(2), of(10_000), kind="sparkplug_b")
+    assert found.sources == [0]
+    assert found.broken == {
+        1: "A DataSet has names of 60000 characters, and 10000 rows would repeat them."
+    }
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_more_metrics_than_allowed_are_counted_before_they_are_read(is_compressed: bool) -> None:
+    """Eight million empty metrics are 16 KB when compressed, and took a gigabyte when read."""
+    made = b"\x12\0" * 2000
+    if is_compressed:
+        made = bytes(
+            PAYLOAD(uuid="SPBV1.0_COMPRESSED", body=gzip.compress(made)).SerializeToString()
+        )
+    found = decode(made, kind="sparkplug_b", rows_max=1999)
+    assert found.broken == {0: "The payload has 2000 metrics, more than rows_max."}
+    assert len(decode(made, kind="sparkplug_b", rows_max=2000).rows) == 2000

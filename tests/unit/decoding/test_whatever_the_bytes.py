@@ -262,8 +262,8 @@ def test_what_nobody_foresaw_breaks_one_message() -> None:
         def quick_reader(self, shape: Any) -> None:  # noqa: ARG002
             return None
 
-        def is_suspect(self, payloads: list[bytes]) -> bool:  # noqa: ARG002
-            return False
+        def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+            return {}
 
     definition = DecoderDefinition.model_validate({"kind": "cbor", "columns": {"a": "int"}})
     found = outcome(DocumentDecoder(definition, Notation()), [b"x", b"bad", b"y"])

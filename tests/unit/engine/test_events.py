@@ -235,6 +235,15 @@ def test_a_refused_login_names_who_it_said_it_was() -> None:
     assert refused["code"] == reasons.BAD_AUTHENTICATION_METHOD
 
 
+def test_a_refused_login_fills_no_log_with_its_name() -> None:
+    broker = bench()
+    line = broker.line()
+    properties = Properties(authentication_method="nonsense")
+    line.send(Connect("c" * 60_000, 5, True, 30, username="u" * 60_000, properties=properties))
+    (refused,) = [event for event in written(broker) if event["kind"] == "refused"]
+    assert (refused["client"], refused["user"]) == ("c" * 256, "u" * 256)
+
+
 def test_only_topics_that_are_asked_for_are_followed_and_the_other_drops_are_counted() -> None:
     broker = bench(("wanted/#",), limits=EngineLimits(max_mqueue_len=1))
     broker.subscriber("receiver", "#", 2).cut()

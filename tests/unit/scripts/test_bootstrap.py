@@ -118,3 +118,17 @@ def test_a_link_that_leads_nowhere_is_found(
 def test_the_set_up_ignores_a_python_path() -> None:
     assert "PYTHONPATH" not in bootstrap.environment()
     assert bootstrap.environment().get("PATH") == os.environ.get("PATH")
+
+
+def test_every_file_of_the_source_is_installed() -> None:
+    files = [path for path in (ROOT / "src" / "penstock").rglob("*") if path.is_file()]
+    made = {".pyc", ".so"}
+    left_out = [
+        path
+        for path in files
+        if path.suffix not in made and not any(path.match(kind) for kind in bootstrap.SHIPPED)
+    ]
+    assert files
+    assert left_out == []
+    packaging = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"*" = ["py.typed", "*.j2"]' in packaging

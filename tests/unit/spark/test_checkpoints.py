@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.checkpoints import SELECTION_NAME, keep_selection
+from penstock.spark.checkpoints import SELECTION_NAME, keep_selection, read_watermark
 
 
 def plan(checkpoint: Path) -> None:
@@ -57,3 +58,24 @@ def test_a_file_that_is_damaged_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / SELECTION_NAME).write_text(content)
     with pytest.raises(ConfigError, match=f"{SELECTION_NAME} cannot be used"):
         keep_selection(tmp_path, "messages", ())
+
+
+def test_something_else_made_of_the_same_messages_is_another_choice(tmp_path: Path) -> None:
+    keep_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
+    plan(tmp_path)
+    keep_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
+    with pytest.raises(ConfigError, match=r"topics a, as windows of 60 s, and with .* of 30 s"):
+        keep_selection(tmp_path, "messages", ("a",), ", as windows of 30 s")
+
+
+def test_the_watermark_is_that_of_the_last_batch_that_was_planned(tmp_path: Path) -> None:
+    assert read_watermark(tmp_path) is None
+    (tmp_path / "offsets").mkdir()
+    for batch, watermark_ms in ((9, 0), (10, 1_700_000_000_500)):
+        written = f'v1\n{{"batchWatermarkMs":{watermark_ms},"batchTimestampMs":7}}\n-\n'
+        (tmp_path / "offsets" / str(batch)).write_text(written)
+        expected = datetime.fromtimestamp(1_700_000_000.5, UTC) if watermark_ms else None
+        assert read_watermark(tmp_path) == expected
+    (tmp_path / "offsets" / "11").write_text("v1\n")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_watermark(tmp_path)

@@ -10,8 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -100,6 +102,18 @@ def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> No
     assert commit(restarted, BATCH_1, written(table, 10, 15)) is Outcome.LANDED
     assert commit(restarted, BATCH_0, written(table, 0, 10)) is Outcome.REPLAYED
     assert landed(table) == list(range(15))
+
+
+def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: MessageTable) -> None:
+    commit(table, BATCH_0, [*written(table, 0, 5), *written(table, 5, 10)])
+    first = table.present_files()[0]
+    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.LANDED
+    kept = landed(table)
+    assert kept in ([0, 1, 2, 3, 4, 20, 21], [5, 6, 7, 8, 9, 20, 21])
+    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.REPLAYED
+    gone = replace(BATCH_0, batch_id=2)
+    assert table.commit(gone, written(table, 30, 31), 22, 31, [first]) is Outcome.OVERTAKEN
+    assert landed(table) == kept
 
 
 def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTable) -> None:
@@ -270,6 +284,29 @@ def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
     assert synced == [COMMIT_0, COMMIT_1, "_delta_log", table.path.name, table.path.parent.name]
 
 
+def test_a_log_of_many_commits_is_not_listed_for_each_batch(
+    table: MessageTable, synced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(table, BATCH_0, written(table, 0, 10))
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def note(path: Path) -> object:
+        listed.append(path.name)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", note)
+    other = table_at(table.path)
+    synced.clear()
+    commit(table, BATCH_1, written(table, 10, 20))
+    assert (synced, listed) == ([COMMIT_1, "_delta_log"], [])
+    assert other.has_landed(BATCH_1)
+    DeltaTable(table.path).create_checkpoint()
+    synced.clear()
+    assert table.has_landed(BATCH_1)
+    assert synced == [f"{1:020}.checkpoint.parquet", "_last_checkpoint", "_delta_log"]
+
+
 def test_a_commit_found_after_an_error_is_synced(
     table: MessageTable, failing: list[str], synced: list[str]
 ) -> None:
@@ -295,9 +332,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     when: list[str] = []
     commit = MessageTable._write
 
-    def fail(table: MessageTable, batch: Batch, files: list[NewFile], end: int) -> None:
+    def fail(table: MessageTable, *what: Any) -> None:
         if when == ["after"]:
-            commit(table, batch, files, end)
+            commit(table, *what)
         raise OSError("input/output error")
 
     monkeypatch.setattr(MessageTable, "_write", fail)
@@ -392,3 +429,17 @@ def test_orphans_are_removed_by_age_and_nothing_else_is(table: MessageTable) -> 
     assert young.exists()
     assert checkpoint.exists()
     assert landed(table) == list(range(10))
+
+
+def test_numbers_and_times_lie_in_files_as_differences(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t")
+    (file,) = written(table, 0, 1000)
+    group = pq.ParquetFile(table.path / file.path).metadata.row_group(0)
+    encodings = {
+        column.path_in_schema: column.encodings
+        for column in (group.column(index) for index in range(group.num_columns))
+    }
+    differences = {name for name, used in encodings.items() if "DELTA_BINARY_PACKED" in used}
+    assert {"offset", "received_at", "qos"} <= differences
+    assert not differences & {"epoch", "topic", "payload", "client_id"}
+    assert "RLE_DICTIONARY" in encodings["properties.user_properties.list.element.key"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -225,6 +226,13 @@ def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -
         open_table(changed).prepare(SELECTION)
 
 
+def test_a_column_that_differs_by_case_is_refused_in_one_sentence(open_table: Open) -> None:
+    land(open_table(), BATCH_0, 0, 3)
+    changed = SCHEMA.set(4, pa.field("Celsius", pa.float64()))
+    with pytest.raises(ConfigError, match="the column celsius, and Celsius is declared: Spark"):
+        open_table(changed).prepare(SELECTION)
+
+
 def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_table: Open) -> None:
     table = open_table()
     land(table, BATCH_0, 0, 10)
@@ -240,25 +248,56 @@ def test_a_range_is_replaced_in_one_step_and_nothing_else_is(kind: str, open_tab
     assert table.has_landed(BATCH_1)
 
 
+@pytest.mark.parametrize("times", [1, 1000])
 def test_a_replacement_does_not_undo_what_lands_beside_it(
-    kind: str, open_table: Open, monkeypatch: pytest.MonkeyPatch
+    kind: str, open_table: Open, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    table = open_table()
+    """A job that lands all the time: it is tried again, and given up only if it never goes."""
+    table, other = open_table(), open_table()
+    monkeypatch.setattr(sys.modules[type(table).__module__], "COMMIT_ATTEMPTS_MAX", 3)
     land(table, BATCH_0, 0, 10)
     refresh = type(table)._refresh  # type: ignore[attr-defined]
-    calls: list[int] = []
+    landed: list[int] = []
 
     def then_another_lands(self: LandedTable) -> object:
         found = refresh(self)
-        if self is table and not calls:
-            calls.append(1)
-            land(open_table(), BATCH_1, 10, 20)
+        if self is table and len(landed) < times:
+            number = len(landed) + 1
+            landed.append(number)
+            land(other, replace(BATCH_0, batch_id=number), 10 * number, 10 * number + 2)
         return found
 
     monkeypatch.setattr(type(table), "_refresh", then_another_lands)
-    with pytest.raises(TableCommitFailed, match="the offsets 0 to 4 were not replaced"):
+    if times == 1:
         table.replace(Span(EPOCH, 0, 5), [])
-    assert offsets(kind, table) == list(range(20))
+    else:
+        with pytest.raises(TableCommitFailed, match="the offsets 0 to 4 were not replaced"):
+            table.replace(Span(EPOCH, 0, 5), [])
+    beside = [offset for n in landed for offset in (10 * n, 10 * n + 1)]
+    assert offsets(kind, table) == [*range(5 if times == 1 else 0, 10), *beside]
+
+
+def test_a_replacement_of_nothing_adds(kind: str, open_table: Open) -> None:
+    table = open_table()
+    land(table, BATCH_0, 0, 3)
+    table.replace(Span(EPOCH, 1, 1), written(table, rows(3, 5)))
+    assert offsets(kind, table) == list(range(5))
+
+
+def test_rows_beside_a_replaced_range_keep_what_is_declared_no_longer(
+    kind: str, open_table: Open
+) -> None:
+    wider = open_table(WIDER)
+    wider.commit(BATCH_0, written(wider, rows(0, 6, unit="degC")), 0, 6)
+    narrow = open_table(SCHEMA)
+    narrow.prepare(SELECTION)
+    narrow.replace(Span(EPOCH, 0, 2), written(narrow, rows(0, 2)))
+    if kind == "parquet":
+        source = f"read_parquet('{narrow.path}/**/*.parquet', union_by_name = true)"
+        units = duckdb.execute(f'select unit from {source} order by "offset"').fetchall()
+    else:
+        units = [(row["unit"],) for row in read(kind, narrow)]
+    assert units == [(None,)] * 2 + [("degC",)] * 4
 
 
 def test_contents_say_what_is_there(table: LandedTable) -> None:
@@ -393,3 +432,47 @@ def test_a_directory_of_a_delta_table_is_named_safely_and_the_log_has_the_value(
         "line=__HIVE_DEFAULT_PARTITION__", "line=a", "line=b_c___",
     ]  # fmt: skip
     assert {json.loads(file.partition)["line"] for file in files} == {"a", "b c/ü%", None}
+
+
+def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) -> None:
+    """Such a file is in a directory with the partition's value in its name, as in a URL."""
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
+    for n in range(2):
+        land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
+    assert table.compact(1, 2**20)
+    assert all(path.is_file() for path in table.recent_files(timedelta.max))
+    table.replace(Span(EPOCH, 0, 2), [])
+    assert offsets("delta", table) == [2, 3, 4, 5]
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["line", "linie_ü"])
+def test_any_text_that_names_a_directory_is_a_partition(
+    kind: str, open_table: Open, column: str
+) -> None:
+    schema = SCHEMA.set(3, pa.field(column, pa.string()))
+    table = open_table(schema, (column,))
+    values = ["ü" * 33, "a=b&c", "..", "\0\n", "%20", "a b", "", None, "x" * 200]
+    found = rows(0, len(values)).set_column(3, column, pa.array(values, pa.string()))
+    assert table.commit(BATCH_0, written(table, found), 0, 9) is Outcome.LANDED
+    assert offsets(kind, table) == list(range(9))
+    table.replace(Span(EPOCH, 0, 1), [])
+    expected = values[1:]
+    if kind == "iceberg":  # its files have the column
+        assert [row[column] for row in read(kind, table)] == expected
+        return
+    expected[expected.index("")] = None  # what Delta's protocol says, and Hive's directories
+    assert [row[column] for row in read(kind, table)] == expected
+
+
+def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) -> None:
+    """The year 1 is what .NET sends for no time."""
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us", tz="UTC")))
+    table = MessageTable(tmp_path / "readings", schema, ())
+    found = rows(0, 1).append_column(
+        "at", pa.array([datetime(1, 1, 1, tzinfo=UTC)], schema.field("at").type)
+    )
+    (file,) = written(table, found)
+    assert json.loads(file.stats)["minValues"]["at"] == "0001-01-01T00:00:00.000000Z"

@@ -174,6 +174,8 @@ def test_a_token_is_in_no_representation() -> None:
         ({"includeProperties": "1"}, "option includeProperties must be true or false, not '1'"),
         ({"tls": "yes"}, "option tls must be true or false, not 'yes'"),
         ({"tls": "false", "tlsCaFile": "ca.pem"}, "with TLS, and option tls is false"),
+        ({"tls": "true", "tlsCertFile": "c.pem"}, "tlsCertFile and tlsKeyFile, two PEM files, be"),
+        ({"tlsCertFile": "c.pem", "tlsKeyFile": "c.key"}, "tlsCertFile is shown with TLS"),
         ({"token": "short"}, "option token must be 16 to 4096 letters, digits and . _ ~ + / -"),
         ({"token": TOKEN, "tokenFile": "f"}, "options token and tokenFile say the same thing"),
     ],

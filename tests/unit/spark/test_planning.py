@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 
 from penstock.errors import OffsetOutOfRange
 from penstock.spark.options import parse_options
+from penstock.spark.ranges import RangeSource, Read
 from penstock.spark.source import Range, StreamReader
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -64,6 +66,24 @@ def test_a_planned_batch_is_read_by_copies_of_the_reader(
     assert planner.reportLatestOffset() == {
         one: {"0": 10, "epoch": "e1"}, two: {"0": 30, "epoch": "e2"},
     }  # fmt: skip
+    planner.stop()
+
+
+def test_a_task_that_is_told_ranges_reads_what_the_planner_meant(
+    logs: list[LogWriter], addresses: list[str]
+) -> None:
+    logs[0].append(10)
+    logs[1].append(30)
+    options = {"servers": ",".join(addresses), "minPartitions": "4", "startingOffsets": "earliest"}
+    planner = RangeSource(options).streamReader(RangeSource(options).schema())
+    start = planner.initialOffset()
+    parts = planner.partitions(start, planner.latestOffset(start, planner.getDefaultReadLimit()))
+    told = [batch for part in parts for batch in planner.read(part)]
+    assert [batch.num_rows for batch in told] == [1, 1]  # so few are not worth four tasks
+    assert list(planner.read(InputPartition(None))) == []  # Spark makes one where there is none
+    read = pickle.loads(pickle.dumps(Read(options, ["epoch", "offset"])))
+    rows = [(row["epoch"], row["offset"]) for b in read(iter(told)) for row in b.to_pylist()]
+    assert rows == [*(("e1", n) for n in range(10)), *(("e2", n) for n in range(30))]
     planner.stop()
 
 

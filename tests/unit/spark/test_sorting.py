@@ -83,6 +83,38 @@ def test_what_is_kept_of_a_message_is_declared() -> None:
     ]  # fmt: skip
 
 
+def test_a_text_that_is_too_long_for_the_name_of_a_directory_is_no_partition() -> None:
+    """One such message would otherwise end the job, and again after each restart."""
+    decoder = {"kind": "json", "many": True, "columns": {"site": "string"}}
+    table = declared(partition_by=["line", "site"], decoder=decoder)
+    long, fits = "x" * 201, "ü" * 33
+    found = [
+        (f"plant/{long}/1/temp", b"[{}]"),
+        ("plant/a/1/temp", b'[{"site": "s"}, {"site": "%s"}]' % ("ü" * 34).encode()),
+        (f"plant/{'x' * 200}/1/temp", b'[{"site": "%s"}, {}]' % fits.encode()),
+    ]
+    parts = table.sorting(messages(*found))
+    assert parts[ROWS].column("offset").to_pylist() == [12, 12]
+    assert parts[DEAD_LETTERS].column("offset").to_pylist() == [10, 11]
+    assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken", "broken"]
+    reason = parts[DEAD_LETTERS].column("reason")[1].as_py()
+    assert reason == f"Column site is '{'ü' * 34}', which is too long for a partition."
+
+
+def test_a_long_topic_is_not_repeated_to_gigabytes() -> None:
+    decoder = {"kind": "json", "many": True, "columns": {"x": "int"}}
+    table = declared(topics="plant/{line}/{rest:#}", decoder=decoder)
+    long = "plant/a/" + "x" * 60_000
+    found = messages((long, b"[{}, {}]"), (long, b"[%s]" % b",".join([b"{}"] * 20_000)))
+    parts = table.sorting(found)
+    assert parts[ROWS].column("offset").to_pylist() == [10, 10]
+    (dead,) = parts[DEAD_LETTERS].to_pylist()
+    assert (dead["offset"], dead["kind"]) == (11, "broken")
+    assert (
+        dead["reason"] == "The topic and client have 60016 bytes, and 20000 rows would repeat them."
+    )
+
+
 def test_a_repeat_is_the_one_that_comes_within_the_time_after_one_that_landed() -> None:
     table = declared(repeats={"user_property": "id", "within_s": 2})
     topics = [("plant/a/1/temp", b"1")] * 6
@@ -105,6 +137,18 @@ def test_a_broken_message_does_not_count_as_landed() -> None:
     parts = table.sorting(found)
     assert parts[ROWS].column("offset").to_pylist() == [11]
     assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken"]
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [
+        {"kind": "json", "columns": {"id": "decimal(20,0)"}},
+        {"kind": "json", "rows_path": "r", "columns": {"id": {"type": "int", "path": "$.id"}}},
+        {"kind": "csv", "rows_max": 1, "columns": {"id": "string"}},
+    ],
+)
+def test_a_message_has_one_id(decoder: dict[str, Any]) -> None:
+    declared(decoder=decoder, repeats={"column": "id"})
 
 
 def test_the_id_of_a_message_is_in_its_first_row() -> None:
@@ -133,11 +177,39 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
         ({"topics": "plant/{value}"}, "temps has two columns value"),
         ({"topics": "plant/{Topic}"}, "temps has two columns Topic"),
         ({"partition_by": ["machine", "site"]}, "partitioned by site, but has no such column"),
+        (
+            {
+                "partition_by": ["a/b"],
+                "decoder": {"kind": "json", "columns": {"a/b": "string"}},
+            },
+            "partitioned by 'a/b', and directories cannot be named after that",
+        ),
         ({"partition_by": ["value"]}, "partitioned by value, which is binary; only text"),
         ({"starting_offsets": "first"}, "option startingOffsets must be earliest, latest or a"),
         (
             {"repeats": {"column": "line"}},
             "by line, but its decoder has no such column; it has value",
+        ),
+        (
+            {
+                "repeats": {"column": "id"},
+                "decoder": {"kind": "json", "columns": {"id": "float"}},
+            },
+            "knows repeats by id, which is double; only text and whole numbers will do",
+        ),
+        (
+            {
+                "repeats": {"column": "id"},
+                "decoder": {"kind": "json", "many": True, "columns": {"id": "string"}},
+            },
+            r'one in each row: take it from the payload \(path = "\$.id"\), from a user property',
+        ),
+        (
+            {
+                "repeats": {"column": "id"},
+                "decoder": {"kind": "csv", "columns": {"id": "string"}},
+            },
+            "one in each row: .* or set rows_max = 1",
         ),
     ],
 )
@@ -146,3 +218,12 @@ def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(ConfigError, match=sentence):
         declared(**settings)
+
+
+def test_it_looks_only_at_the_columns_that_rows_and_dead_letters_need() -> None:
+    sorting = declared(metadata=["client_id"]).sorting
+    assert sorting.columns == ["epoch", "offset", "received_at", "topic", "payload", "client_id"]
+    found = messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"))
+    parts = sorting(found.select(sorting.columns))
+    assert [row["client_id"] for row in parts[ROWS].to_pylist()] == ["device-0"]
+    assert parts[DEAD_LETTERS].num_rows == 1

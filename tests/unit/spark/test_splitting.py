@@ -72,3 +72,11 @@ def test_a_range_is_split_evenly(
     start: int, end: int, parts: int, expected: list[tuple[int, int]]
 ) -> None:
     assert split_range(start, end, parts) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([1], [1]), ([100], [1]), ([101], [2]), ([1000], [8]), ([1000, 50], [8, 1])],
+)
+def test_no_part_is_made_that_would_be_too_small(sizes: list[int], expected: list[int]) -> None:
+    assert count_parts(sizes, 8, None, 100) == expected

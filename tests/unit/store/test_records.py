@@ -46,17 +46,22 @@ def fields(message: Message) -> tuple[object, ...]:
     )
 
 
-@given(TEXT, NUMBER, st.integers(1, 0xFFFFFFFF), NUMBER, TEXT)
-def test_sessions(client_id: str, number: int, expiry_s: int, at_us: int, zone: str) -> None:
-    value = records.encode_session(SessionRecord(client_id, number, expiry_s, at_us, zone))
+@given(TEXT, NUMBER, st.integers(1, 0xFFFFFFFF), NUMBER, TEXT, st.none() | TEXT)
+def test_sessions(
+    client_id: str, number: int, expiry_s: int, at_us: int, zone: str, username: str | None
+) -> None:
+    value = records.encode_session(
+        SessionRecord(client_id, number, expiry_s, at_us, zone, username)
+    )
     read = records.decode_session(client_id, value)
     assert read.client_id == client_id
-    assert (read.number, read.expiry_interval_s, read.disconnected_at_us, read.zone) == (
-        number,
-        expiry_s,
-        at_us,
-        zone,
-    )
+    assert (
+        read.number,
+        read.expiry_interval_s,
+        read.disconnected_at_us,
+        read.zone,
+        read.username,
+    ) == (number, expiry_s, at_us, zone, username)
 
 
 def test_a_session_of_an_older_store_has_no_zone() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import OffsetOutOfRange, StoreFailed
+from penstock.store import secondary
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
 from tests.spark.log_writer import LogWriter
 
@@ -52,6 +53,23 @@ def test_a_range_may_begin_and_end_inside_chunks(log: LogWriter, follower: LogFo
     assert payloads(follower, 3, 17) == list(range(3, 17))
     assert payloads(follower, 10, 11) == [10]
     assert payloads(follower, 5, 5) == []
+
+
+def test_small_chunks_are_put_together_up_to_a_gap_or_a_limit(
+    log: LogWriter, follower: LogFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(10):
+        log.append(10)
+    follower.extent()
+    spans = [(rows.begin, rows.end) for rows in follower.rows(5, 95)]
+    assert spans == [(5, 95)]
+    monkeypatch.setattr(secondary, "ROWS_MAX", 30)
+    found = list(follower.rows(5, 95))
+    assert [(rows.begin, rows.end) for rows in found] == [(5, 40), (40, 70), (70, 95)]
+    assert found[1].offsets.to_pylist() == list(range(40, 70))
+    log.trim(40, announce=False)
+    with pytest.raises(OffsetOutOfRange, match="the offsets 5 to 39 are no longer in the log"):
+        list(LogFollower(log.data_dir).rows(5, 95))
 
 
 def test_a_writer_that_is_restarted_is_followed(log: LogWriter, follower: LogFollower) -> None:

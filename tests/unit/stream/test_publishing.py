@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import struct
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,8 @@ def test_properties_are_encoded_as_a_client_would() -> None:
         ({"topic": "a/+"}, "(topic 'a/+') cannot be published: its topic is no topic name"),
         ({"topic": "1/2/3/4/5/6/7/8/9"}, "at most 8 levels"),
         ({"topic": "a\0"}, "a string contains U+0000"),
-        ({"topic": "$SYS/x"}, "topics below $SYS are the broker's own"),
+        ({"topic": "$SYS/x"}, "topics below $SYS, $penstock and $events are the broker's own"),
+        ({"topic": "$events/drops"}, "are the broker's own"),
         ({"payload": None}, "its payload is null"),
         ({"payload": b"x" * 1000}, "it has 1003 bytes, more than limits.max_packet_size_bytes"),
         ({"qos": 3}, "its qos is 3, not 0, 1 or 2"),
@@ -134,3 +138,36 @@ def test_other_columns_and_no_rows_are_refused(tmp_path: Path) -> None:
 def test_a_request_that_is_not_one_is_told_so(body: bytes, sentence: str) -> None:
     with pytest.raises(RequestError, match=sentence.replace("+", r"\+")):
         SetRequest.from_json(body)
+
+
+@pytest.mark.parametrize(
+    ("column", "offsets", "values"),
+    [
+        ("topic", [0, 1, 2], b"\xff\xfe"),
+        ("topic", [0, 100, 2], b"ab"),
+        ("payload", [0, 100, 2], b"ab"),
+        ("payload", [0, -5, 2], b"ab"),
+        ("payload", [1, 0, 2], b"ab"),
+    ],
+)
+def test_rows_that_lie_beside_their_buffers_are_not_staged(
+    tmp_path: Path, column: str, offsets: list[int], values: bytes
+) -> None:
+    """The broker would read whatever is there, or end, at each start again."""
+    made = rows({}, {}).to_batches()[0]
+    buffers = [None, *(pa.py_buffer(part) for part in (struct.pack("3i", *offsets), values))]
+    at = PUBLISH_SCHEMA.get_field_index(column)
+    wrong = pa.Array.from_buffers(PUBLISH_SCHEMA.field(at).type, 2, buffers)
+    batch = made.set_column(at, PUBLISH_SCHEMA.field(at), wrong)
+    with pytest.raises(RequestError, match="no sound Arrow data"):
+        Publishing(tmp_path, LIMITS).put(PutRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter([batch]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_may_have_many_files() -> None:
+    """Spark makes one for each task, or some megabytes of it."""
+    files = tuple(
+        (f"{'r' * 32}-1234567-{n:05d}-{'u' * 32}.arrow", 65_536, n) for n in range(50_000)
+    )
+    asked = SetRequest("s", 0, "r", "c", files)
+    assert SetRequest.from_json(json.dumps(asdict(asked)).encode()) == asked

@@ -210,3 +210,36 @@ def test_a_service_with_a_file_that_does_not_fit_ends_with_exit_code_2(
     )
     assert ended.returncode == 2
     assert "penstock: stream service: " in ended.stderr.splitlines()[-1]
+
+
+def test_a_service_that_asks_for_certificates_lets_nobody_in_without(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Those of another authority are none."""
+    (tmp_path / "elsewhere").mkdir()
+    certificate, key = authority.issue("server", "127.0.0.1")
+    files = ["--certificate", certificate, "--key", key, "--client-ca", authority.file]
+    ours = authority.issue("reader", "reader.example")
+    theirs = Authority(tmp_path / "elsewhere").issue("reader", "reader.example")
+    with LogWriter(tmp_path / "data") as log:
+        log.append(5)
+        process = ServiceProcess(log.data_dir, *files)
+        process.start()
+        try:
+            server = process.address
+            shown = Credentials(True, authority.file, "", "", *ours)
+            assert count(server, shown) == 5
+            for wrong, doubt in (
+                (Credentials(True, authority.file), "ask for a certificate of ours"),
+                (Credentials(True, authority.file, "", "", *theirs), "not know who signed our"),
+            ):
+                with (
+                    StreamClient(server, 0, wrong) as client,
+                    pytest.raises(StreamUnavailable, match=doubt),
+                ):
+                    client.streams()
+            mixed = Credentials(True, authority.file, "", "", ours[0], theirs[1])
+            with pytest.raises(ConfigError, match=r"^the reader: the certificate .* cannot be use"):
+                count(server, mixed)
+        finally:
+            process.stop()

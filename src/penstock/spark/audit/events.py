@@ -6,7 +6,7 @@ The stream has one row for many events (`penstock.engine.event_log`); here they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,9 +26,6 @@ FIELDS: Final = (
 )
 """The fields of all kinds, docs/audit.md; one that an event does not have is null."""
 
-WRITTEN_AFTER_S: Final = 60
-"""An event is in the log at most so long after it came about, unless the store failed."""
-
 
 def read_events(
     spark: SparkSession,
@@ -39,6 +36,8 @@ def read_events(
 ) -> DataFrame:
     """The events that came about from `since` on and before `until`, UTC; all without.
 
+    What was received before `since` is not read at all: an event comes about before it is written.
+
     Args:
         spark: reads them.
         service: options of the source that say how to reach the stream service.
@@ -46,17 +45,17 @@ def read_events(
         until: leave out what came about from then on.
         connect_timeout_s: how long the stream service may be away.
     """
-    rows = (
+    reader = (
         spark.read.format("penstock")
         .options(**service)
         .option("stream", STREAM)
         .option("connectTimeoutSeconds", str(connect_timeout_s))
-        .schema("epoch STRING, received_at TIMESTAMP, topic STRING, payload BINARY")
-        .load()
+        .schema("epoch STRING, topic STRING, payload BINARY")
     )
     if since is not None:
-        rows = rows.where(F.col("received_at") >= F.lit(since))
-    events = events_of(rows)
+        reader = reader.option("startingTimestamp", since.astimezone(UTC).isoformat())
+        reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+    events = events_of(reader.load())
     if since is not None:
         events = events.where(F.col("at") >= F.lit(since))
     if until is not None:

@@ -76,7 +76,7 @@ def lines(
 ) -> str:
     """Values over time, one line for each name."""
     with _plot(name, 3.0) as (axes, svg):
-        for (title, points), colour in zip(series.items(), COLOURS * 4, strict=False):
+        for points, colour in zip(series.values(), COLOURS * 4, strict=False):
             times = [_days(time) for time, _ in points]
             values = [value for _, value in points]
             style = "steps-post" if steps and len(points) > 1 else "default"
@@ -84,7 +84,6 @@ def lines(
             axes.plot(
                 times,
                 values,
-                label=shown(title),
                 color=colour,
                 drawstyle=style,
                 marker=marker,
@@ -105,7 +104,14 @@ def lines(
             _number(axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0)
+        titles = [shown(title) for title in series]  # not as labels, of which _ hides a line
+        axes.legend(
+            axes.get_lines(),
+            titles,
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.0),
+            borderaxespad=0.0,
+        )
     return svg[0]
 
 

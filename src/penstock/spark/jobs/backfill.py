@@ -5,9 +5,13 @@ for messages before the offset at which the table began.
 
 Exactly once means here: afterwards the tables have for each message of the range what landing it
 now would give, once, and for all others what they had. The rows of the range are replaced in one
-commit, and its dead letters in another before it; each can be done again, so that a backfill that
-was cut off is mended by running it once more. The range ends where the landing job has come to at
-the most: that job lands what is behind, and the two never meet.
+commit; its new dead letters are added in another before it, and the earlier ones taken out in a
+third. Cut off in between, some messages are there twice and none is missing, and running it once
+more mends it. The range ends where the landing job has come to at the most: that job lands what is
+behind, and the two never meet.
+
+Nothing is taken out of a table that was not read again before: what the log has lost, to retention
+or to a repair, stays in the table as it is.
 """
 
 from __future__ import annotations
@@ -15,14 +19,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
+from penstock.spark.failures import own_error
+from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
 from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
+from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import of_table
+from penstock.spark.topics import topics_text
+from penstock.store.ranges import without
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -31,7 +42,7 @@ Point = int | datetime
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a backfill did: the range it replaced, and what it has now."""
+    """What a backfill did to one range: the range it replaced, and what it has now."""
 
     span: Span
     rows: int
@@ -40,12 +51,18 @@ class Filled:
 
 def backfill(
     spark: SparkSession, table: DeclaredTable, settings: RunSettings, start: Point, end: Point
-) -> Filled:
+) -> list[Filled]:
     """Replace what a table has of the messages from `start` up to and without `end`.
+
+    Returns:
+        What was replaced: one range, or several where a repair has given up what is between them
+        and `fail_on_data_loss` is false.
 
     Raises:
         ConfigError: nothing of the range is in the log and behind what the table has landed.
+        OffsetOutOfRange: the log has lost messages of the range, before or while it was read.
         TableError: a table cannot be written, or another job wrote it meanwhile.
+        SparkFailed: Spark gave up.
     """
     definition = table.definition
     place = landing_place(table)
@@ -56,26 +73,40 @@ def backfill(
         landed_end = place.landed_end(selection)
         first = max(log.earliest, _offset(client, log, start))
         last = min(landed_end, _offset(client, log, end))
-    if first >= last:
+    parts = [(first, last)] if first < last else []
+    if not settings.fail_on_data_loss:
+        parts = without(first, last, log.given_up)
+    if not parts:
         raise ConfigError(
             f"there is nothing to fill in: the log begins at offset {log.earliest}, and table"
             f" {definition.name} has landed all before offset {landed_end}"
         )
-    span = Span(log.epoch, first, last)
-    messages = (
-        spark.read.format("penstock")
-        .options(**service_options(settings.server, settings.credentials))
-        .option("stream", definition.stream)
-        .option("topics", table.topic_filter)
-        .option("startingOffsets", f'{{"0": {first}, "epoch": "{log.epoch}"}}')
-        .option("endingOffsets", f'{{"0": {last}, "epoch": "{log.epoch}"}}')
-        .option("failOnDataLoss", str(settings.fail_on_data_loss))
-        .load()
-    )
-    files = place.write(messages, batch_id=0, replaced=span)
-    place.replace(span, selection, files)
-    rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-    return Filled(span, sum(f.rows for f in rows), sum(f.rows for f in dead))
+    filled = []
+    for begin, stop in parts:
+        span = Span(log.epoch, begin, stop)
+        messages = _messages(spark, table, settings, span)
+        try:
+            files = place.write(messages, batch_id=0, replaced=span)
+        except PySparkException as error:
+            raise own_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
+        place.replace(span, selection, files)
+        rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
+        filled.append(Filled(span, sum(f.rows for f in rows), sum(f.rows for f in dead)))
+    return filled
+
+
+def _messages(
+    spark: SparkSession, table: DeclaredTable, settings: RunSettings, span: Span
+) -> Ranges:
+    """The messages of a range, all of them: one that has left the log meanwhile is an error."""
+    options = {
+        **service_options(settings.server, settings.credentials),
+        "stream": table.definition.stream,
+        "topics": topics_text([table.topic_filter]),
+        "startingOffsets": Position.of_one(span.epoch, span.start).to_json(),
+        "endingOffsets": Position.of_one(span.epoch, span.end).to_json(),
+    }
+    return Ranges.read(spark, options, table.sorting.columns)
 
 
 def _offset(client: StreamClient, log: StreamOffsets, point: Point) -> int:

@@ -3,6 +3,9 @@
     stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
                                                   driver: foreachBatch ┘
 
+What passes through Spark are the ranges that its checkpoint knows, and the names of the files: a
+task reads its messages itself (`penstock.spark.ranges`).
+
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
 every batch, calls `abort` when it raises although the commit may have happened, and tells `write`
 neither batch nor query. foreachBatch runs in this process, which keeps the table open, knows the
@@ -19,25 +22,26 @@ in no table.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from penstock.errors import ConfigError, EpochMismatch, PenstockError
+from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, read_checkpoint
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
+from penstock.spark.groups import LEASE_S
+from penstock.spark.jobs.lock import only_job
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.option_values import SERVER
@@ -46,17 +50,15 @@ from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
-from penstock.spark.tables.landing_place import LandingPlace
+from penstock.spark.tables.landing_place import Landed, LandingPlace
 from penstock.spark.tables.splits import undecoded
+from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.credentials import PLAIN, Credentials
 
 CHECKPOINT_NAME: Final = "_checkpoint"
 """Default place of the checkpoint, in the table's directory: deleting the table deletes both.
 Readers of Delta tables pass over names that begin with an underscore."""
-
-LOCK_NAME: Final = "penstock.lock"
-"""Locked in the checkpoint while a job runs with it."""
 
 LOG_NAME: Final = "spark.log"
 """What Java and Spark's Python workers print goes to this file in the checkpoint."""
@@ -97,6 +99,10 @@ class LandingSettings:
         credentials: what the stream service asks for; a token by its file only.
         master: Spark's master URL.
         group: the registered reader that the job is, or None.
+        group_lease_s: how long the broker keeps what has not landed when nothing is heard of it.
+        derivation: what becomes of the messages, in words; empty where they land as they are. Then
+            publishers who asked are told.
+        is_endless: whether Spark does not end the query by itself, as it has timers.
     """
 
     table: Path
@@ -114,11 +120,30 @@ class LandingSettings:
     credentials: Credentials = PLAIN
     master: str = LOCAL_MASTER
     group: str | None = None
+    group_lease_s: float = LEASE_S
+    derivation: str = ""
+    is_endless: bool = False
 
     @property
     def checkpoint_dir(self) -> Path:
         """Where the checkpoint is."""
         return (self.checkpoint or self.table / CHECKPOINT_NAME).absolute()
+
+
+class Place(Protocol):
+    """Where messages land, or what is made of them. For one thread at a time."""
+
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """What Spark is asked for, of the messages that the options of the source name."""
+
+    def prepare(self, selection: Selection) -> None:
+        """Refuse tables of something else."""
+
+    def landed_end(self, selection: Selection) -> int:
+        """The offset after what is in the tables; 0 when nothing is."""
+
+    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+        """Put one batch of what `query` gave into the tables, unless it is there."""
 
 
 class Landing:
@@ -136,7 +161,7 @@ class Landing:
         settings: LandingSettings,
         on_progress: Callable[[Progress], None] = lambda _: None,
         open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
-        place: LandingPlace | None = None,
+        place: Place | None = None,
     ) -> None:
         self._open_spark = open_spark
         self._settings = settings
@@ -145,9 +170,10 @@ class Landing:
         self._batch_running = threading.Lock()
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
         self._receipts: Receipts | None = None  # once the log is known
-        self._place = place or LandingPlace(
+        self._place: Place = place or LandingPlace(
             {ROWS: MessageTable(settings.table, MESSAGE_SCHEMA, (DATE,))}, undecoded
         )
+        self._available_end = 0  # that of the log when the run began
         self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
 
     def stop(self) -> None:
@@ -160,6 +186,12 @@ class Landing:
         progress = self._reporter.progress
         is_up = progress.state in ("landing", "ended")
         return not is_up or (progress.batch_id is None and progress.lag != 0)
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether a batch has ended in this run, and what was in the log at its start is read."""
+        progress = self._reporter.progress
+        return progress.batch_id is not None and (progress.offset or 0) >= self._available_end
 
     def run(self) -> Progress:
         """Land messages until stopped, or until done where `available_now`.
@@ -174,26 +206,23 @@ class Landing:
         settings = self._settings
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
         with (
-            _only_job(settings.checkpoint_dir),
+            only_job(settings.checkpoint_dir),
             StreamClient(settings.server, 0, settings.credentials) as client,
         ):
             log = self._wait_for_log(client)
             if log is not None:
-                selection = Selection(log.epoch, settings.stream, settings.topics)
-                self._place.prepare(selection)
-                keep_selection(settings.checkpoint_dir, settings.stream, settings.topics)
-                starting = self._starting(selection, log)
-                self._reporter.change(state="starting", latest=log.latest)
-                self._receipts = Receipts(
-                    client,
-                    settings.table.name,
-                    settings.stream,
-                    settings.topics,
-                    log.epoch,
-                    settings.checkpoint_dir,
+                selection = Selection(
+                    log.epoch, settings.stream, settings.topics, settings.derivation
                 )
-                if self._reporter.progress.offset:  # after a crash it may be more than was told
-                    self._receipts.tell(self._reporter.progress.offset)
+                self._place.prepare(selection)
+                keep_selection(
+                    settings.checkpoint_dir, settings.stream, settings.topics, settings.derivation
+                )
+                starting = self._starting(selection, log)
+                self._available_end = log.latest
+                self._reporter.change(state="starting", latest=log.latest)
+                if not settings.derivation:
+                    self._receipts = self._begin_receipts(client, log.epoch)
                 with self._open_spark(
                     f"penstock table {settings.table.name}",
                     settings.master,
@@ -216,6 +245,20 @@ class Landing:
                     raise
             time.sleep(POLL_S)
         return None
+
+    def _begin_receipts(self, client: StreamClient, epoch: str) -> Receipts:
+        settings = self._settings
+        receipts = Receipts(
+            client,
+            settings.table.name,
+            settings.stream,
+            settings.topics,
+            epoch,
+            settings.checkpoint_dir,
+        )
+        if self._reporter.progress.offset:  # after a crash it may be more than was told
+            receipts.tell(self._reporter.progress.offset)
+        return receipts
 
     def _starting(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
         """Where a query without history begins: after what the table has, if it has anything."""
@@ -255,7 +298,7 @@ class Landing:
         options = {
             **service_options(settings.server, settings.credentials),
             "stream": settings.stream,
-            "topics": ",".join(settings.topics),
+            "topics": topics_text(settings.topics),
             "failOnDataLoss": str(settings.fail_on_data_loss),
             "connectTimeoutSeconds": str(settings.connect_timeout_s),
             "minPartitions": str(spark.sparkContext.defaultParallelism),
@@ -266,23 +309,22 @@ class Landing:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
         if settings.group is not None:
             options["groupId"] = settings.group
+            options["groupLeaseSeconds"] = str(settings.group_lease_s)
 
-        def land(rows: DataFrame, batch_id: int) -> None:
+        def land(frame: DataFrame, batch_id: int) -> None:
             try:
-                self._land_batch(rows, Batch(self._query_id.result(), batch_id, selection))
+                self._land_batch(frame, Batch(self._query_id.result(), batch_id, selection))
             except Exception as error:
                 self._failure = error
                 raise
 
         writer = (
-            spark.readStream.format("penstock")
-            .options(**options)
-            .load()
+            self._place.query(spark, options)
             .writeStream.queryName(f"penstock table {settings.table.name}")
             .option("checkpointLocation", str(settings.checkpoint_dir))
             .foreachBatch(land)
         )
-        if settings.available_now:
+        if settings.available_now and not settings.is_endless:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(
@@ -301,13 +343,13 @@ class Landing:
                 if _PLANNER_LATE not in str(failure) or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
-    def _land_batch(self, rows: DataFrame, batch: Batch) -> None:
+    def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
         """Put one batch into the table, unless it is there."""
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
             self._check_epoch(batch)
-            landed = self._place.land(rows, batch)
+            landed = self._place.land(frame, batch)
             if landed.is_replay:
                 self._reporter.replayed(batch.batch_id)
             else:
@@ -324,10 +366,13 @@ class Landing:
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report while the query runs, and end it when asked to."""
+        settings = self._settings
         while query.isActive and not self._stopping:
             if not query.status["message"].startswith(_INITIALIZING):
                 self._reporter.change(state="landing")
             self._look(query, client)
+            if settings.is_endless and settings.available_now and self._is_done:
+                self.stop()
             time.sleep(POLL_S)
         if self._stopping:
             # The batch that is being landed may finish; one that begins now gives up by itself.
@@ -362,16 +407,3 @@ class Landing:
 
 class _Stopped(Exception):
     """Ends a batch that begins while the job is being stopped."""
-
-
-@contextmanager
-def _only_job(checkpoint: Path) -> Iterator[None]:
-    """Keep a second job away from the checkpoint; the lock goes when this process does."""
-    with (checkpoint / LOCK_NAME).open("ab") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ConfigError(
-                f"another job is running with the checkpoint in {checkpoint}"
-            ) from error
-        yield

@@ -1,4 +1,4 @@
-"""Declared tables, landed side by side: one Spark, and for each table a landing of its own.
+"""Declared and derived tables, filled side by side: one Spark, and a landing for each table.
 
 A query for each table rather than one for all: the service filters by topic, so that each message
 travels once for each table that wants it; a table can fall behind, be restarted, or begin later
@@ -9,17 +9,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from penstock.config.derived import DerivedDefinition
+from penstock.config.table import TableDefinition
+from penstock.spark.chosen import AnyTable
 from penstock.spark.delta_commit import MessageTable
-from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME, Landing, LandingSettings
+from penstock.spark.derived.appending import STATE_SETTINGS, AppendedTable
+from penstock.spark.derived.derived_table import DerivedTable
+from penstock.spark.derived.last_known import LastKnown
+from penstock.spark.derived.replacing import ReplacedTable
+from penstock.spark.derived.silence import Silence
+from penstock.spark.jobs.landing import (
+    CHECKPOINT_NAME,
+    LOG_NAME,
+    Landing,
+    LandingSettings,
+    Place,
+)
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.tables.api import ROWS, LandedTable
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
@@ -61,7 +76,7 @@ class TablesRun:
 
     def __init__(
         self,
-        tables: Sequence[DeclaredTable],
+        tables: Sequence[AnyTable],
         settings: RunSettings,
         on_progress: Callable[[str, Progress], None] = lambda _name, _progress: None,
         open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
@@ -110,31 +125,41 @@ class TablesRun:
             self._failures.append(error)
             self.stop()
 
-    def _landing(self, table: DeclaredTable, spark: SparkSession) -> Landing:
+    def _landing(self, table: AnyTable, spark: SparkSession) -> Landing:
         definition = table.definition
+        is_derived = isinstance(table, DerivedTable)
+        is_silence = isinstance(table, DerivedTable) and isinstance(table.derivation, Silence)
 
         @contextmanager
         def shared(*_: object) -> Iterator[SparkSession]:
-            yield spark.newSession()  # a session knows only one query of a name
+            session = spark.newSession()  # a session knows only one query of a name
+            if is_derived:
+                for name, value in STATE_SETTINGS.items():
+                    session.conf.set(name, value)
+            yield session
 
         return Landing(
             LandingSettings(
                 table=table.path,
                 server=self._settings.server,
                 credentials=self._settings.credentials,
-                stream=definition.stream,
+                group=table.group,
+                group_lease_s=definition.group_lease_s,
+                stream=table.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,
                 trigger_s=definition.commit_s_min,
                 starting=definition.starting_offsets,
-                offsets_per_batch_max=definition.commit_offsets_max,
+                offsets_per_batch_max=None if is_silence else definition.commit_offsets_max,
                 fail_on_data_loss=self._settings.fail_on_data_loss,
                 connect_timeout_s=self._settings.connect_timeout_s,
                 master=self._settings.master,
+                derivation=table.selection("").derivation,
+                is_endless=is_silence,
             ),
-            lambda progress: self._on_progress(definition.name, progress),
+            lambda progress: self._on_progress(table.name, progress),
             shared,
-            landing_place(table),
+            derived_place(table) if isinstance(table, DerivedTable) else landing_place(table),
         )
 
 
@@ -145,10 +170,27 @@ def landing_place(table: DeclaredTable) -> LandingPlace:
     repeats = None
     if definition.repeats is not None:
         repeats = Repeats(table.sorting, table.id_column, definition.repeats.within_s)
+    compact = _compaction(definition, tables)
+    return LandingPlace(tables, table.sorting, repeats, compact, table.sorting.columns)
 
+
+def derived_place(table: DerivedTable) -> Place:
+    """The table of a derivation, to fill."""
+    tables = table.open()
+    rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
+    compact = _compaction(table.definition, tables)
+    if isinstance(table.derivation, LastKnown):
+        assert isinstance(rows, MessageTable), "the configuration allows no other format"
+        return ReplacedTable(rows, table.derivation, checkpoint, compact)
+    return AppendedTable(rows, table.derivation.derive, checkpoint, compact)
+
+
+def _compaction(
+    definition: TableDefinition | DerivedDefinition, tables: Mapping[str, LandedTable]
+) -> Callable[[], None]:
     def compact() -> None:
         for one in tables.values():
             if definition.compact_commits and isinstance(one, MessageTable):
                 one.compact(definition.compact_commits, definition.compact_bytes)
 
-    return LandingPlace(tables, table.sorting, repeats, compact)
+    return compact

@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.topics import topics_text
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
@@ -49,11 +50,19 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages a table holds: those of a stream, or of some topics of it, of one epoch."""
+    """Which messages a table holds: those of a stream, or of some topics of it, of one epoch.
+
+    Attributes:
+        epoch: of the log.
+        stream: name of the stream.
+        topics: MQTT topic filters; empty: every message of the stream.
+        derivation: what was made of the messages, in words; empty: a row of each.
+    """
 
     epoch: str
     stream: str
     topics: tuple[str, ...] = ()
+    derivation: str = ""
 
     @property
     def transaction_id(self) -> str:
@@ -63,12 +72,12 @@ class Selection:
     @property
     def description(self) -> str:
         """What the table says about itself; the same for every epoch."""
-        return f"MQTT messages of stream {self.stream}, topics {self.topics_text}"
+        return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
 
     @property
     def topics_text(self) -> str:
         """The topic filters as one word."""
-        return ",".join(sorted(self.topics)) or "#"
+        return topics_text(sorted(self.topics)) or "#"
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def columns_to_add(path: Path, present: pa.Schema, declared: pa.Schema) -> list[
     """The declared columns that the table in `path` does not have.
 
     Raises:
-        ConfigError: a column has another type in the table.
+        ConfigError: a column has another type in the table, or is written otherwise there.
     """
     for field in declared:
         if field.name in present.names:
@@ -61,7 +61,16 @@ def columns_to_add(path: Path, present: pa.Schema, declared: pa.Schema) -> list[
                     f" {field.type} is declared; give the new one another name, or land in another"
                     " table"
                 )
-    return [field for field in declared if field.name not in present.names]
+    added = [field for field in declared if field.name not in present.names]
+    folded = {name.lower(): name for name in present.names}
+    for field in added:
+        if field.name.lower() in folded:
+            raise ConfigError(
+                f"the table in {path} has the column {folded[field.name.lower()]}, and"
+                f" {field.name} is declared: Spark reads no case, so write it as it was, or give"
+                " the new one another name"
+            )
+    return added
 
 
 def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:

@@ -7,25 +7,27 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pyarrow as pa
 
-from penstock.config.settings import Settings
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import make_decoder
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.options import parse_options
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
 from penstock.stream.rows import STREAM_SCHEMA
 
 CATALOG_NAME: Final = "iceberg.db"
 """The SQLite catalog of Iceberg tables, in tables.dir."""
+
+_PARTITION_COLUMN: Final = re.compile(r"[\w-]+")
 
 
 class DeclaredTable:
@@ -38,20 +40,33 @@ class DeclaredTable:
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
+        self.name = definition.name
+        self.stream = definition.stream
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
         self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
         self.sorting = Sorting(definition, self.schema)
-        self._catalog = tables_dir.absolute() / CATALOG_NAME
+        self._tables_dir = tables_dir
+
+    def selection(self, epoch: str) -> Selection:
+        """What the table holds of a log."""
+        return Selection(epoch, self.stream, (self.topic_filter,))
 
     def open(self) -> dict[str, LandedTable]:
         """The table of rows and that of dead letters; neither need exist yet."""
-        partition_by = self.definition.partition_by
+        form, partition_by = self.definition.format, self.definition.partition_by
+        dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: self._open(self.path, self.schema, partition_by),
-            DEAD_LETTERS: self._open(self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,)),
+            ROWS: open_table(form, self.path, self.schema, partition_by, self._tables_dir),
+            DEAD_LETTERS: open_table(form, *dead, self._tables_dir),
         }
+
+    @property
+    def group(self) -> str | None:
+        """The registered reader that its landing is, or None."""
+        given = self.definition.group
+        return self.definition.name if given is None else given or None
 
     @property
     def id_column(self) -> str:
@@ -59,37 +74,27 @@ class DeclaredTable:
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
 
-    def _open(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> LandedTable:
-        match self.definition.format:
-            case "delta":
-                return MessageTable(path, schema, partition_by)
-            case "iceberg":
-                from penstock.spark.tables.iceberg import IcebergTable
 
-                return IcebergTable(path, schema, partition_by, self._catalog)
-            case "parquet":
-                from penstock.spark.tables.directory import ParquetDirectory
+def open_table(
+    form: Literal["delta", "iceberg", "parquet"],
+    path: Path,
+    schema: pa.Schema,
+    partition_by: tuple[str, ...],
+    tables_dir: Path,
+) -> LandedTable:
+    """A table of this format, which need not exist yet."""
+    match form:
+        case "delta":
+            return MessageTable(path, schema, partition_by)
+        case "iceberg":
+            from penstock.spark.tables.iceberg import IcebergTable
 
-                return ParquetDirectory(path, schema, partition_by)
+            catalog = tables_dir.absolute() / CATALOG_NAME
+            return IcebergTable(path, schema, partition_by, catalog)
+        case "parquet":
+            from penstock.spark.tables.directory import ParquetDirectory
 
-
-def chosen_tables(settings: Settings, names: list[str]) -> list[DeclaredTable]:
-    """The declared tables of these names; all, where none is named.
-
-    Raises:
-        ConfigError: there is none of a name, or a declaration cannot be used.
-    """
-    declared = {table.name: table for table in settings.tables.declared}
-    if not declared:
-        raise ConfigError(
-            "no table is declared: give --config a file with [[tables.declared]], see"
-            " docs/tables.md"
-        )
-    for name in names:
-        if name not in declared:
-            raise ConfigError(f"there is no table {name!r}; declared are {', '.join(declared)}")
-    tables_dir = Path(settings.tables.dir)
-    return [DeclaredTable(declared[name], tables_dir) for name in names or declared]
+            return ParquetDirectory(path, schema, partition_by)
 
 
 def _schema(table: TableDefinition) -> pa.Schema:
@@ -99,11 +104,8 @@ def _schema(table: TableDefinition) -> pa.Schema:
         TopicPattern.parse(table.topics).schema,
         decoded,
     ]
-    if table.repeats is not None and table.repeats.column not in ("", *decoded.names):
-        raise ConfigError(
-            f"table {table.name} knows repeats by {table.repeats.column}, but its decoder has no"
-            f" such column; it has {', '.join(decoded.names)}"
-        )
+    if table.repeats is not None and table.repeats.column:
+        _check_id(table, table.repeats.column, decoded)
     if table.repeats is not None and table.repeats.user_property:
         parts.insert(1, pa.schema([pa.field(MESSAGE_ID, pa.string())]))
     if DATE in table.partition_by:
@@ -111,6 +113,31 @@ def _schema(table: TableDefinition) -> pa.Schema:
     fields = [field for part in parts for field in part]
     _check(table, fields)
     return pa.schema(fields)
+
+
+def _check_id(table: TableDefinition, name: str, decoded: pa.Schema) -> None:
+    """A message has one id, and one whose text Spark and Arrow write alike."""
+    if name not in decoded.names:
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, but its decoder has no"
+            f" such column; it has {', '.join(decoded.names)}"
+        )
+    kind = decoded.field(name).type
+    is_whole = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0)
+    if not (is_whole or pa.types.is_string(kind)):
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, which is {kind}; only text and whole"
+            " numbers will do"
+        )
+    decoder = table.decoder
+    has_rows = decoder.many or decoder.rows_path or decoder.kind in ("csv", "sparkplug_b")
+    is_of_message = name in decoder.columns and decoder.columns[name].path.startswith("$.")
+    if has_rows and decoder.rows_max > 1 and not is_of_message:
+        raise ConfigError(
+            f"table {table.name} knows repeats by {name}, of which a message may have several, one"
+            f' in each row: take it from the payload (path = "$.{name}"), from a user property,'
+            " or set rows_max = 1"
+        )
 
 
 def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
@@ -123,6 +150,11 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
             )
         types[field.name] = field.type
     for name in table.partition_by:
+        if _PARTITION_COLUMN.fullmatch(name) is None or len(name.encode()) > 50:
+            raise ConfigError(
+                f"table {table.name} is partitioned by {name!r}, and directories cannot be named"
+                " after that: call the column something of letters, digits, _ and -, up to 50 bytes"
+            )
         if name not in types:
             raise ConfigError(
                 f"table {table.name} is partitioned by {name}, but has no such column; it has"

@@ -41,7 +41,7 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import rewritten_without
+from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
 
 COMMITS_NAME: Final = "_penstock"
 """The directory of commits. Readers pass over names that begin with an underscore."""
@@ -145,19 +145,22 @@ class ParquetDirectory:
 
     def replace(self, span: Span, files: Sequence[NewFile]) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
-        version, last = self._refresh()
-        assert last is not None, "there are rows to replace"
-        concerned = [path for path in self._files() if _overlaps(self.path / path, span)]
-        pairs = ((self.path / path, _values(path)) for path in concerned)
-        rest = rewritten_without(span, pairs, self.layout)
-        step = msgspec.structs.replace(
-            last, added=[_shown(file.path) for file in (*rest, *files)], removed=concerned
-        )
-        if not self._append(version + 1, step):
-            raise TableCommitFailed(
-                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
-                f" changed the table in {self.path}; run it again"
+        rewritten: list[str] | None = None
+        rest: list[NewFile] = []
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            version, last = self._refresh()
+            assert last is not None, "there are rows to replace"
+            concerned = [path for path in self._files() if _overlaps(self.path / path, span)]
+            if concerned != rewritten:  # else others have only added to the table meanwhile
+                pairs = ((self.path / path, _values(path)) for path in concerned)
+                rest = rewritten_without(span, pairs, with_columns_of(last.schema, self.layout))
+                rewritten = concerned
+            step = msgspec.structs.replace(
+                last, added=[_shown(file.path) for file in (*rest, *files)], removed=concerned
             )
+            if self._append(version + 1, step):
+                return
+        raise not_replaced(span, self.path)
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""

@@ -27,7 +27,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
 from pyiceberg.types import PrimitiveType
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,6 +44,7 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.rewriting import not_replaced
 from penstock.spark.tables.synced_io import SyncedFileIO
 
 NAMESPACE: Final = "penstock"
@@ -115,7 +116,7 @@ class IcebergTable:
             try:
                 with table.transaction() as transaction:
                     if files:
-                        transaction.add_files([str(self.path / file.path) for file in files])
+                        self._add(transaction, files)
                     transaction.set_properties(
                         {
                             batch.transaction_id: str(batch.batch_id),
@@ -139,19 +140,28 @@ class IcebergTable:
 
     def replace(self, span: Span, files: Sequence[NewFile]) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
-        table = self._refresh()
-        assert table is not None, "there are rows to replace"
         inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
-        try:
-            with table.transaction() as transaction:
-                transaction.delete(inside)
-                if files:
-                    transaction.add_files([str(self.path / file.path) for file in files])
-        except CommitFailedException as conflict:
-            raise TableCommitFailed(
-                f"the offsets {span.start} to {span.end - 1} were not replaced, for another job"
-                f" changed the table in {self.path}; run it again"
-            ) from conflict
+        error: Exception | None = None
+        for _ in range(COMMIT_ATTEMPTS_MAX):
+            table = self._refresh()
+            assert table is not None, "there are rows to replace"
+            try:
+                with table.transaction() as transaction:
+                    if span.start < span.end:
+                        transaction.delete(inside)
+                    if files:
+                        self._add(transaction, files)
+            except CommitFailedException as conflict:
+                error = conflict
+                continue
+            return
+        raise not_replaced(span, self.path) from error
+
+    def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
+        """Make files part of the table. Their names are new: pyiceberg need not read the manifests
+        of all files that are there, for each batch, to see that."""
+        paths = [str(self.path / file.path) for file in files]
+        transaction.add_files(paths, check_duplicate_files=False)
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""

@@ -9,23 +9,25 @@ below the offset that `landed_end` names, because:
 
 * the pass puts each message in exactly one of the two, and always in the same one;
 * dead letters are committed first, rows second, and only the second says how far the landing has
-  come; it is made for every batch that had any message, also where all of them are dead letters;
+  come; it is made for every batch that had any message, also where all of them are dead letters
+  (if they were buried by an attempt that was cut off, the next batch's commit says so);
 * each commit is recognised by itself, by query and batch and by offset. After a crash between the
   two the batch is replayed: its dead letters are found to be there and left out, the others land.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
+from penstock.spark.arrow_maps import map_in_arrow
 from penstock.spark.parquet_files import FILES_DDL, NewFile, Split, file_writer
+from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import (
     DEAD_LETTERS,
     ROWS,
@@ -37,6 +39,8 @@ from penstock.spark.tables.api import (
     TableCommitFailed,
 )
 from penstock.spark.tables.repeats import Repeats
+from penstock.spark.tables.rewriting import copied
+from penstock.stream.rows import STREAM_SCHEMA
 
 REWRITES_MAX: Final = 10
 """Times one batch is written anew because another job landed part of it first."""
@@ -60,6 +64,7 @@ class LandingPlace:
         split: which messages become rows of which.
         repeats: finds messages that were landed before, where the table wants none.
         after_commit: done when a batch has landed, such as putting small files together.
+        columns: of the messages, those that the split looks at.
     """
 
     def __init__(
@@ -68,13 +73,21 @@ class LandingPlace:
         split: Split,
         repeats: Repeats | None = None,
         after_commit: Callable[[], None] = lambda: None,
+        columns: Sequence[str] = STREAM_SCHEMA.names,
     ) -> None:
+        self._columns = columns
+        self._stream: Ranges | None = None
         self.rows = tables[ROWS]
         self.dead_letters = tables.get(DEAD_LETTERS)
         self._tables = tables
         self._split = split
         self._repeats = repeats
         self._after_commit = after_commit
+
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """The ranges of the messages, which the tasks read themselves."""
+        self._stream = Ranges.stream(spark, options, self._columns)
+        return self._stream.frame
 
     def prepare(self, selection: Selection) -> None:
         """Refuse tables of other messages; add columns that they do not have yet."""
@@ -85,22 +98,28 @@ class LandingPlace:
         """The offset after what has landed; 0 when nothing has."""
         return self.rows.landed_end(selection)
 
-    def land(self, messages: DataFrame, batch: Batch) -> Landed:
+    def land(self, frame: DataFrame, batch: Batch) -> Landed:
         """Put one batch into the tables, unless it is there.
 
         Raises:
             TableError: a table cannot be written.
         """
+        assert self._stream is not None, "a batch is one of the query"
+        messages = self._stream.batch(frame)
         for _ in range(REWRITES_MAX):
             if self.rows.has_landed(batch):
                 return Landed(is_replay=True)
             landed = self.rows.landed_end(batch.selection)
             buried = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
             if landed:
-                messages = messages.where(col("offset") >= lit(landed))
-            if buried > landed:
-                messages = self._without_buried(messages, batch.selection.epoch, landed)
-            files = self.write(messages, batch.batch_id)
+                messages = messages.since(landed)
+            files = (
+                self.write(
+                    self._without_buried(messages, batch.selection.epoch, landed), batch.batch_id
+                )
+                if buried > landed
+                else self.write(messages, batch.batch_id)
+            )
             if not files:  # nothing matched, or all of it has landed: no commit
                 return Landed()
             rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
@@ -116,35 +135,50 @@ class LandingPlace:
         )
 
     def write(
-        self, messages: DataFrame, batch_id: int, replaced: Span | None = None
+        self, messages: Ranges | DataFrame, batch_id: int, replaced: Span | None = None
     ) -> list[NewFile]:
         """Write files of both tables, which are part of neither yet.
 
         Args:
-            messages: of a batch.
+            messages: of a batch, or those of its rows that are to be written.
             batch_id: goes into the files' names.
             replaced: what the files will replace, for a backfill.
         """
         if self._repeats is not None:
-            messages = self._repeats.marked(messages, self.rows, replaced)
+            found = messages.messages() if isinstance(messages, Ranges) else messages
+            messages = self._repeats.marked(found, self.rows, replaced)
         layouts = {name: table.layout for name, table in self._tables.items()}
         writer = file_writer(layouts, self._split, batch_id)
-        with warnings.catch_warnings():
-            # pyspark warns of pandas 3 here, though mapInArrow has no use for pandas.
-            warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-            found = messages.mapInArrow(writer, FILES_DDL).collect()
-        return [NewFile(**row.asDict()) for row in found]
+        if isinstance(messages, Ranges):
+            files = messages.map_in_arrow(writer, FILES_DDL)
+        else:
+            files = map_in_arrow(messages, writer, FILES_DDL)
+        return [NewFile(**row.asDict()) for row in files.collect()]
 
     def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
-        """Take what the tables have of `span` out and `files` in: dead letters first, then rows."""
+        """Take what the tables have of `span` out and `files` in.
+
+        In this order, so that no message is ever in neither table: new dead letters are added,
+        rows replaced, and only then are earlier dead letters taken out. Where it is cut off some
+        are there twice, until it is done again.
+        """
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-        if self.dead_letters is not None:
-            if self.dead_letters.contents() is not None:
-                self.dead_letters.replace(span, dead)
-            elif dead:  # the first ones
-                batch = Batch(f"backfill/{span.start}", 0, selection)
-                self.dead_letters.commit(batch, dead, 0, span.end)
+        if self.dead_letters is None:
+            self.rows.replace(span, rows)
+            return
+        if dead:
+            self._add_dead_letters(copied(dead, self.dead_letters.layout), span, selection)
         self.rows.replace(span, rows)
+        if self.dead_letters.contents() is not None:
+            self.dead_letters.replace(span, dead)
+
+    def _add_dead_letters(self, dead: list[NewFile], span: Span, selection: Selection) -> None:
+        assert self.dead_letters is not None
+        if self.dead_letters.contents() is None:
+            batch = Batch(f"backfill/{span.start}", 0, selection)
+            if self.dead_letters.commit(batch, dead, 0, span.end) is Outcome.LANDED:
+                return  # the first ones, unless a landing has just made the table
+        self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead)
 
     def _bury(self, batch: Batch, dead: list[NewFile], landed: int, buried: int) -> Outcome:
         """Commit dead letters, which are not there yet."""
@@ -156,12 +190,13 @@ class LandingPlace:
             outcome = self.dead_letters.commit(rest, dead, buried, end)
         return outcome
 
-    def _without_buried(self, messages: DataFrame, epoch: str, landed: int) -> DataFrame:
+    def _without_buried(self, ranges: Ranges, epoch: str, landed: int) -> DataFrame:
         """The messages that are not dead letters of a batch whose rows were never committed.
 
         What is buried stays buried: the declaration may have changed since.
         """
         assert self.dead_letters is not None
+        messages = ranges.messages()
         files = self.dead_letters.recent_files(timedelta.max)
         dead = messages.sparkSession.read.schema("epoch string, offset long").parquet(
             *map(str, files)

@@ -1,8 +1,10 @@
-"""Files of a table, written anew without some of their rows."""
+"""Files of a table, written anew: without some of their rows, or to have them twice."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -10,12 +12,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.parquet_files import Layout, NewFile, write_files
-from penstock.spark.tables.api import ROWS, Span
-from penstock.spark.tables.columns import filled, outside
+from penstock.spark.tables.api import ROWS, Span, TableCommitFailed
+from penstock.spark.tables.columns import columns_to_add, filled, outside
 
 PartitionValues = Mapping[str, str | None]
 
 _PREFIX: Final = "rest"
+
+
+def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
+    """The layout with all columns of the table, also those that are declared no longer: rows that
+    are only written anew keep what they have in them."""
+    added = columns_to_add(Path(layout.directory), present, layout.schema)
+    return replace(layout, schema=pa.schema([*present, *added]))
+
+
+def not_replaced(span: Span, path: Path) -> TableCommitFailed:
+    """What to say when other jobs came first every time."""
+    return TableCommitFailed(
+        f"the offsets {span.start} to {span.end - 1} were not replaced, for other jobs keep"
+        f" changing the table in {path}; run it again"
+    )
+
+
+def copied(files: Iterable[NewFile], layout: Layout) -> list[NewFile]:
+    """The same rows in files of their own, for a file can become part of a table once only."""
+    nothing = Span("", 0, 0)
+    pairs = ((Path(layout.directory, file.path), json.loads(file.partition)) for file in files)
+    return rewritten_without(nothing, pairs, layout)
 
 
 def rewritten_without(
@@ -31,8 +55,8 @@ def _parts(
 ) -> Iterator[pa.Table]:
     for path, values in files:
         rows = pq.ParquetFile(path).read()
-        for name, value in values.items():
+        for name in values.keys() - set(rows.column_names):
             kind = layout.schema.field(name).type
-            scalar = pa.scalar(value, pa.string()).cast(kind)
+            scalar = pa.scalar(values[name], pa.string()).cast(kind)
             rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
         yield filled(outside(rows, span.epoch, span.start, span.end), layout.schema)

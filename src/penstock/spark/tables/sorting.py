@@ -8,7 +8,7 @@ message ──topic levels──▶ cast? ──payload──▶ decodes? ──
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,10 +17,14 @@ import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.repeated import is_too_much
+from penstock.decoding.shown import shown
 from penstock.decoding.topic_pattern import TopicPattern
+from penstock.spark.parquet_files import PARTITION_NAME_LENGTH_MAX, partition_name
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
 from penstock.spark.tables.splits import with_date
+from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_ID: Final = "message_id"
 """What a message is recognised by; a column of the table where it is a user property."""
@@ -45,6 +49,12 @@ class Sorting:
         self._landed_at: dict[str, int] = {}
         """When a message of this id was landed last in this pass, µs."""
 
+    @property
+    def columns(self) -> list[str]:
+        """The columns of messages that it looks at, where it does not look for repeats."""
+        wanted = {*DEAD_LETTER_SCHEMA.names, *self._table.metadata}
+        return [name for name in STREAM_SCHEMA.names if name in wanted]
+
     @cached_property
     def _decoder(self) -> Decoder:
         return make_decoder(self._table.decoder)
@@ -63,17 +73,21 @@ class Sorting:
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
+        large = _with_much_repeated(messages, sources)
+        empty = dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS))
+        found, sources = _without_messages(decoded.rows, sources, large)
+        rows = self._rows(messages, levels, sources, found)
+        unnamed = self._without_directory(rows, sources)
+        rows, sources = _without_messages(rows, sources, unnamed)
         repeats = self._repeats(messages, sources)
+        rows, _ = _without_messages(rows, sources, repeats)
         reasons: dict[int, tuple[str, str]] = {
-            **dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS)),
+            **empty,
             **dict(_each("broken", misfits, misfit_reasons)),
             **dict(_each("broken", broken, decoded.reasons)),
+            **{index: ("broken", reason) for index, reason in (large | unnamed).items()},
             **{index: ("repeated", reason) for index, reason in repeats.items()},
         }
-        rows = self._rows(messages, levels, sources, decoded.rows)
-        if repeats:
-            is_repeat = pc.is_in(sources, pa.array(list(repeats), pa.int64()))
-            rows = rows.filter(pc.invert(is_repeat))
         return {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
 
     def identified(self, messages: pa.Table) -> pa.Array:
@@ -101,10 +115,35 @@ class Sorting:
     ) -> pa.Table:
         kept = [name for name in messages.column_names if name in self._schema.names]
         found: dict[str, pa.ChunkedArray] = {}
-        for part in (messages.select(kept).take(sources), levels.take(sources), decoded):
+        parts = messages.select(kept), levels
+        if not sources.equals(pa.arange(0, messages.num_rows)):  # not each of them once
+            parts = parts[0].take(sources), parts[1].take(sources)
+        for part in (*parts, decoded):
             found |= zip(part.column_names, part.columns, strict=True)
         columns = [found[field.name].cast(field.type) for field in self._schema]
         return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _without_directory(self, rows: pa.Table, sources: pa.Array) -> dict[int, str]:
+        """The messages with a value that is too long to name a partition, with the reason."""
+        found: dict[int, str] = {}
+        for name in self._table.partition_by:
+            column = rows.column(name)
+            if not pa.types.is_string(column.type):
+                continue
+            longest = pc.max(pc.binary_length(column)).as_py() or 0
+            if 3 * longest <= PARTITION_NAME_LENGTH_MAX:  # %xx for each byte is the most
+                continue
+            unfit = [
+                value
+                for value in pc.unique(column).drop_null().to_pylist()
+                if len(partition_name(value)) > PARTITION_NAME_LENGTH_MAX
+            ]
+            is_unfit = pc.is_in(column, pa.array(unfit, pa.string()))
+            concerned = sources.filter(is_unfit.combine_chunks()).to_pylist()
+            for index, value in zip(concerned, column.filter(is_unfit).to_pylist(), strict=True):
+                reason = f"Column {name} is {shown(value)}, which is too long for a partition."
+                found.setdefault(index, reason)
+        return found
 
     def _repeats(self, messages: pa.Table, sources: pa.Array) -> dict[int, str]:
         """The messages that are repeats, with the reason; they come in order of offset."""
@@ -138,8 +177,39 @@ def _array(messages: pa.Table, name: str) -> pa.Array:
 
 
 def _without(count: int, indices: pa.Array) -> pa.Array:
-    every = pc.indices_nonzero(pa.repeat(True, count)).cast(pa.int64())
+    every = pa.arange(0, count)
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
+
+
+def _with_much_repeated(messages: pa.Table, sources: pa.Array) -> dict[int, str]:
+    """The messages whose rows would repeat too much of topic and client, with the reason."""
+    if len(sources) <= messages.num_rows:  # few have several rows, if any
+        return {}
+    counted = pc.value_counts(sources)
+    indices, counts = counted.field("values"), counted.field("counts")
+    of_message = messages.select(["topic", "client_id", "payload"]).take(indices)
+    topic, client, payload = (
+        pc.fill_null(pc.binary_length(column), 0).to_pylist() for column in of_message.columns
+    )
+    found = {}
+    for index, count, a, b, c in zip(
+        indices.to_pylist(), counts.to_pylist(), topic, client, payload, strict=True
+    ):
+        if is_too_much(count * (a + b), a + b + c):
+            found[index] = (
+                f"The topic and client have {a + b} bytes, and {count} rows would repeat them."
+            )
+    return found
+
+
+def _without_messages(
+    rows: pa.Table, sources: pa.Array, messages: Collection[int]
+) -> tuple[pa.Table, pa.Array]:
+    """The rows of all other messages, and where each came from."""
+    if not messages:
+        return rows, sources
+    is_kept = pc.invert(pc.is_in(sources, pa.array(list(messages), pa.int64())))
+    return rows.filter(is_kept), sources.filter(is_kept)
 
 
 def _rest(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:

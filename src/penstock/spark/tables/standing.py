@@ -5,11 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
-from penstock.spark.checkpoints import read_checkpoint
-from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, Selection
-from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.checkpoints import read_checkpoint, read_watermark
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
+
+
+class Declared(Protocol):
+    """A table of the configuration, declared or derived."""
+
+    stream: str
+    topic_filter: str
+
+    def selection(self, epoch: str) -> Selection:
+        """What it holds of a log."""
+
+    def open(self) -> dict[str, LandedTable]:
+        """Its table, and that of dead letters where it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +43,35 @@ class Standing:
         dead_letters: what the table beside it holds; None while there is none.
         landed_end: offset after what has landed, of the log's epoch; None where no log answers.
         lag: how far it is behind; None where no log answers.
+        watermark: windows that ended before are in it; None for a table without.
     """
 
     rows: Contents | None
     dead_letters: Contents | None
     landed_end: int | None
     lag: Lag | None
+    watermark: datetime | None
 
 
-def standing(table: DeclaredTable, client: StreamClient, checkpoint: Path) -> Standing:
+def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standing:
     """Look at a table, and at the log where its service answers."""
     tables = table.open()
-    rows, dead_letters = tables[ROWS].contents(), tables[DEAD_LETTERS].contents()
+    rows = tables[ROWS].contents()
+    dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
+    watermark = read_watermark(checkpoint)
     try:
-        log = client.offsets(table.definition.stream)
-        selection = Selection(log.epoch, log.stream, (table.topic_filter,))
-        landed_end = tables[ROWS].landed_end(selection)
+        log = client.offsets(table.stream)
+        landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
         done = read_checkpoint(checkpoint).done
         if done is not None and done.only.epoch == log.epoch:
             landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
-        return Standing(rows, dead_letters, landed_end, _lag(client, log, table, landed_end))
+        lag = _lag(client, log, table, landed_end)
+        return Standing(rows, dead_letters, landed_end, lag, watermark)
     except StreamUnavailable:
-        return Standing(rows, dead_letters, None, None)
+        return Standing(rows, dead_letters, None, None, watermark)
 
 
-def _lag(client: StreamClient, log: StreamOffsets, table: DeclaredTable, landed_end: int) -> Lag:
+def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:
     offsets = max(0, log.latest - landed_end)
     start = max(landed_end, log.earliest)
     if start < log.latest:

@@ -1,0 +1,84 @@
+"""Receipts: a Penstock broker tells when a message is in a table (docs/spark.md).
+
+::
+
+      Receipt ── publish(…, receipt=) ─▶ asked for ── PUBLISH from the broker ─▶ Landed
+                                             ╰─────── the client is closed ────▶ NotConnected
+
+An acknowledgement comes at once and says that the message is on disk; the receipt comes when the
+job that lands the table has committed it, which may be much later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, final
+
+from penstock.client.responses import Response, Responses
+from penstock.errors import ClientError
+from penstock.protocol.properties import Properties
+from penstock.store.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, OFFSET, RECEIPT
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Where a message is.
+
+    Attributes:
+        table: the table it is in.
+        epoch: with ``offset``, which row it is there.
+        offset: position of the message in the broker's log.
+        at: when the broker was told, UTC.
+    """
+
+    table: str
+    epoch: str
+    offset: int
+    at: datetime
+
+
+@final
+class Receipt:
+    """Asks that one message be in a table; ``await`` it for the answer.
+
+    Args:
+        table: name of the table; "*": any that gets the message, of which the first tells.
+    """
+
+    def __init__(self, table: str = ANY_TABLE) -> None:
+        self.table = table
+        self._response: Response | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has come, or never will."""
+        return self._response is not None and self._response.done()
+
+    def __await__(self) -> Generator[Any, None, Landed]:
+        """Wait until the message is in the table, for as long as that takes.
+
+        To cancel the waiting, as ``asyncio.timeout`` does, does not take it back: it may be awaited
+        again.
+
+        Raises:
+            NotConnected: the client was closed.
+            ClientError: it was not published with a message.
+        """
+        if self._response is None:
+            raise ClientError("a receipt is asked for with publish(…, receipt=…)")
+        message = yield from asyncio.shield(self._response).__await__()
+        told = dict((message.properties or Properties()).user_properties or ())
+        return Landed(
+            told[RECEIPT], told[EPOCH], int(told[OFFSET]), datetime.fromisoformat(told[LANDED_AT])
+        )
+
+    async def ask(self, responses: Responses, properties: Properties | None) -> Properties:
+        """A copy of these properties that asks for this receipt; for ``Client.publish``."""
+        if self._response is not None:
+            raise ClientError("a receipt is for one message; make another one for the next")
+        asked, self._response = await responses.ask(properties)
+        asked.user_properties = [*(asked.user_properties or ()), (RECEIPT, self.table)]
+        return asked

@@ -1,0 +1,101 @@
+"""Responses to what this client has published (MQTT 5 §4.10).
+
+::
+
+      PUBLISH with response topic and correlation data ─▶ … whoever answers …
+                                                                   │
+      the one who waits ◀── by correlation data ◀── PUBLISH to our topic
+
+One response topic serves a client; it subscribes to it when the first response is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+from weakref import WeakValueDictionary
+
+from penstock.client.checks import copy_of
+from penstock.client.core import Core
+from penstock.client.message import Message
+from penstock.engine.arrivals import Arrival
+from penstock.errors import NotConnected
+from penstock.protocol import reasons
+from penstock.protocol.properties import Properties
+
+if TYPE_CHECKING:
+    from penstock.client.client import Client
+
+PREFIX: Final = "penstock/responses/"
+
+Response: TypeAlias = asyncio.Future[Message]
+
+
+@final
+class Responses:
+    """Those that one client waits for.
+
+    Args:
+        client: subscribes to their topic.
+        core: of that.
+    """
+
+    def __init__(self, client: Client, core: Core) -> None:
+        self._topic = f"{PREFIX}{core.client_id}/{secrets.token_hex(6)}"
+        self._subscribing = asyncio.Lock()
+        self._is_subscribed = False
+        self._client = client
+        self._core = core
+        self._waiting: WeakValueDictionary[bytes, Response] = WeakValueDictionary()
+        core.take_reply = self._take
+        core.end_replies = self._end
+
+    async def ask(self, properties: Properties | None) -> tuple[Properties, Response]:
+        """A copy of these properties that asks for a response, and where that will be.
+
+        Whoever waits keeps the latter; when nobody does, the response is forgotten.
+
+        Raises:
+            SubscribeFailed: the client may not subscribe to its response topic.
+        """
+        async with self._subscribing:
+            if not self._is_subscribed:
+                await self._client.subscribe(self._topic, qos=2)
+                self._is_subscribed = True
+        asked = copy_of(properties)
+        asked.response_topic = self._topic
+        asked.correlation_data = correlation = secrets.token_bytes(12)
+        response: Response = asyncio.get_running_loop().create_future()
+        self._waiting[correlation] = response
+        response.add_done_callback(lambda _: self._waiting.pop(correlation, None))
+        return asked, response
+
+    def _take(self, arrival: Arrival) -> bool:
+        """Whether it is a response; it is acknowledged then."""
+        if arrival.topic != self._topic:
+            return False
+        message = Message(arrival, _nothing)
+        message.hand_over()
+        properties = arrival.publish.properties
+        correlation = None if properties is None else properties.correlation_data
+        response = None if correlation is None else self._waiting.get(correlation)
+        if response is not None and not response.done():
+            response.set_result(message)
+        connection = self._core.dialler.connection
+        if connection is not None and arrival.publish.qos > 0:
+            connection.settle(arrival, reasons.SUCCESS, self._core.driver.now())
+            self._core.driver.end_turn_soon()
+        return True
+
+    def _end(self, why: str) -> None:
+        """There will be no response any more."""
+        for response in list(self._waiting.values()):
+            if not response.done():
+                response.set_exception(NotConnected(why))
+                response.exception()  # who still publishes what asks hears of that instead
+
+
+def _nothing(message: Message, code: int) -> None:
+    """A response is acknowledged already."""
+    del message, code

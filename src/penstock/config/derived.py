@@ -1,0 +1,168 @@
+"""Tables that are derived from declared ones: docs/derived_tables.md."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, cast
+
+from pydantic import AfterValidator, Field, model_validator
+
+from penstock.config.group import Group
+from penstock.config.values import GroupName, TableName
+
+DerivedKind = Literal["windowed", "last_known", "sessions", "silent"]
+Function = Literal["count", "min", "max", "mean", "sum", "first", "last"]
+
+RECEIVED_AT: Final = "received_at"
+"""The time by which things are ordered unless an event time is declared."""
+
+_AGGREGATE: Final = re.compile(
+    r"(count|min|max|mean|sum|first|last)(?:\(([^,;{}()\s=`]{1,255})\))?"
+)
+
+_OF_KIND: Final[dict[str, frozenset[DerivedKind]]] = {
+    "window_s": frozenset({"windowed"}),
+    "slide_s": frozenset({"windowed"}),
+    "aggregates": frozenset({"windowed", "sessions"}),
+    "gap_s": frozenset({"sessions"}),
+    "limit_s": frozenset({"silent"}),
+    "retained_only": frozenset({"last_known"}),
+    "event_time": frozenset({"windowed", "sessions", "last_known"}),
+    "watermark_s": frozenset({"windowed", "sessions"}),
+    "commit_offsets_max": frozenset({"windowed", "sessions", "last_known"}),
+}
+"""Settings that mean something to some kinds only."""
+
+_NEEDED: Final[dict[DerivedKind, str]] = {
+    "windowed": "window_s",
+    "sessions": "gap_s",
+    "silent": "limit_s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function over the values of a column, or over rows where the column is empty."""
+
+    function: Function
+    column: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Aggregate:
+        """Read `mean(celsius)`, or `count` of rows; raises ValueError for anything else."""
+        found = _AGGREGATE.fullmatch(text)
+        if found is None or (found[2] is None and found[1] != "count"):
+            raise ValueError(
+                "count, or one of count, min, max, mean, sum, first and last of a column, such as"
+                " mean(celsius)"
+            )
+        return cls(cast(Function, found[1]), found[2] or "")
+
+
+def _aggregate(value: str) -> str:
+    Aggregate.parse(value)
+    return value
+
+
+class DerivedDefinition(Group):
+    """A table that is computed from the rows of a declared one."""
+
+    name: TableName
+    """Its name: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+
+    kind: DerivedKind
+    """windowed: aggregates over windows of time; last_known: the last good row of each topic;
+    sessions: times of activity between times of silence; silent: who fell silent, and came back."""
+
+    source: TableName
+    """The declared table whose rows it is computed from; they are read from the log."""
+
+    keys: tuple[str, ...] = Field(default=("topic",), min_length=1, max_length=16)
+    """What it is computed for each of: columns of the source, such as its topic levels, or any of
+    topic, client_id, qos and retain. 1 to 16."""
+
+    event_time: str = RECEIVED_AT
+    """The column with the time of a row, a timestamp; or received_at, when the broker got it."""
+
+    watermark_s: float = Field(default=10.0, ge=0, le=2_592_000)
+    """How late a row may be, in seconds; a window is written when none can come any more. Rows
+    that are later, or whose time is that far in the future, are counted in the column late. 0 to
+    2592000."""
+
+    window_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    """Length of a window, in seconds. 0.001 to 31536000."""
+
+    slide_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    """Time from the start of one window to that of the next, in seconds; window_s unless said
+    otherwise. 0.001 to 31536000."""
+
+    aggregates: dict[str, Annotated[str, AfterValidator(_aggregate)]] = Field(
+        default={"count": "count"}, min_length=1, max_length=1000
+    )
+    """Columns by name, each count (of rows) or a function of a column: count, min, max, mean, sum,
+    first or last, as in { hottest = "max(celsius)" }."""
+
+    gap_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
+    """A session ends when nothing came for so long, in seconds. 0.001 to 31536000."""
+
+    limit_s: float | None = Field(default=None, ge=1, le=31_536_000)
+    """Who is not heard of for longer is silent, in seconds. 1 to 31536000."""
+
+    retained_only: bool = False
+    """Only messages that were published to be retained; one without payload takes the row away."""
+
+    path: str = ""
+    """Directory of the table; empty for its name below tables.dir."""
+
+    format: Literal["delta", "iceberg", "parquet"] = "delta"
+    """delta, iceberg or parquet, as for declared tables; last_known is delta."""
+
+    starting_offsets: str = "earliest"
+    """Where a new table begins to read the log: earliest, latest or a position."""
+
+    group: GroupName | None = None
+    """The registered reader that its query is, as for declared tables. Without it the table's name;
+    empty for none."""
+
+    group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
+    """How long the broker keeps what it has not read when nothing is heard of it, in seconds. 1 to
+    100000000."""
+
+    commit_s_min: float = Field(default=5.0, ge=0, le=86_400)
+    """Shortest time from one batch to the next, in seconds. 0 to 86400."""
+
+    commit_offsets_max: int = Field(default=1_000_000, ge=1, le=2**62)
+    """Most offsets of one batch. 1 to 4611686018427387904."""
+
+    compact_commits: int = Field(default=100, ge=0, le=1_000_000)
+    """Put small files together after so many commits, for format delta. 0 to 1000000; 0 is
+    never."""
+
+    compact_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**34)
+    """The size of file to reach for then, in bytes. 1048576 to 17179869184."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> DerivedDefinition:
+        what = f"table {self.name!r} is {self.kind}, which"
+        for name, kinds in _OF_KIND.items():
+            if name in self.model_fields_set and self.kind not in kinds:
+                raise ValueError(
+                    f"{what} has no setting {name}, that is for {' and '.join(sorted(kinds))}"
+                )
+        needed = _NEEDED.get(self.kind)
+        if needed is not None and getattr(self, needed) is None:
+            raise ValueError(f"{what} needs {needed}")
+        if self.window_s is not None and (self.slide_s or 0) > self.window_s:
+            raise ValueError(
+                f"table {self.name!r} has slide_s {self.slide_s:g} and window_s"
+                f" {self.window_s:g}: rows between two windows would be in none"
+            )
+        if self.kind == "last_known" and self.format != "delta":
+            raise ValueError(f"{what} replaces rows: its format is delta")
+        if self.retained_only and self.keys != ("topic",):
+            raise ValueError(f"{what} with retained_only has the keys topic, as retained messages")
+        repeated = {key for key in self.keys if self.keys.count(key) > 1}
+        if repeated:
+            raise ValueError(f"table {self.name!r} has the key {min(repeated)!r} twice")
+        return self

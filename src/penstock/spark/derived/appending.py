@@ -1,0 +1,111 @@
+"""A table that rows of a query with state are added to, each batch once.
+
+    stream of messages ──operators, state──▶ rows of a batch ──▶ files ──▶ one commit
+
+Spark keeps the state of each batch in the checkpoint before the batch is done. A batch that is
+repeated starts from the same state, takes the same messages, and so gives the same rows: the table
+knows it by query and batch, and leaves it out. It must be computed all the same, for the state that
+comes after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.errors import ConfigError
+from penstock.spark.arrow_maps import map_in_arrow
+from penstock.spark.checkpoints import read_checkpoint
+from penstock.spark.parquet_files import FILES_DDL, NewFile, file_writer
+from penstock.spark.tables.api import (
+    ROWS,
+    Batch,
+    LandedTable,
+    Outcome,
+    Selection,
+    TableCommitFailed,
+)
+from penstock.spark.tables.landing_place import Landed
+
+STATE_SETTINGS: Final = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+"""Spark's settings for queries with state, which is in RocksDB: in memory is little of it."""
+
+
+class AppendedTable:
+    """Where the rows of a derivation go. For one thread at a time.
+
+    Args:
+        table: the table.
+        derive: the query.
+        checkpoint: where its state is.
+        after_commit: done when a batch has landed.
+    """
+
+    def __init__(
+        self,
+        table: LandedTable,
+        derive: Callable[[DataFrame], DataFrame],
+        checkpoint: Path,
+        after_commit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._derive = derive
+        self._table = table
+        self._checkpoint = checkpoint
+        self._after_commit = after_commit
+
+    def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+        """What is computed of the messages."""
+        messages = spark.readStream.format("penstock").options(**options).load()
+        return self._derive(messages)
+
+    def prepare(self, selection: Selection) -> None:
+        """Refuse a table of something else, or one whose state is gone."""
+        self._table.prepare(selection)
+        has_state = read_checkpoint(self._checkpoint).planned is not None
+        if self._table.contents() is not None and not has_state:
+            raise ConfigError(
+                f"the table in {self._table.path} was computed by a query whose state is gone, for"
+                f" {self._checkpoint} is empty; remove {self._table.path} to compute it anew from"
+                " the log"
+            )
+
+    def landed_end(self, selection: Selection) -> int:
+        """The offset after what is in the table; 0 when nothing is."""
+        return self._table.landed_end(selection)
+
+    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+        """Put the rows of one batch into the table, unless they are there.
+
+        Raises:
+            TableError: the table cannot be written.
+        """
+        if self._table.has_landed(batch):
+            rows.write.format("noop").mode("overwrite").save()  # for the state
+            return Landed(is_replay=True)
+        seen = self._table.landed_end(batch.selection)
+        planned = read_checkpoint(self._checkpoint).planned
+        end = seen if planned is None else planned.only.offset
+        writer = file_writer({ROWS: self._table.layout}, _all_rows, batch.batch_id)
+        found = map_in_arrow(rows, writer, FILES_DDL).collect()
+        files = [NewFile(**row.asDict()) for row in found]
+        if not files:
+            return Landed(end=end)
+        if self._table.commit(batch, files, seen, end) is not Outcome.LANDED:
+            raise TableCommitFailed(
+                f"batch {batch.batch_id} was overtaken by another job that fills"
+                f" {self._table.path}; run one of them only"
+            )
+        self._after_commit()
+        return Landed(sum(file.rows for file in files), end=end)
+
+
+def _all_rows(rows: pa.Table) -> Mapping[str, pa.Table]:
+    return {ROWS: rows}

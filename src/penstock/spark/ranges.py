@@ -1,0 +1,188 @@
+"""Where the messages of a batch are, instead of the messages: a task reads what it writes itself.
+
+    planner ──ranges──▶ Spark ──one or more a task──▶ task ◀──Flight── stream service
+                                                        └──Parquet──▶ files
+
+Rows that pass through Spark on their way from a source to a function of Python cross four borders
+between Python and Java, and are laid out anew at three of them: from Arrow to Spark's rows, and
+back. A job that wants them in Arrow columns has no use for that; here only the ranges cross.
+What holds of the source holds of this one, for it plans and reads with the same readers: the same
+range of offsets always gives the same rows.
+
+It is for Penstock's own jobs, which `register` it with their session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.functions import col, greatest, lit
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from penstock.spark.arrow_maps import ArrowFunction, map_in_arrow
+from penstock.spark.options import parse_options
+from penstock.spark.schema import SPARK_SCHEMA
+from penstock.spark.source import (
+    BatchReader,
+    PenstockDataSource,
+    Range,
+    RangeReader,
+    StreamReader,
+)
+from penstock.stream.rows import STREAM_SCHEMA
+
+FORMAT: Final = "penstock_ranges"
+
+TASK_OFFSETS_MIN: Final = 20_000
+"""A task reads so many offsets at least, or all there are: starting one costs as much as reading
+these, and each makes a file."""
+
+_SPARK_SCHEMA: Final = StructType(
+    [
+        StructField("address", StringType()),
+        StructField("epoch", StringType()),
+        StructField("start", LongType()),
+        StructField("end", LongType()),
+    ]
+)
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("address", pa.string()),
+        pa.field("epoch", pa.string()),
+        pa.field("start", pa.int64()),
+        pa.field("end", pa.int64()),
+    ]
+)
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(RangeSource)
+
+
+class RangeSource(PenstockDataSource):
+    """The `penstock_ranges` format: the options of `penstock`, and a row for each task."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What comes after `format`."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Server, epoch, and offsets `start` to `end` (excluded)."""
+        parse_options(self.options)
+        return _SPARK_SCHEMA
+
+    def reader(self, schema: StructType) -> BatchReader:  # noqa: ARG002
+        """The reader behind `spark.read`."""
+        options = parse_options(self.options)
+        options.check_batch()
+        return _BatchRanges(options, [])
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: ARG002, N802  # Spark's name
+        """The reader behind `spark.readStream`."""
+        options = parse_options(self.options)
+        options.check_stream()
+        return _StreamRanges(options, [])
+
+
+class _BatchRanges(BatchReader):
+    task_offsets_min = TASK_OFFSETS_MIN
+
+    def read(self, partition: InputPartition) -> Batches:
+        return _told(partition)
+
+
+class _StreamRanges(StreamReader):
+    task_offsets_min = TASK_OFFSETS_MIN
+
+    def read(self, partition: InputPartition) -> Batches:
+        return _told(partition)
+
+
+def _told(partition: InputPartition) -> Batches:
+    """The range itself; nothing where Spark made up a partition, for there is none."""
+    if isinstance(partition, Range):
+        fields = [{name: getattr(partition, name) for name in _SCHEMA.names}]
+        yield pa.RecordBatch.from_pylist(fields, _SCHEMA)
+
+
+class Ranges:
+    """The messages of a batch, of which Spark knows the ranges.
+
+    Args:
+        frame: what the format gives, a row for each range.
+        options: those of the format.
+        columns: of the messages, what `map_in_arrow` is to find.
+
+    Attributes:
+        frame: as given.
+    """
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        columns: Sequence[str] = STREAM_SCHEMA.names,
+    ) -> None:
+        self.frame = frame
+        self._options = options
+        self._columns = columns
+
+    @classmethod
+    def stream(
+        cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
+    ) -> Ranges:
+        """Those of a query that goes on."""
+        register(spark)
+        return cls(spark.readStream.format(FORMAT).options(**options).load(), options, columns)
+
+    @classmethod
+    def read(
+        cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
+    ) -> Ranges:
+        """Those that are there now."""
+        register(spark)
+        return cls(spark.read.format(FORMAT).options(**options).load(), options, columns)
+
+    def batch(self, frame: DataFrame) -> Ranges:
+        """Those of one batch of a stream."""
+        return Ranges(frame, self._options, self._columns)
+
+    def since(self, offset: int) -> Ranges:
+        """The messages from an offset on."""
+        rest = self.frame.where(col("end") > lit(offset)).withColumn(
+            "start", greatest("start", lit(offset))
+        )
+        return self.batch(rest)
+
+    def map_in_arrow(self, function: ArrowFunction, schema: str) -> DataFrame:
+        """What `function` makes of the messages in each task, which it gets in order of offset."""
+        read = Read(self._options, self._columns)
+        return map_in_arrow(self.frame, lambda ranges: function(read(ranges)), schema)
+
+    def messages(self) -> DataFrame:
+        """The messages in Spark's hands, for joins and the like."""
+        read = Read(self._options, STREAM_SCHEMA.names)
+        return map_in_arrow(self.frame, read, SPARK_SCHEMA)
+
+
+class Read:
+    """Reads ranges in a task, of the messages these columns."""
+
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def __call__(self, ranges: Batches) -> Batches:
+        """The messages, range by range."""
+        reader = RangeReader(parse_options(self._options), [*self._columns])
+        for batch in ranges:
+            for fields in batch.to_pylist():
+                yield from reader.read(Range(**fields))

@@ -1,0 +1,47 @@
+"""Topic filters as one text: the option `topics`, and what a table says that it holds.
+
+plant/+/temperature,alarms/#      filters with commas between
+["plant/a,b/+"]                   a JSON list, for a comma is a character of topics, too
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from penstock.errors import ConfigError
+from penstock.stream.requests import bad_filter
+
+
+def parse_topics(text: str) -> tuple[str, ...]:
+    """The filters of a text; none for an empty one.
+
+    Raises:
+        ConfigError: one of them is no MQTT topic filter.
+    """
+    filters = _listed(text)
+    if filters is None:
+        filters = tuple(part for part in (part.strip() for part in text.split(",")) if part)
+    wrong = bad_filter(filters)
+    if wrong is not None:
+        raise ConfigError(f"option topics: {wrong!r} is not an MQTT topic filter")
+    return filters
+
+
+def topics_text(topics: Sequence[str]) -> str:
+    """Filters as `parse_topics` reads them."""
+    plain = ",".join(topics)
+    if plain and parse_topics(plain) != tuple(topics):
+        return json.dumps(list(topics), ensure_ascii=False)
+    return plain
+
+
+def _listed(text: str) -> tuple[str, ...] | None:
+    """The items of a JSON list of texts; None for any other text."""
+    try:
+        found = json.loads(text) if text.lstrip().startswith("[") else None
+    except ValueError:
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
+        return None
+    return tuple(found)
