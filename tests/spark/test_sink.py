@@ -177,6 +177,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     assert numbers(broker, "out/#") == list(range(600))
 
 
+@pytest.mark.long
 def test_a_decided_batch_is_published_though_spark_never_comes_back(broker: Broker) -> None:
     """Staged by tasks, decided, and the broker is killed while it publishes, again and again."""
     count, files = 20_000, 2
@@ -213,7 +214,7 @@ def test_a_decided_batch_is_published_though_spark_never_comes_back(broker: Brok
         driver.kill()
         driver.wait()
     kills = 0
-    for share in (1, 10_000):
+    for share in (0, 1, 10_000):
         wait_until(partial(reaches, broker, share), f"{share} rows")
         kills += bool(list(broker.data_dir.glob("staged/*/*/decided")))
         broker.restart()
@@ -235,6 +236,7 @@ def reaches(broker: Broker, end: int) -> bool:
     return end_of_log(broker) >= end
 
 
+@pytest.mark.long
 def test_source_to_sink_is_exactly_once_while_driver_and_broker_are_killed(
     spark: SparkSession, broker: Broker, query: Callable[[], DataStreamWriter], tmp_path: Path
 ) -> None:

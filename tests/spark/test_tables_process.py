@@ -61,6 +61,7 @@ def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     assert len(list(commits.glob("*.json"))) < 10
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("killed_job")
 def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     config: Path, service: ServiceProcess

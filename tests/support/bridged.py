@@ -337,18 +337,22 @@ _FLOW: Final = (PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP)
 
 def drawn(line: Line, connection: int = 0) -> list[str]:
     """What went over the line for messages that go out, as the seed draws it: ``PUBLISH M1``,
-    ``PUBACK M1 lost``, ``PUBLISH M1 DUP``; of one connection if it is named."""
+    ``PUBACK M1 lost``, ``PUBLISH M1 DUP``; of one connection if it is named, counted among those
+    that carried any of it: one may have been given up before, on a slow machine."""
     payloads: dict[int, str] = {}
     found: list[str] = []
+    connections: list[int] = []
     for packet in list(line.proxy.seen):
         if packet.kind not in _FLOW:
             continue
+        if packet.connection not in connections:
+            connections.append(packet.connection)
         if packet.kind == PUBLISH:
             payloads[packet.packet_id] = packet.payload.decode()
         told = f"{packet_name(packet.kind)} {payloads[packet.packet_id]}"
         if packet.kind == PUBLISH and packet.dup:
             told += " DUP"
-        if connection in (0, packet.connection):
+        if connection in (0, connections.index(packet.connection) + 1):
             found.append(told if packet.passed else f"{told} lost")
     return found
 
