@@ -91,8 +91,8 @@ class Requests:
         """Whether it is a response; it is acknowledged then."""
         if arrival.topic != self._topic:
             return False
-        message = Message(arrival, _nothing)
-        message.hand_over()
+        message = Message(arrival)
+        message.hand_over(None)  # it is acknowledged here
         properties = arrival.publish.properties
         correlation = None if properties is None else properties.correlation_data
         response = None if correlation is None else self._waiting.get(correlation)
@@ -110,8 +110,3 @@ class Requests:
             if not response.done():
                 response.set_exception(NotConnected(why))
                 response.exception()  # who still publishes the request hears of that instead
-
-
-def _nothing(message: Message, code: int) -> None:
-    """A response is acknowledged already."""
-    del message, code
