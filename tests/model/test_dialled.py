@@ -53,6 +53,7 @@ class Forgetful(Dialled):
     """Forgets with each connection what it is processing."""
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
+        self.arrivals.connected(False)
         self.arrivals = Arrivals()
         super().attach(receive_maximum, packet_size_max, now)
 

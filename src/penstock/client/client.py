@@ -92,7 +92,6 @@ class Client:
         self._life: Life | None = None
         self._core: Core | None = None  # of that
         self._responses: Responses | None = None
-        self._topic: str | None = None  # the latest that was checked
         self._is_opened = False
         self._is_closed = False
 
@@ -280,6 +279,10 @@ class Client:
             ClientError: there is a ``sequence``, and no outbox.
             LocalProtocolError: no topic name, or something MQTT cannot carry.
         """
+        if self._core is not None and properties is None and sequence is None:
+            at_once = self._core.publish_at_once(topic, payload, qos, retain)
+            if at_once is not None:
+                return at_once
         if qos == 0:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
         core, encoded = self._check(topic, qos, properties)
@@ -375,9 +378,9 @@ class Client:
         core = self._core
         if core is None or core.is_closed or core.failure is not None:
             core = self._opened()
-        if topic != self._topic:
+        if topic != core.topic:
             check_topic(topic)
-            self._topic = topic
+            core.topic = topic
         if properties is None and qos.__class__ is int and qos in _QOS:
             return core, b""
         if qos not in _QOS or qos.__class__ is not int:

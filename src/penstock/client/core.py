@@ -98,21 +98,24 @@ class Core(Application):
         self._dialling: asyncio.Task[None] | None = None
 
         self.is_stored = options.outbox is not None
-        self.publications = Publications(self.made_room)
+        self.publications = Publications()
         self.room = Room(self._queue_has_room)
         self.socket_room = Room(self._socket_has_room)
         self._gates = options.overflow in ("wait", "raise")
         self._messages_max = options.queue_messages_max
         self._bytes_max = options.queue_bytes_max
         self._next_offset = 0  # where there is no log
+        self.topic: str | None = None  # the latest that was checked
         self._published_in_turn = 0
+        self.is_watched = False  # somebody waits for room: at the end of a turn there may be
         self._drained: asyncio.Future[None] | None = None
 
         self.inbox = Inbox(
             options.inbox_messages_max,
             options.inbox_bytes_max,
             options.redeliver_s,
-            self._settle,
+            self._effects,
+            self._now,
             self._settle_reading,
         )
         self.subscriptions = Subscriptions()
@@ -226,6 +229,7 @@ class Core(Application):
         self.dialler.connected(connack)
         connection = self.dialler.connection
         assert connection is not None
+        self.inbox.connection = connection
         self._settle_reading()
         self.subscriptions.connected(connection, connack.session_present)
         self._loop.call_soon(self.made_room)  # once the session is attached
@@ -240,6 +244,10 @@ class Core(Application):
         """The next step of enhanced authentication."""
         authentication = self._options.authentication
         return None if authentication is None else authentication.next(data)
+
+    def _now(self) -> Now:
+        """When this turn of the loop is."""
+        return self._effects.now or self.driver.now_of_turn()
 
     # -- publishing ------------------------------------------------------------------------
 
@@ -284,7 +292,7 @@ class Core(Application):
         Raises:
             PublishFailed: it was dropped.
         """
-        now = self.driver.now_of_turn()
+        now = self._now()
         message = Message(topic, payload, 0, retain, "", now.wall_us, properties)
         self.publications.lost_qos0 = -1
         self._published_in_turn += 1
@@ -305,7 +313,7 @@ class Core(Application):
 
         Its ``sequence``, if it has one, is in the commit of the message.
         """
-        now = self.driver.now_of_turn()
+        now = self._now()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
         self._published_in_turn += 1
         if self.is_stored:
@@ -321,6 +329,24 @@ class Core(Application):
             self._settle_reading()
         return publication
 
+    def publish_at_once(
+        self, topic: str, payload: object, qos: object, retain: bool
+    ) -> Publication | None:
+        """``publish`` where nothing has to be waited for, checked or converted, in one step.
+
+        Returns:
+            None where that is not so: nothing was done.
+        """
+        if self.is_closed or self.failure is not None or self.is_stored or self.is_greedy:
+            return None
+        if topic != self.topic or not isinstance(payload, bytes):
+            return None
+        if not isinstance(qos, int) or isinstance(qos, bool) or not 1 <= qos <= 2:
+            return None
+        if self.room.waiting > 0 or not self._queue_has_room():
+            return None
+        return self.publish(topic, payload, qos, retain, b"")
+
     @property
     def is_greedy(self) -> bool:
         """Whether so much was published in this turn that others must have theirs."""
@@ -328,7 +354,7 @@ class Core(Application):
 
     def _turn_ended(self) -> None:
         self._published_in_turn = 0
-        if self.publications.is_watched:
+        if self.is_watched:
             self.made_room()
 
     def _end_of_log(self) -> int:
@@ -341,7 +367,7 @@ class Core(Application):
         self.socket_room.tell()
         if self.pending == 0:
             self.stop_draining()
-        self.publications.is_watched = bool(
+        self.is_watched = bool(
             self.room.waiting or self.socket_room.waiting or self._drained is not None
         )
 
@@ -354,7 +380,7 @@ class Core(Application):
 
     async def wait_for(self, room: Room) -> None:
         """Wait for room of this kind."""
-        self.publications.is_watched = True
+        self.is_watched = True
         await room.wait()
 
     def writable(self, now: Now) -> None:
@@ -368,7 +394,7 @@ class Core(Application):
         if self.pending > 0 and not self.is_closed:
             if self._drained is None:
                 self._drained = self._loop.create_future()
-            self.publications.is_watched = True
+            self.is_watched = True
             await asyncio.shield(self._drained)
 
     # -- receiving -------------------------------------------------------------------------
@@ -389,11 +415,6 @@ class Core(Application):
         """SUBACK or UNSUBACK."""
         del now
         self.subscriptions.answered(packet)
-
-    def _settle(self, arrival: Arrival, code: int) -> None:
-        connection = self.dialler.connection
-        if connection is not None:
-            connection.settle(arrival, code, self.driver.now_of_turn())
 
     def _settle_reading(self) -> None:
         """Read, or not: while the program waits for an answer, what lies before it is read."""

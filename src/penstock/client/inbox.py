@@ -18,23 +18,31 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.client.message import AGAIN, Message
+from penstock.client.message import AGAIN, Message, Settler
 from penstock.engine.arrivals import Arrival
+from penstock.engine.client_connection import ClientConnection
+from penstock.engine.clock import Now
+from penstock.engine.fifo import Fifo
+from penstock.engine.link import Turn
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0
 
 
 @final
-class Inbox:
+class Inbox(Settler):
     """The messages of one client.
 
     Args:
         messages_max: how many may wait before nothing more is read.
         bytes_max: of their topics and payloads, likewise.
         redeliver_s: the first pause before a message is handed over again, seconds.
-        settle: acknowledges an arrival with a reason code.
+        turn: has the time of this turn of the loop, once somebody asked for it.
+        now: the same time, for who asks first.
         changed: told when no more may be read (``is_full``), and when it may again.
+
+    Attributes:
+        connection: the latest that the server let in; it takes the acknowledgements.
     """
 
     def __init__(
@@ -42,18 +50,21 @@ class Inbox:
         messages_max: int,
         bytes_max: int,
         redeliver_s: float,
-        settle: Callable[[Arrival, int], None],
+        turn: Turn,
+        now: Callable[[], Now],
         changed: Callable[[], None],
     ) -> None:
         self.is_closed = False
-        self._waiting: deque[Message] = deque()
+        self._waiting: Fifo[Message] = Fifo()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
         self.failure: PenstockError | None = None  # why it is closed, if it was not asked for
         self._redeliver_s = redeliver_s
-        self._settle_arrival = settle
+        self._turn = turn
+        self._now = now
+        self.connection: ClientConnection | None = None
         self._changed = changed
         self.is_full = False
 
@@ -62,7 +73,7 @@ class Inbox:
 
     def put(self, arrival: Arrival) -> None:
         """A message arrived."""
-        message = Message(arrival, self._settle)
+        message = Message(arrival)
         self._waiting.append(message)
         self._bytes += message.size_bytes
         if not self.is_full and (
@@ -75,8 +86,8 @@ class Inbox:
 
     def take(self) -> Message | None:
         """The next message, if one waits."""
-        while self._waiting:
-            message = self._waiting.popleft()
+        while len(self._waiting) > 0:
+            message = self._waiting.pop()
             self._bytes -= message.size_bytes
             if (
                 self.is_full
@@ -85,7 +96,7 @@ class Inbox:
             ):
                 self.is_full = False
                 self._changed()
-            if message.hand_over():
+            if message.hand_over(self):
                 return message
         return None
 
@@ -95,7 +106,7 @@ class Inbox:
         Raises:
             PenstockError: there will be none, because the client failed.
         """
-        while not self._waiting:
+        while len(self._waiting) == 0:
             if self.is_closed:
                 if self.failure is not None:
                     raise type(self.failure)(*self.failure.args)
@@ -105,7 +116,7 @@ class Inbox:
             try:
                 await taker
             except asyncio.CancelledError:
-                if taker.done() and not taker.cancelled() and self._waiting:
+                if taker.done() and not taker.cancelled() and len(self._waiting) > 0:
                     self._wake()  # another one takes what this one was woken for
                 raise
             finally:
@@ -116,6 +127,8 @@ class Inbox:
     def close(self) -> None:
         """There will be no more; who waits is told when all that wait are taken."""
         self.is_closed = True
+        for message in self._waiting.items():
+            message.let_go()
         while self._takers:
             self._wake()
 
@@ -125,7 +138,7 @@ class Inbox:
             return
         message.is_deferred = False
         message.waits = True
-        self._waiting.appendleft(message)
+        self._waiting.push_front(message)
         self._bytes += message.size_bytes
         if self._takers:
             self._wake()
@@ -137,7 +150,8 @@ class Inbox:
                 taker.set_result(None)
                 return
 
-    def _settle(self, message: Message, code: int) -> None:
+    def settle(self, message: Message, code: int) -> None:
+        """What becomes of ``message``, which the program had."""
         if code == AGAIN:
             if message.qos > 0 and not message.is_settled:
                 pause_s = min(_PAUSE_S_MAX, self._redeliver_s * 2 ** min(message.attempt - 1, 20))
@@ -145,8 +159,9 @@ class Inbox:
             return
         arrival = message.arrival
         if arrival is not None:
-            if message.qos > 0:
-                self._settle_arrival(arrival, code)
+            connection = self.connection
+            if message.qos > 0 and connection is not None:
+                connection.settle(arrival, code, self._turn.now or self._now())
             message.settled()
 
 

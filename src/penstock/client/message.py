@@ -14,9 +14,10 @@ Until then the server keeps it: whatever happens to this program, it comes again
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, final
+
+from mypy_extensions import mypyc_attr
 
 from penstock.engine.arrivals import Arrival
 from penstock.engine.producers import PRODUCER, SEQUENCE
@@ -28,9 +29,20 @@ from penstock.protocol.properties import Properties
 _MESSAGE_IDS: Final = ("message-id", "id")  # user properties that publishers use for it
 
 
+class Settler:
+    """Who is told what becomes of a message."""
+
+    def settle(self, message: Message, code: int) -> None:
+        """It is acknowledged or refused with this reason code, or ``AGAIN``."""
+
+
+@mypyc_attr(acyclic=True)
 @final
 class Message:
     """One message.
+
+    Who waits for it and the message know each other only while the program has it: there is no
+    cycle for the garbage collector.
 
     Attributes:
         topic: topic name.
@@ -45,7 +57,7 @@ class Message:
 
     __slots__ = (
         "_arrival",
-        "_settle",
+        "_settler",
         "attempt",
         "duplicate",
         "is_deferred",
@@ -57,7 +69,7 @@ class Message:
         "waits",
     )
 
-    def __init__(self, arrival: Arrival, settle: Callable[[Message, int], None]) -> None:
+    def __init__(self, arrival: Arrival) -> None:
         publish = arrival.publish
         self.topic = arrival.topic
         self.payload = publish.payload
@@ -69,7 +81,7 @@ class Message:
         self.waits = True  # to be handed over, for the first time or again
         self.is_deferred = False  # to ask for the next message does not acknowledge it
         self._arrival: Arrival | None = arrival
-        self._settle = settle
+        self._settler: Settler | None = None
 
     def __repr__(self) -> str:
         return (
@@ -125,14 +137,24 @@ class Message:
         """What the engine knows it by, until it is settled."""
         return self._arrival
 
-    def hand_over(self) -> bool:
-        """It is its turn; False if who has it from an earlier time is done with it, or will be."""
+    def hand_over(self, settler: Settler | None) -> bool:
+        """It is its turn; False if who has it from an earlier time is done with it, or will be.
+
+        Args:
+            settler: who is told what becomes of it; None: nobody is.
+        """
         self.waits = False
         if self._arrival is None or self.is_deferred:
             return False
+        self._settler = settler
         self.attempt += 1
-        self.duplicate = self.duplicate or self.attempt > 1
+        if self.attempt > 1:
+            self.duplicate = True
         return True
+
+    def let_go(self) -> None:
+        """Nobody is told any more what becomes of it."""
+        self._settler = None
 
     def settled(self) -> Arrival | None:
         """It is acknowledged or refused now."""
@@ -146,7 +168,7 @@ class Message:
 
     def acknowledge(self) -> None:
         """It is processed: the server may forget it. Later calls do nothing."""
-        self._settle(self, reasons.SUCCESS)
+        self.settle(reasons.SUCCESS)
 
     def refuse(self, reason_code: int = reasons.UNSPECIFIED_ERROR) -> None:
         """It cannot be processed, and must not come again.
@@ -163,7 +185,14 @@ class Message:
             raise LocalProtocolError(
                 reason_code, f"no reason code to refuse a message with: {reason_code}"
             )
-        self._settle(self, reason_code)
+        self.settle(reason_code)
+
+    def settle(self, code: int) -> None:
+        """Tell whoever wants to know what becomes of it: a reason code, or ``AGAIN``."""
+        if self._settler is not None:
+            self._settler.settle(self, code)
+        elif code != AGAIN:
+            self.settled()
 
     def processing(self, *, refuse: int = 0) -> Processing:
         """Acknowledge when a block ends well: ``async with message.processing():``.
@@ -193,6 +222,7 @@ AGAIN: Final = -1
 """Instead of a reason code: hand it over once more."""
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Processing:
     """A block that processes one message; ``with`` and ``async with``."""
@@ -218,7 +248,7 @@ class Processing:
         elif self._refuse and issubclass(kind, Exception):
             message.refuse(self._refuse)
         else:
-            message._settle(message, AGAIN)  # noqa: SLF001 - of one subject with it
+            message.settle(AGAIN)
 
     async def __aenter__(self) -> Message:
         return self._message

@@ -14,7 +14,7 @@ own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import final
 
 from mypy_extensions import mypyc_attr
@@ -82,17 +82,11 @@ class Publication:
 
 @final
 class Publications(Sender):
-    """Those of one client.
+    """Those of one client."""
 
-    Args:
-        has_room: called when one is over, while ``is_watched``.
-    """
-
-    def __init__(self, has_room: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._pending: dict[int, Publication] = {}  # by offset, oldest first
-        self.is_watched = False  # somebody waits for room
         self.lost_qos0 = -1  # why the latest QoS 0 message was dropped here
-        self._has_room = has_room
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -108,8 +102,6 @@ class Publications(Sender):
         publication = self._pending.pop(delivery.offset, None)
         if publication is not None:
             publication.settle(reason_code, None)
-        if self.is_watched:
-            self._has_room()
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
         """The server refused it."""
@@ -134,5 +126,3 @@ class Publications(Sender):
         if publication is not None:
             error = PublishFailed(f"{publication.topic}: {why}", reason_code, is_kept)
             publication.settle(reason_code or reasons.UNSPECIFIED_ERROR, error)
-        if self.is_watched:
-            self._has_room()

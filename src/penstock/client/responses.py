@@ -75,8 +75,8 @@ class Responses:
         """Whether it is a response; it is acknowledged then."""
         if arrival.topic != self._topic:
             return False
-        message = Message(arrival, _nothing)
-        message.hand_over()
+        message = Message(arrival)
+        message.hand_over(None)  # it is acknowledged here
         properties = arrival.publish.properties
         correlation = None if properties is None else properties.correlation_data
         response = None if correlation is None else self._waiting.get(correlation)
@@ -94,8 +94,3 @@ class Responses:
             if not response.done():
                 response.set_exception(NotConnected(why))
                 response.exception()  # who still publishes what asks hears of that instead
-
-
-def _nothing(message: Message, code: int) -> None:
-    """A response is acknowledged already."""
-    del message, code

@@ -13,6 +13,7 @@ Words and bounds::
     options            settings that are no bounds
     access             the ports: who a client is, and what it may do
     counters           what went through, in plain integers
+    fifo               a line, as a list
     drop_counts        the closed list of reasons to drop, and how often each struck
     events             what happens to clients and messages, for who wants to know
     timers             what is done later

@@ -18,9 +18,11 @@ a QoS 1 message come again as a new one: nobody remembers it any more.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.fifo import Fifo
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 
@@ -28,6 +30,7 @@ OPEN: Final = -1  # instead of a reason code
 LEFT: Final = -2  # not to be acknowledged on this connection
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Arrival:
     """One message from the server.
@@ -42,6 +45,7 @@ class Arrival:
         self.topic = topic
         self.code = OPEN  # or ``LEFT``, or how it is acknowledged: a reason code
         self.connection = 0  # in whose line it is, see ``Arrivals``
+        self.is_known = True  # it is the one with its packet identifier
 
     def is_again(self, publish: Publish, topic: str) -> bool:
         """Whether ``publish`` is the same message, sent again."""
@@ -62,7 +66,7 @@ class Arrivals:
         self.connection = 0  # number of the present one; an earlier one may bring nothing more
         self._open: dict[int, Arrival] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
-        self._line: deque[Arrival] = deque()  # of the present connection
+        self._line: Fifo[Arrival] = Fifo()  # of the present connection
 
     def __len__(self) -> int:
         """How many came on the present connection and wait for their acknowledgement."""
@@ -73,6 +77,8 @@ class Arrivals:
         self._line.clear()
         self._repeats.clear()
         if not is_same_session:
+            for arrival in self._open.values():
+                arrival.is_known = False
             self._open.clear()
         self.connection += 1
         return self.connection
@@ -84,6 +90,8 @@ class Arrivals:
             if known.connection != self.connection:
                 self._join(known)
             return None
+        if known is not None:
+            known.is_known = False
         arrival = Arrival(publish, topic)
         self._open[publish.packet_id] = arrival
         self._join(arrival)
@@ -91,17 +99,21 @@ class Arrivals:
 
     def came_again(self, publish: Publish, topic: str) -> None:
         """A PUBLISH of QoS 2 came whose message we have: it is acknowledged in its turn."""
-        if publish.packet_id in self._open and self._is_in_line(publish.packet_id):
-            return
-        self._open.pop(publish.packet_id, None)  # settled, while there was no connection
+        known = self._open.get(publish.packet_id)
+        if known is not None:
+            if known.connection == self.connection:
+                return
+            self._forget(known)  # settled, while there was no connection
         if publish.packet_id not in self._repeats:
             self._repeats.add(publish.packet_id)
             again = Arrival(publish, topic)
             again.code = reasons.SUCCESS
+            again.is_known = False
             self._join(again)
 
-    def _is_in_line(self, packet_id: int) -> bool:
-        return self._open[packet_id].connection == self.connection
+    def _forget(self, arrival: Arrival) -> None:
+        arrival.is_known = False
+        del self._open[arrival.publish.packet_id]
 
     def _join(self, arrival: Arrival) -> None:
         arrival.connection = self.connection
@@ -109,12 +121,11 @@ class Arrivals:
 
     def settle(self, arrival: Arrival, code: int) -> bool:
         """Say how ``arrival`` is acknowledged; whether it is still known and was open."""
-        packet_id = arrival.publish.packet_id
-        if arrival.code != OPEN or self._open.get(packet_id) is not arrival:
+        if arrival.code != OPEN or not arrival.is_known:
             return False
         arrival.code = code
         if code == LEFT:
-            del self._open[packet_id]
+            self._forget(arrival)
         return True
 
     def next_settled(self) -> Arrival | None:
@@ -122,16 +133,15 @@ class Arrivals:
 
         One that the server gave up is passed over.
         """
-        while self._line:
-            first = self._line[0]
-            packet_id = first.publish.packet_id
-            is_known = self._open.get(packet_id) is first
-            if first.code == OPEN and is_known:
+        while len(self._line) > 0:
+            first = self._line.first()
+            if first.code == OPEN and first.is_known:
                 return None
-            self._line.popleft()
-            if is_known:
-                del self._open[packet_id]
+            self._line.pop()
+            if first.is_known:
+                self._forget(first)
                 return first
+            packet_id = first.publish.packet_id
             if packet_id in self._repeats and first.code == reasons.SUCCESS:
                 self._repeats.discard(packet_id)
                 return first

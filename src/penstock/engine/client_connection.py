@@ -52,6 +52,7 @@ from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31, V311
 from penstock.protocol.packets import (
+    Ack,
     Auth,
     Connack,
     Connect,
@@ -130,6 +131,7 @@ class ClientConnection(Connection):
         self.inherits = inherits
         self._inherited = Inherited()
         self._receiving = Receiving(session, self.link, arrivals, application, asked)
+        self._may_refill = False  # the window has room, and nobody looked
         self._window = PACKET_IDENTIFIERS  # what the server takes unacknowledged
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
@@ -151,14 +153,14 @@ class ClientConnection(Connection):
         elif isinstance(packet, Publish):
             self._arrived(packet, now)
         elif isinstance(packet, Puback):
-            self._session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
+            self._acknowledged(PUBACK, packet, now)
         elif isinstance(packet, Pubrec):
-            self._session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
+            self._acknowledged(PUBREC, packet, now)
         elif isinstance(packet, Pubcomp) and self._inherited.is_open:
             if self._inherited.released(packet.packet_id):
                 self._all_released(now)
         elif isinstance(packet, Pubcomp):
-            self._session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
+            self._acknowledged(PUBCOMP, packet, now)
         elif isinstance(packet, Pubrel):
             self._receiving.released(packet.packet_id)
         elif isinstance(packet, Suback | Unsuback):
@@ -171,6 +173,18 @@ class ClientConnection(Connection):
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
             )
+
+    def _acknowledged(self, packet_type: int, packet: Ack, now: Now) -> None:
+        if self._session.take(packet_type, packet.packet_id, packet.reason_code, now):
+            self._may_refill = True
+
+    def _decode(self, now: Now, to_the_end: bool) -> None:
+        """Handle what was received; the acknowledgements in it make room once, all together."""
+        super()._decode(now, to_the_end)
+        if self._may_refill:
+            self._may_refill = False
+            if self._session.link is self.link:
+                self._session.refill(now)
 
     # -- CONNACK -------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from penstock.engine.queue import MessageQueue
 
 NOTHING: Final = -1
 
-_UNBOUNDED: Final = 2**62
+_UNBOUNDED: Final = 2**61
 
 
 @final

@@ -52,6 +52,11 @@ _TRANSITIONS: Final[dict[tuple[int, int], int]] = {
     (AWAIT_PUBCOMP, PUBREC): RELEASE,
     (AWAIT_PUBCOMP, PUBCOMP): FREED,
 }
+_VERDICTS: Final[list[int]] = [  # the same, at 16 times the state plus the packet type
+    _TRANSITIONS.get((state, packet_type), VIOLATION)
+    for state in range(AWAIT_PUBCOMP + 1)
+    for packet_type in range(16)
+]
 
 
 @mypyc_attr(acyclic=True)
@@ -207,7 +212,7 @@ class InFlightWindow:
         entry = self._entries.get(packet_id)
         if entry is None:
             return UNKNOWN
-        verdict = _TRANSITIONS.get((entry.state, packet_type), VIOLATION)
+        verdict = _VERDICTS[16 * entry.state + packet_type]
         if verdict == VIOLATION:
             return VIOLATION
         if reason_code >= 0x80 and packet_type != PUBCOMP:

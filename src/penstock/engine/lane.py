@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
+from penstock.engine.fifo import Fifo
 from penstock.engine.kept import Kept
 from penstock.engine.message import Delivery, Message
 from penstock.engine.runs import Run
@@ -39,7 +40,7 @@ class Lane:
         self.number = number
         self.rank = rank
         self.count = 0
-        self._head: deque[Delivery] = deque()
+        self._head: Fifo[Delivery] = Fifo()
         self._runs: deque[Run] = deque()
         self._at = 0  # in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
@@ -80,19 +81,19 @@ class Lane:
         if self.count == 0:
             return None
         while True:
-            if not self._head:
+            if len(self._head) == 0:
                 self._unpack()
-            first = self._head[0]
+            first = self._head.first()
             if not first.gone:
                 return first
-            self._head.popleft()
+            self._head.pop()
             self._gone -= 1
 
     def pop(self) -> Delivery:
         """Take the next delivery. The lane must not be empty."""
         delivery = self.head()
         assert delivery is not None
-        self._head.popleft()
+        self._head.pop()
         self.count -= 1
         if delivery.qos == 0:
             self.first_qos0()
@@ -133,7 +134,7 @@ class Lane:
     def lowest_offset(self, mixed: bool, stored: bool) -> int:
         """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
-        for delivery in self._head:
+        for delivery in self._head.items():
             if delivery.offset >= 0 and _needs_log(delivery, stored):
                 if lowest < 0 or delivery.offset < lowest:
                     lowest = delivery.offset
@@ -159,7 +160,7 @@ class Lane:
         while self._runs and len(self._head) < limit + self._gone:
             self._unpack()
         found: list[Delivery] = []
-        for delivery in self._head:
+        for delivery in self._head.items():
             if len(found) >= limit:
                 break
             if not delivery.gone:
@@ -170,7 +171,7 @@ class Lane:
         """Take out those of ``gone``, of ``unpacked``, that are in here, and them out of ``gone``;
         they are returned."""
         removed: list[Delivery] = []
-        for delivery in self._head:
+        for delivery in self._head.items():
             if not gone:
                 break
             if delivery in gone:
@@ -184,7 +185,7 @@ class Lane:
     def between(self, first: int, end: int) -> list[Delivery]:
         """What waits with sequences from ``first`` to below ``end``, left in place; copies of
         what is packed."""
-        head = self._head
+        head = self._head.items()
         found = [item for item in head if first <= item.sequence < end and not item.gone]
         at = self._at
         for run in self._runs:
@@ -199,7 +200,7 @@ class Lane:
     def without_body(self, limit: int) -> list[int]:
         """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
         offsets: list[int] = []
-        for delivery in self._head:
+        for delivery in self._head.items():
             if delivery.gone:
                 continue
             if len(offsets) >= limit or delivery.message is not None:
@@ -210,7 +211,7 @@ class Lane:
     def supply(self, bodies: dict[int, Message]) -> None:
         """Give the first deliveries, and the first of QoS 0, their bodies, by log offset, as far
         as they are known."""
-        for delivery in self._head:
+        for delivery in self._head.items():
             if delivery.message is None and not delivery.gone:
                 body = bodies.get(delivery.offset)
                 if body is None:
@@ -226,14 +227,14 @@ class Lane:
 
     def rest_in_log(self) -> None:
         """Let go of the bodies the log has."""
-        for delivery in self._head:
+        for delivery in self._head.items():
             delivery.rest_in_log()
         for _, delivery in self._between:
             delivery.rest_in_log()
 
     def show(self, found: list[Delivery], limit: int) -> None:
         """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first in a run."""
-        for delivery in self._head:
+        for delivery in self._head.items():
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)
         for _, delivery in self._between:
@@ -269,7 +270,11 @@ class Lane:
     def _tidy(self) -> None:
         """Forget those marked as gone when they are many."""
         if self._gone > _GONE_MAX and self._gone > self.qos0_count:
-            self._head = deque([item for item in self._head if not item.gone])
+            head = self._head.items()
+            self._head.clear()
+            for delivery in head:
+                if not delivery.gone:
+                    self._head.append(delivery)
             self._between = deque([pair for pair in self._between if not pair[1].gone])
             self._gone = 0
         if len(self._qos0) > 2 * self.qos0_count + _GONE_MAX:
@@ -290,7 +295,8 @@ class Lane:
             self._runs.popleft()
             self._at = 0
         if not self._runs:
-            head.extend([delivery for _, delivery in self._between])
+            for _, delivery in self._between:
+                head.append(delivery)
             self._between.clear()
 
 

@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
@@ -53,6 +55,7 @@ class Turn:
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
         self.unfinished: list[Resumable] = []  # go on in the next turn
         self.went_on: list[Resumable] = []  # in this turn, because of room (``room_line``)
+        self.now: Now | None = None  # of this turn, once somebody asked the shell
 
     def resume_later(self, user: Resumable | None) -> None:
         """Let ``user`` go on in the next turn."""
@@ -264,6 +267,7 @@ class Link:
             self._turn.resume_later(self.user)
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Release:
     """Bytes of one link that may leave once their commit is durable."""

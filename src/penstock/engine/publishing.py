@@ -95,8 +95,9 @@ class Publishing:
         if properties is not None:
             if properties.topic_alias is not None:
                 topic = self._aliases.topic_of(topic, properties.topic_alias)
-                properties.topic_alias = None
-            encoded = encode_properties(properties)
+                properties = packet.take_alias()
+            if properties is not None:
+                encoded = encode_properties(properties)
         if topic is not self._topic:
             self._check_topic(topic)
         if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:

@@ -77,7 +77,7 @@ class Receiving:
         properties = publish.properties
         if properties is not None and properties.topic_alias is not None:
             topic = self._aliases.topic_of(topic, properties.topic_alias)
-            properties.topic_alias = None
+            publish.take_alias()
         if topic is not self._topic:
             if not is_topic_name(topic, PACKET_IDENTIFIERS):
                 raise RemoteProtocolError(

@@ -250,10 +250,12 @@ class Session(Outbound):
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
 
     def _watch_releases(self) -> None:
-        timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
+        timeout_s = self._limits.await_rel_timeout_s
+        if timeout_s <= 0.0:
+            return
         oldest_us = self._inbound.oldest_us()
-        if timeout_us > 0 and oldest_us > 0:
-            self._effects.timers.wake_at(self, oldest_us + timeout_us)
+        if oldest_us > 0:
+            self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
 
     @property
     def waits_for_releases(self) -> bool:

@@ -185,10 +185,19 @@ class Transmission(Backlog):
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """PUBACK, PUBREC or PUBCOMP from the peer.
+        """PUBACK, PUBREC or PUBCOMP from the peer; what there is room for then is sent.
 
         Raises:
             RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
+        """
+        if self.take(packet_type, packet_id, reason_code, now):
+            self.refill(now)
+
+    def take(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
+        """As ``acknowledge``, but what there is room for then is the caller's to send.
+
+        Returns:
+            Whether there is: ``refill`` is due.
         """
         sender = self.sender
         events = self._effects.events
@@ -208,7 +217,7 @@ class Transmission(Backlog):
                 # let the peer finish its flow
                 code = reasons.PACKET_IDENTIFIER_NOT_FOUND
                 link.hold(encode_ack(PUBREL, packet_id, code, link.version))
-            return
+            return False
         self._touch()
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
@@ -222,7 +231,7 @@ class Transmission(Backlog):
                 entry = self._window.get(packet_id)
                 if entry is not None:
                     self._sent(link, entry, now)
-            return
+            return False
         if verdict == REJECTED and entry is not None:
             if sender is not None:
                 sender.refused(entry.delivery, reason_code)
@@ -233,7 +242,7 @@ class Transmission(Backlog):
             sender.acknowledged(entry.delivery, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
-        self.refill(now)
+        return True
 
     def _acknowledged(self, delivery: Delivery) -> None:
         """Nothing more will be heard of ``delivery``, which was sent."""

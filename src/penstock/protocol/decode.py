@@ -10,7 +10,8 @@ is known.
 
     reading ──mistake──▶ dead: every further call raises the same error
 
-PUBLISH and the short form of the acknowledgements are read here without a `Reader`, for speed.
+PUBLISH and acknowledgements without properties are read here without a `Reader`, for speed; and
+properties that are no more than a topic alias are one object for all that have it.
 """
 
 from typing import Final, final
@@ -21,14 +22,24 @@ from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.decode_body import check_at_end, read_body
 from penstock.protocol.decode_connect import read_connect, read_level
 from penstock.protocol.fixed_header import check, verdicts
-from penstock.protocol.kinds import CONNECT, PUBACK, PUBLISH, V5, V31
-from penstock.protocol.packets import Connect, Packet, Puback, Publish
+from penstock.protocol.kinds import (
+    CONNECT,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    V5,
+    V31,
+)
+from penstock.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties, decode_properties
 from penstock.protocol.reasons import (
     MALFORMED_PACKET,
     PACKET_TOO_LARGE,
     PROTOCOL_ERROR,
     TOPIC_NAME_INVALID,
+    is_allowed,
 )
 from penstock.protocol.wire import V31_TOPIC_CHARACTERS_MAX, Reader, text_of
 
@@ -36,6 +47,8 @@ from penstock.protocol.wire import V31_TOPIC_CHARACTERS_MAX, Reader, text_of
 PACKET_SIZE_BYTES_MAX: Final = 268_435_460
 # A topic up to this length is kept to compare the next one with.
 REMEMBERED_TOPIC_BYTES_MAX: Final = 256
+
+_TOPIC_ALIAS: Final = 0x23
 
 
 @final
@@ -66,6 +79,8 @@ class Decoder:
         self._is_length_padded = False
         self._topic_bytes = b""
         self._topic = ""
+        self._alias: i64 = 0  # of ``_only_alias``
+        self._only_alias: Properties | None = None
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they arrived. Read all packets before feeding again."""
@@ -165,14 +180,36 @@ class Decoder:
         packet_type: i64 = first >> 4
         if packet_type == PUBLISH:
             return self._read_publish(first)
-        if packet_type == PUBACK and self._end - body == 2:
-            packet_id = buffer[body] << 8 | buffer[body + 1]
-            if packet_id != 0:
-                return Puback(packet_id)
+        if PUBACK <= packet_type <= PUBCOMP and self._end - body <= 3:
+            packet = self._read_ack(first, packet_type)
+            if packet is not None:
+                return packet
         reader = Reader(buffer, body, self._end)
         if packet_type == CONNECT:
             return self._read_connect(reader, first & 0x0F)
         return read_body(reader, first, self.version, self.server)
+
+    def _read_ack(self, first: i64, packet_type: i64) -> Packet | None:
+        """An acknowledgement without properties; None for one that must be looked at closer."""
+        body = self._body
+        size = self._end - body
+        if size < 2 or (first & 0x08 != 0 and packet_type == PUBREL):
+            return None
+        packet_id = self._buffer[body] << 8 | self._buffer[body + 1]
+        reason_code = 0
+        if size == 3:
+            reason_code = self._buffer[body + 2]
+            if self.version != V5 or not is_allowed(reason_code, packet_type):
+                return None
+        if packet_id == 0:
+            return None
+        if packet_type == PUBACK:
+            return Puback(packet_id, reason_code)
+        if packet_type == PUBREC:
+            return Pubrec(packet_id, reason_code)
+        if packet_type == PUBREL:
+            return Pubrel(packet_id, reason_code)
+        return Pubcomp(packet_id, reason_code)
 
     def _read_connect(self, reader: Reader, header_flags: int) -> Connect:
         level = read_level(reader)
@@ -209,6 +246,9 @@ class Decoder:
         if self.version == V5:
             if position < end and buffer[position] == 0:
                 position += 1
+            elif position + 4 <= end and buffer[position] == 3 and self._finds_alias(position + 1):
+                properties = self._only_alias
+                position += 4
             else:
                 reader = Reader(buffer, position, end)
                 length: i64 = reader.varint()
@@ -221,6 +261,21 @@ class Decoder:
         dup = qos != 0 and first & 0x08 != 0
         payload = buffer[position:end]
         return Publish(topic, payload, qos, first & 0x01 != 0, dup, packet_id, properties)
+
+    def _finds_alias(self, position: i64) -> bool:
+        """Whether the property here is a topic alias; ``_only_alias`` has it then."""
+        buffer = self._buffer
+        if buffer[position] != _TOPIC_ALIAS:
+            return False
+        alias: i64 = buffer[position + 1] << 8 | buffer[position + 2]
+        if alias == 0:
+            return False
+        if alias != self._alias:
+            properties = Properties(topic_alias=alias)
+            properties.is_shared = True
+            self._only_alias = properties
+            self._alias = alias
+        return True
 
     def _read_publish_properties(self, start: i64, stop: i64) -> Properties:
         if stop > self._end:

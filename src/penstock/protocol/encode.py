@@ -170,21 +170,13 @@ def encode_ack(packet_type: int, packet_id: int, reason_code: int, version: int)
     if packet_type < PUBACK or packet_type > PUBCOMP:
         raise LocalProtocolError(PROTOCOL_ERROR, f"packet type {packet_type} acknowledges nothing")
     _check_packet_id(packet_id)
-    out = BytesWriter()
-    out.append(packet_type << 4 | 0x02 if packet_type == PUBREL else packet_type << 4)
+    first = packet_type << 4 | 0x02 if packet_type == PUBREL else packet_type << 4
     if reason_code == 0 or version != V5:
-        out.append(2)
-        out.append(packet_id >> 8)
-        out.append(packet_id & 0xFF)
-        return out.getvalue()
+        return (first << 24 | 2 << 16 | packet_id).to_bytes(4, "big")
     if not is_allowed(reason_code, packet_type):
         name = packet_name(packet_type)
         raise LocalProtocolError(PROTOCOL_ERROR, f"{name} with reason code 0x{reason_code:02x}")
-    out.append(3)
-    out.append(packet_id >> 8)
-    out.append(packet_id & 0xFF)
-    out.append(reason_code)
-    return out.getvalue()
+    return (first << 32 | 3 << 24 | packet_id << 8 | reason_code).to_bytes(5, "big")
 
 
 def _check_packet_id(packet_id: int) -> None:

@@ -219,6 +219,16 @@ class Publish(Packet):
         self.packet_id = packet_id
         self.properties = properties
 
+    def take_alias(self) -> Properties | None:
+        """The topic alias is known: the properties without it, None if there are no others."""
+        properties = self.properties
+        if properties is not None:
+            if properties.is_shared:  # a decoder's: it is all there is
+                self.properties = None
+            else:
+                properties.topic_alias = None
+        return self.properties
+
     def _fields(self) -> tuple[object, ...]:
         return (
             self.topic,

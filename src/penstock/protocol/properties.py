@@ -45,6 +45,9 @@ class Properties:
     Integers are unsigned: flags 0 or 1, *_interval in seconds, four-byte values up to 0xFFFFFFFF.
     subscription_identifiers has one item in SUBSCRIBE and any number in PUBLISH; an empty list of
     these or of user_properties is the same as None.
+
+    Attributes:
+        is_shared: whether it belongs to many packets: it is not to be changed then.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Properties:
         subscription_identifier_available: int | None = None,
         shared_subscription_available: int | None = None,
     ) -> None:
+        self.is_shared = False
         self.payload_format_indicator = payload_format_indicator
         self.message_expiry_interval = message_expiry_interval
         self.content_type = content_type

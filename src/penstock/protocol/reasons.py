@@ -133,9 +133,19 @@ _TABLE: Final[list[tuple[int, str, int, tuple[int, ...]]]] = [
     (0xA2, "wildcard subscriptions not supported", 3, (SUBACK, DISCONNECT)),
 ]
 
+
+def _carriers_of(reason: int) -> tuple[int, ...]:
+    for code, _, _, carriers in _TABLE:
+        if code == reason:
+            return carriers
+    return ()
+
+
 _NAMES: Final[dict[int, str]] = {code: name for code, name, _, _ in _TABLE}
 _V3_CODES: Final[dict[int, int]] = {code: v3_code for code, _, v3_code, _ in _TABLE}
-_CARRIERS: Final[dict[int, tuple[int, ...]]] = {code: carriers for code, _, _, carriers in _TABLE}
+_CARRIED: Final[list[bytes]] = [  # by packet type, then by reason code: 1 where it may be
+    bytes([kind in _carriers_of(code) for code in range(256)]) for kind in range(16)
+]
 _FROM_V3: Final[list[int]] = [
     SUCCESS,
     UNSUPPORTED_PROTOCOL_VERSION,
@@ -158,8 +168,7 @@ def all_reasons() -> list[int]:
 
 def is_allowed(reason: int, packet_type: int) -> bool:
     """Whether an MQTT 5 packet of this type may carry this reason code."""
-    carriers = _CARRIERS.get(reason)
-    return carriers is not None and packet_type in carriers
+    return 0 <= reason <= 0xFF and _CARRIED[packet_type][reason] != 0
 
 
 def connack_code(reason: int, version: int) -> int:

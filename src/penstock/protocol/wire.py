@@ -7,7 +7,7 @@ The `append_` functions raise LocalProtocolError for a value that does not fit i
 from typing import Final, final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol.reasons import MALFORMED_PACKET
@@ -47,6 +47,7 @@ def bytes_of(text: str) -> bytes:
     return raw
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Reader:
     """Reads data types from data[position:end]; `position` moves behind what was read."""

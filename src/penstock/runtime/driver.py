@@ -95,7 +95,6 @@ class Driver:
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_ends = False
         self._turn_begins = False
-        self._now_of_turn: Now | None = None
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
         self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
@@ -116,10 +115,11 @@ class Driver:
 
     def now_of_turn(self) -> Now:
         """Both clocks as they were when somebody first asked in this turn."""
-        if self._now_of_turn is None:
-            self._now_of_turn = self.now()
+        now = self._effects.now
+        if now is None:
+            now = self._effects.now = self.now()
             self.end_turn_soon()
-        return self._now_of_turn
+        return now
 
     # -- connections -------------------------------------------------------------------
 
@@ -217,7 +217,7 @@ class Driver:
 
     def _end_turn(self) -> None:
         self._turn_ends = False
-        self._now_of_turn = None
+        self._effects.now = None
         self._write_ready()
         if self._under_way is None and not self._failed:
             self._commit()

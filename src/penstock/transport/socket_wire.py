@@ -1,4 +1,9 @@
-"""The wire over a stream socket: TCP, TLS and Unix are the same once the connection stands."""
+"""The wire over a stream socket: TCP, TLS and Unix are the same once the connection stands.
+
+One that was dialled is read into a buffer of its own: asyncio otherwise asks the system for memory
+of 256 KiB for each read, which costs more than what is read. Of connections that are accepted there
+are too many for that.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,11 @@ from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
 
+_READ_BYTES_MAX: Final = 65_536  # at once, of one that was dialled
+
 CLOSE_GRACE_S: Final = 5.0  # for a peer that does not read its farewell
 
 
-@final
 class SocketWire(StreamWire):
     """One connection.
 
@@ -95,3 +101,23 @@ class SocketWire(StreamWire):
             self._end(transport)
             loop = asyncio.get_running_loop()
             self._abort = loop.call_later(CLOSE_GRACE_S, transport.abort)
+
+
+@final
+class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
+    """One connection that was dialled; the arguments are those of ``SocketWire``."""
+
+    def __init__(
+        self, peer: str, listener: str, accept: Accept, write_buffer_bytes_max: int
+    ) -> None:
+        super().__init__(peer, listener, accept, None, write_buffer_bytes_max)
+        self._buffer = memoryview(bytearray(_READ_BYTES_MAX))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        del sizehint
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes arrived."""
+        self.data_received(bytes(self._buffer[:nbytes]))

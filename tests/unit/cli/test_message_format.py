@@ -30,7 +30,7 @@ def message(
     payload: bytes = b"hello", topic: str = "a/b", properties: Properties | None = None
 ) -> Message:
     publish = Publish(topic, payload, 1, True, True, 7, properties)
-    return Message(Arrival(publish, topic), lambda _message, _code: None)
+    return Message(Arrival(publish, topic))
 
 
 def received(payload: bytes = b"hello", properties: Properties | None = None) -> Received:

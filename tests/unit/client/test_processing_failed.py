@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from penstock.client.inbox import Inbox
 from penstock.client.message import Message
 from penstock.errors import LocalProtocolError
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
@@ -108,3 +109,21 @@ async def test_a_code_that_refuses_nothing_is_told_before_the_block() -> None:
                 message.processing(refuse=wrong)
         assert not message.is_deferred
         assert not message.is_settled
+
+
+def knows(message: Message, inbox: Inbox) -> bool:
+    return message._settler is inbox
+
+
+async def test_what_waits_again_when_the_client_is_closed_does_not_hold_it() -> None:
+    """Compiled, the garbage collector does not look into messages: they must not make a cycle."""
+    async with opened(one, redeliver_s=0.001) as (client, _):
+        await client.subscribe("a")
+        message = await anext(client.messages())
+        await fail(message)
+        inbox = core_of(client).inbox
+        await until("it waits again", lambda: len(inbox) == 1)
+        assert knows(message, inbox)
+    assert not knows(message, inbox)
+    message.acknowledge()
+    assert message.is_settled

@@ -200,8 +200,26 @@ def test_topic_aliases_of_the_server_are_resolved() -> None:
         Publish("", b"2", properties=Properties(topic_alias=1)),
     )
     assert [arrival.topic for arrival in rig.came] == ["t", "t"]
+    assert [arrival.publish.properties for arrival in rig.came] == [None, None]
     rig.says(Publish("u", b"3", properties=Properties(topic_alias=2)))
     assert rig.connection.closed_because == "topic alias 2 is above the maximum"
+
+
+def test_a_topic_alias_beside_other_properties_is_taken_out_of_them() -> None:
+    rig = Rig()
+    rig.connect.properties = Properties(topic_alias_maximum=1)
+    rig.dial()
+    alone = Properties(topic_alias=1)
+    both = Properties(topic_alias=1, content_type="x")
+    rig.says(
+        Connack(0, True),
+        Publish("t", b"1", properties=alone),
+        Publish("", b"2", properties=both),
+        Publish("", b"3", properties=alone),
+    )
+    assert [arrival.topic for arrival in rig.came] == ["t", "t", "t"]
+    found = [arrival.publish.properties for arrival in rig.came]
+    assert found == [None, Properties(content_type="x"), None]
 
 
 # -- the session was lost ------------------------------------------------------------------

@@ -5,8 +5,19 @@ import pytest
 from penstock.errors import LocalProtocolError, RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import V5, V31, V311
-from penstock.protocol.packets import Connect, Pingreq, Puback, Publish
+from penstock.protocol.kinds import PUBREL, V5, V31, V311
+from penstock.protocol.packets import (
+    Ack,
+    Connect,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+)
+from penstock.protocol.properties import Properties
+from penstock.protocol.reasons import PROTOCOL_ERROR, is_allowed
 
 KIB = 1024
 
@@ -152,3 +163,27 @@ def test_remembered_topic_does_not_leak_into_the_next_message() -> None:
     decoder.feed(b"".join([encode(Publish(topic, b""), V5) for topic in topics]))
     read = [decoder.next_packet() for _ in topics]
     assert read == [Publish(topic, b"") for topic in topics]
+
+
+def test_properties_of_an_alias_alone_are_told_apart_by_its_number() -> None:
+    aliases = [1, 1, 2, 65_535, 2]
+    packets = [Publish("t", b"", properties=Properties(topic_alias=number)) for number in aliases]
+    decoder = Decoder(1000, 5)
+    decoder.feed(b"".join(encode(packet, 5) for packet in packets))
+    assert [decoder.next_packet() for _ in packets] == packets
+
+
+@pytest.mark.parametrize("kind", [Puback, Pubrec, Pubrel, Pubcomp])
+def test_acknowledgements_with_and_without_a_reason(kind: type[Ack]) -> None:
+    """All codes that there are, and none that there is not."""
+    packet_type = kind.type
+    flags = 2 if packet_type == PUBREL else 0
+    for code in range(256):
+        decoder = Decoder(1000, 5, server=False)
+        decoder.feed(bytes((packet_type << 4 | flags, 3, 1, 2, code)))
+        if is_allowed(code, packet_type):
+            assert decoder.next_packet() == kind(0x0102, code)
+        else:
+            with pytest.raises(RemoteProtocolError) as refused:
+                decoder.next_packet()
+            assert refused.value.reason == PROTOCOL_ERROR

@@ -1,0 +1,71 @@
+"""A line, first in, first out: a list that lets go of what was taken, and moves up in portions.
+
+::
+
+      [ taken · taken · first · … · last ] ◀─ append
+                        ╰─ pop ─▶
+
+A ``deque`` does the same; compiled, each of its operations is a call by name, those of a list are
+not.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar, cast, final
+
+T = TypeVar("T")
+
+_TAKEN_MAX: Final = 64  # places beside as many as wait
+
+
+@final
+class Fifo(Generic[T]):
+    """One line."""
+
+    def __init__(self) -> None:
+        self._places: list[T | None] = []  # None: taken
+        self._at = 0  # of the first
+
+    def __len__(self) -> int:
+        return len(self._places) - self._at
+
+    def append(self, item: T) -> None:
+        """Join at the end."""
+        self._places.append(item)
+
+    def first(self) -> T:
+        """The first, left in place. The line must not be empty."""
+        return cast(T, self._places[self._at])
+
+    def pop(self) -> T:
+        """Take the first. The line must not be empty."""
+        at = self._at
+        places = self._places
+        item = cast(T, places[at])
+        places[at] = None
+        at += 1
+        if at == len(places):
+            self._places = []
+            at = 0
+        elif at > _TAKEN_MAX and 2 * at > len(places):
+            self._places = places[at:]
+            at = 0
+        self._at = at
+        return item
+
+    def push_front(self, item: T) -> None:
+        """Join as the first."""
+        if self._at > 0:
+            self._at -= 1
+            self._places[self._at] = item
+        else:
+            self._places.insert(0, item)
+
+    def items(self) -> list[T]:
+        """All of them, from the first to the last."""
+        return cast(list[T], self._places[self._at :])
+
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        self._places = []
+        self._at = 0

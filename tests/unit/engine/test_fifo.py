@@ -1,0 +1,51 @@
+"""A line keeps its order, whatever its length, and lets go of what was taken."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.fifo import Fifo
+
+
+@given(st.lists(st.integers(-40, 90), max_size=60))
+def test_it_is_a_deque(steps: list[int]) -> None:
+    """So many join; below zero, so many leave; at zero, one joins as the first."""
+    line: Fifo[int] = Fifo()
+    model: deque[int] = deque()
+    for number, step in enumerate(steps):
+        if step == 0:
+            line.push_front(number)
+            model.appendleft(number)
+        for joined in range(step):
+            line.append(joined)
+            model.append(joined)
+        for _ in range(min(-step, len(model))):
+            assert line.first() == model[0]
+            assert line.pop() == model.popleft()
+        assert len(line) == len(model)
+        assert line.items() == list(model)
+
+
+def test_nothing_is_left_when_it_is_cleared() -> None:
+    line: Fifo[int] = Fifo()
+    for number in range(5):
+        line.append(number)
+    line.pop()
+    line.clear()
+    line.append(9)
+    assert line.items() == [9]
+
+
+def test_what_was_taken_is_let_go() -> None:
+    """A line that is never empty does not grow with what passes through it."""
+    line: Fifo[object] = Fifo()
+    for number in range(100):
+        line.append(number)
+    for number in range(100_000):
+        line.append(number)
+        line.pop()
+    assert len(line) == 100
+    assert len(line._places) < 400
