@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from penstock.config import Settings
 from penstock.config.describe import as_markdown
 from penstock.config.mistakes import settings_of
+from penstock.config.settings import Settings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 import penstock
 from penstock.cli.version import build_kind
-from penstock.config import Settings
+from penstock.config.settings import Settings
 from tests.support.fixtures import clients, name, own_broker, shared_broker
 
 __all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all tests

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.config import Settings
+from penstock.config.settings import Settings
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.store.rocks import RocksStore

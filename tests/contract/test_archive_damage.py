@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange
 from penstock.store import archiving
 from penstock.store.archive import ARCHIVE, decode_piece

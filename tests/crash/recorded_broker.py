@@ -26,7 +26,7 @@ from rocksdict import Options
 from penstock.broker import retention
 from penstock.broker.stream_process import StreamProcess
 from penstock.cli.main import main
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.store import database, watermark
 from penstock.store.rocks import RocksStore

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.store.archive import decode_piece
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli.main import main
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.store.rocks import RocksStore
 
 _initialise = RocksStore.__init__

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import penstock
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 
 
 class ServiceProcess:

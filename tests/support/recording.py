@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Final, final
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from tests.support import mixed_load
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for

@@ -19,7 +19,7 @@ from typing import Final, final
 
 import pyarrow as pa
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.engine.clock import Now
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import EngineLimits

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import load_settings
+from penstock.config.load import load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TOML = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from penstock.auth.tokens import read_tokens
-from penstock.config import Limits, MainListener, OtherListener, Settings, Stream
 from penstock.config.bridge import Remote
+from penstock.config.limits import Limits
+from penstock.config.listener import MainListener, OtherListener
+from penstock.config.settings import Settings
+from penstock.config.stream import Stream
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits

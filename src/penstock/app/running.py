@@ -46,8 +46,8 @@ from penstock.broker.sinks import SinkPublisher
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
-from penstock.config import Settings
 from penstock.config.memory import commitment, excess
+from penstock.config.settings import Settings
 from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver

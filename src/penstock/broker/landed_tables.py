@@ -34,7 +34,7 @@ from penstock.broker.flow_topics import topic_level
 from penstock.broker.kept_file import KeptFile
 from penstock.broker.lag import Lag, lags
 from penstock.broker.receipts import Receipts
-from penstock.config import Stream
+from penstock.config.stream import Stream
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.store.api import Store
 from penstock.store.landed_requests import (

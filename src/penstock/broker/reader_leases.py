@@ -21,7 +21,7 @@ from typing import Final, final
 from penstock.broker.kept_file import KeptFile
 from penstock.broker.lag import Lag, lags
 from penstock.broker.readers import Reader, Readers
-from penstock.config import Stream
+from penstock.config.stream import Stream
 from penstock.errors import StoreError
 from penstock.store.api import Store
 from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release

@@ -22,9 +22,11 @@ from typing import Final
 from penstock.app.composing import check_stream_files
 from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
-from penstock.config import Address, MainListener, OtherListener, Settings, Stream
-from penstock.config.listener import setting_of
+from penstock.config.address import Address
+from penstock.config.listener import MainListener, OtherListener, setting_of
 from penstock.config.memory import commitment, excess
+from penstock.config.settings import Settings
+from penstock.config.stream import Stream
 from penstock.errors import ConfigError
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.transport.tls import Certificates

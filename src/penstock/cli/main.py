@@ -133,7 +133,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the broker until SIGTERM or SIGINT."""
-    from penstock.config import load_settings
+    from penstock.config.load import load_settings
 
     settings = load_settings(
         config,
@@ -155,8 +155,8 @@ def serve(
 @app.command(name="config")
 def show_config(config: ConfigFile = None) -> None:
     """Print the settings in effect, explained, as TOML."""
-    from penstock.config import load_settings
     from penstock.config.describe import as_toml
+    from penstock.config.load import load_settings
 
     print(as_toml(load_settings(config)), end="")
 
@@ -165,7 +165,7 @@ def show_config(config: ConfigFile = None) -> None:
 def doctor(config: ConfigFile = None) -> None:
     """Check what Penstock needs, and say what is missing."""
     from penstock.cli.doctor import examine, print_report
-    from penstock.config import load_settings
+    from penstock.config.load import load_settings
 
     findings = examine(load_settings(config))
     print_report(findings)

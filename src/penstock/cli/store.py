@@ -292,6 +292,6 @@ _READERS: Final = "start readers of the log, such as 'penstock table run', with 
 
 
 def _directory(config: Path | None, data_dir: Path | None) -> Path:
-    from penstock.config import load_settings
+    from penstock.config.load import load_settings
 
     return load_settings(config, {"durability.data_dir": data_dir}).durability.data_dir

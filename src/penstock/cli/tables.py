@@ -255,7 +255,7 @@ def _chosen(
     config: Path | None, names: list[str] | None, server: str | None, access: Access
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
     """The tables that are meant, and how the stream service is reached."""
-    from penstock.config import load_settings
+    from penstock.config.load import load_settings
 
     stream = load_settings(config).stream
     tables = _declared(config, names)
@@ -265,7 +265,7 @@ def _chosen(
 
 
 def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
-    from penstock.config import load_settings
+    from penstock.config.load import load_settings
 
     with spark_installed():
         from penstock.spark.chosen import chosen_tables

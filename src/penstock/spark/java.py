@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.errors import PenstockError
+from penstock.spark.launchers import private_directory
 
 JAVA_VERSION_MIN: Final = 17
 MISSING_MODULE: Final = "--add-modules=jdk.incubator.vector"
@@ -161,7 +162,7 @@ def _private_home(runtime: Path, version: int) -> Path:
     """Make the private Java home for `runtime`, whole or not at all, and reuse it later."""
     script = _SCRIPT.format(option=MISSING_MODULE, java=shlex.quote(str(runtime / "bin" / "java")))
     fingerprint = hashlib.sha256(script.encode()).hexdigest()[:8]
-    home = _private_homes() / f"java-{version}-{fingerprint}"
+    home = private_directory() / f"java-{version}-{fingerprint}"
     if (home / "bin" / "java").exists():
         return home
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -180,15 +181,6 @@ def _private_home(runtime: Path, version: int) -> Path:
             if not (home / "bin" / "java").exists():
                 raise
     return home
-
-
-def _private_homes() -> Path:
-    """A directory of ours: in the virtual environment if this is one, else the user's cache."""
-    environment = Path(sys.prefix)
-    if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
-        return environment / "share" / "penstock"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "penstock"
 
 
 def main() -> int:

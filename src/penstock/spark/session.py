@@ -17,7 +17,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +30,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.errors import PenstockError
 from penstock.spark.java import find_java_home
+from penstock.spark.worker_python import worker_python
 
 TASK_ATTEMPTS_MAX: Final = 4
 """Attempts of one task before the query fails; plain `local[2]` would make only one."""
@@ -75,7 +75,7 @@ def local_spark(
         JavaNotFound: no Java to run Spark on.
         SparkFailed: Spark did not start.
     """
-    _set_environment()
+    _set_environment(master)
     conf = SparkConf(loadDefaults=False).setMaster(master).setAppName(name)
     if master.startswith("local"):
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
@@ -107,10 +107,10 @@ def local_spark(
         yield session
 
 
-def _set_environment() -> None:
+def _set_environment(master: str) -> None:
     """What Java and the Python workers inherit: a Java, this Python, and this package."""
     os.environ["JAVA_HOME"] = find_java_home()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python(master)
     source = str(Path(penstock.__file__).parents[1])
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     if source not in paths:

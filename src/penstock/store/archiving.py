@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 from rocksdict import WriteBatch
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,

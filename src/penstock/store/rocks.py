@@ -28,7 +28,7 @@ from typing import Final, final
 
 from rocksdict import WriteBatch
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.engine.columns import columns_of
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message

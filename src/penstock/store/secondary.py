@@ -51,7 +51,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rocksdict import AccessType, Options, Rdict, RdictIter
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key

@@ -15,7 +15,7 @@ from typing import cast
 
 import pyarrow.compute as pc
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower
 

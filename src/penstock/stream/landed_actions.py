@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.protocol.properties import parse_properties
 from penstock.store.landed_requests import (
     OFFSETS_MAX,

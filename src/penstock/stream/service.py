@@ -37,7 +37,8 @@ import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.auth.tokens import Tokens, read_tokens
-from penstock.config import Address, StreamDefinition
+from penstock.config.address import Address
+from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up

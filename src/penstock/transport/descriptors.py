@@ -11,7 +11,7 @@ import logging
 import resource
 from typing import Final
 
-from penstock.config import Settings
+from penstock.config.settings import Settings
 from penstock.transport.admission import Descriptors
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ import socket
 import ssl
 from typing import Final, final
 
-from penstock.config import Address, Listener, SocketFile
+from penstock.config.address import Address, SocketFile
+from penstock.config.listener import Listener
 from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
 from penstock.transport.api import Accept

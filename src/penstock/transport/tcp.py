@@ -7,7 +7,7 @@ import errno
 import socket
 from typing import Final
 
-from penstock.config import Address
+from penstock.config.address import Address
 from penstock.errors import ConfigError
 
 BACKLOG: Final = 1024  # connections the system keeps until they are accepted

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
-from penstock.config import Listener
 from penstock.errors import ConfigError
 from penstock.transport.api import ClientCertificate
+
+if TYPE_CHECKING:  # a client uses this file too, and has no use for pydantic
+    from penstock.config.listener import Listener
 
 _ALPN: Final = {"tls": ["mqtt"], "wss": ["http/1.1"]}
 _SHORT_NAMES: Final = {

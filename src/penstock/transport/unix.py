@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import final
 
-from penstock.config import SocketFile
+from penstock.config.address import SocketFile
 from penstock.errors import ConfigError
 from penstock.transport.tcp import BACKLOG
 

@@ -19,7 +19,7 @@ from wsproto import ConnectionType
 from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData, Request
 from wsproto.utilities import RemoteProtocolError
 
-from penstock.config import Listener
+from penstock.config.listener import Listener
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream

@@ -3,8 +3,9 @@
 from typing import Any
 
 from penstock.app.composing import engine_limits
-from penstock.config import Limits, Settings, load_settings
-from penstock.config.limits import BROKER_LIMITS, Memory
+from penstock.config.limits import BROKER_LIMITS, Limits, Memory
+from penstock.config.load import load_settings
+from penstock.config.settings import Settings
 
 OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",

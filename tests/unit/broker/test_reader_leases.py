@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.broker.landed_tables import LandedTables
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Told
-from penstock.config import Stream
+from penstock.config.stream import Stream
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreFailed

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.broker import retention
 from penstock.broker.reader_leases import ReaderLeases
-from penstock.config import Stream
+from penstock.config.stream import Stream
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.server import Server

@@ -10,7 +10,9 @@ from penstock.auth.files import write_passwords
 from penstock.auth.passwords import password_line
 from penstock.cli import doctor
 from penstock.cli.doctor import Finding, Verdict
-from penstock.config import Address, OtherListener, load_settings
+from penstock.config.address import Address
+from penstock.config.listener import OtherListener
+from penstock.config.load import load_settings
 from penstock.spark.java import Java, JavaNotFound
 
 

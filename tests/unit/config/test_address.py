@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.config import Address
+from penstock.config.address import Address
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from penstock.config import Limits, Settings
 from penstock.config.bridge import Bridge, Remote
+from penstock.config.limits import Limits
+from penstock.config.settings import Settings
 
 FORWARDS: Any = ({"topic_filters": ("#",)},)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Settings, load_settings
 from penstock.config.derived import Aggregate
+from penstock.config.load import load_settings
+from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
 SOURCE = """

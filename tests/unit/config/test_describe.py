@@ -3,9 +3,10 @@
 import tomllib
 from pathlib import Path
 
-from penstock.config import Settings, load_settings
 from penstock.config.describe import as_markdown, as_toml
+from penstock.config.load import load_settings
 from penstock.config.mistakes import settings_of
+from penstock.config.settings import Settings
 from penstock.engine.limits import EngineLimits
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from penstock.config import Durability, Settings, Stream, StreamDefinition
+from penstock.config.durability import Durability
 from penstock.config.events import Events
+from penstock.config.settings import Settings
+from penstock.config.stream import Stream, StreamDefinition
 
 
 def test_off_there_is_no_stream_of_events() -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.config import Address, Settings, SocketFile, load_settings
+from penstock.config.address import Address, SocketFile
 from penstock.config.describe import as_toml
 from penstock.config.limits import BROKER_LIMITS, Limits
+from penstock.config.load import load_settings
+from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
 SERVICES: dict[str, Any] = {"name": "services", "bind": "127.0.0.1:1884"}

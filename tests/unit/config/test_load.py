@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from penstock.config import Address, Settings, StreamDefinition, load_settings
+from penstock.config.address import Address
 from penstock.config.describe import as_toml
+from penstock.config.load import load_settings
+from penstock.config.settings import Settings
+from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config import load_settings
+from penstock.config.load import load_settings
 from penstock.config.memory import UNBOUNDED, commitment, excess, readable
 
 SMALL: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.config import Settings
+from penstock.config.settings import Settings
 
 OPEN = {"bind": "0.0.0.0:8815", "allow_anonymous": True}
 

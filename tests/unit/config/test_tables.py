@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import load_settings
+from penstock.config.load import load_settings
 from penstock.errors import ConfigError
 
 TABLE = """

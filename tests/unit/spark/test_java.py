@@ -33,7 +33,7 @@ def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without Java, and with a cache of its own."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'nothing'}")
-    monkeypatch.setattr(java, "_private_homes", lambda: tmp_path / "homes")
+    monkeypatch.setattr(java, "private_directory", lambda: tmp_path / "homes")
     monkeypatch.setattr(java, "_packaged_runtime", lambda: None)
 
 

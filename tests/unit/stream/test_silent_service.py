@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import StreamDefinition
+from penstock.config.stream import StreamDefinition
 from penstock.stream import client as client_module
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.spark.log_writer import LogWriter

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from penstock.config import Settings
+from penstock.config.settings import Settings
 from penstock.transport import descriptors
 from penstock.transport.admission import Admission, Descriptors, TokenBucket
 

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from penstock.config import Address
+from penstock.config.address import Address
 from penstock.errors import ConfigError
 from penstock.transport.tcp import bind_tcp, remedy
 

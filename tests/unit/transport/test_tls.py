@@ -7,7 +7,8 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from penstock.config import Address, Listener
+from penstock.config.address import Address
+from penstock.config.listener import Listener
 from penstock.errors import ConfigError
 from penstock.transport.api import ClientCertificate
 from penstock.transport.tls import Certificates, client_certificate

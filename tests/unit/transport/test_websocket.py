@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import BytesMessage, CloseConnection, Ping, Request, TextMessage
 
-from penstock.config import Address, Listener
+from penstock.config.address import Address
+from penstock.config.listener import Listener
 from penstock.transport.admission import Admission, Descriptors
 from penstock.transport.api import Wire
 from penstock.transport.websocket import WebSocketWire

@@ -1,0 +1,44 @@
+"""The Python that Spark starts on this machine: planners of queries, and workers of tasks.
+
+Spark puts its pyspark.zip in front of what PYTHONPATH says. Modules in a zip are compiled anew in
+every process, for there is no place for what was compiled: about a second of CPU time for each
+planner and worker. Where PySpark is installed as a package, as it is for who starts Spark from
+Python, its modules are there, compiled; so a script takes the zip out of PYTHONPATH and starts the
+very Python that runs this.
+
+Workers of a cluster are other machines, which have no such script: they get their own Python.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from penstock.spark.launchers import private_directory, write_script
+
+_SCRIPT: Final = """\
+#!/bin/sh
+# Starts Python without the zips of PySpark and py4j, which Spark puts in front of PYTHONPATH.
+PYTHONPATH=${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}} exec {python} "$@"
+"""
+
+
+def worker_python(master: str) -> str:
+    """What PYSPARK_PYTHON is to be for a master URL; it may write a script."""
+    is_package = Path(pyspark.__file__).exists()
+    if not (master.startswith("local") and is_package):
+        return sys.executable
+    script = _SCRIPT.format(python=shlex.quote(sys.executable))
+    fingerprint = hashlib.sha256(script.encode()).hexdigest()[:8]
+    path = private_directory() / f"python-{fingerprint}"
+    try:
+        if not path.exists():
+            write_script(path, script)
+    except OSError:  # a home that cannot be written to: it works as well, and starts slower
+        return sys.executable
+    return str(path)
