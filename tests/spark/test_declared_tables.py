@@ -14,8 +14,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from penstock.cli.table import show
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
+from penstock.spark.contents import newest_rows, read_table
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
@@ -119,6 +121,28 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     assert sorted(row["offset"] for row in letters) == [n for n in range(30) if n % 3 == 1]
     assert {row["kind"] for row in letters} == {"broken"}
     assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
+
+
+def test_a_declared_table_is_shown_and_read_without_the_extension_of_delta(
+    log: LogWriter,
+    declare: Declare,
+    run: Run,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log.append(6, topics=("plant/1/temp", "plant/2/hot air"))
+    table = declare(partition_by=("quantity", "line"))  # a directory cannot have that name
+    run(table)
+    newest = newest_rows(table.path, 2).to_pylist()
+    assert [(row["offset"], row["quantity"]) for row in newest] == [(5, "hot air"), (4, "temp")]
+    frame = read_table(spark, table.path).orderBy("offset")
+    assert [(row.line, row.quantity, row.value) for row in frame.collect()] == [
+        (1 + number % 2, ("temp", "hot air")[number % 2], number) for number in range(6)
+    ]
+    show(table.path, rows=1)
+    shown = capsys.readouterr().out
+    assert "quantity" in shown
+    assert "hot air" in shown
 
 
 def test_a_crash_between_the_two_commits_is_mended_by_the_replay(

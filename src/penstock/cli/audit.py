@@ -5,6 +5,8 @@ Everything is imported when the command runs, so that `penstock --help` needs no
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.option_groups import grouped
-from penstock.cli.spark_jobs import ConnectTimeout, Master, spark_installed
+from penstock.cli.spark_jobs import ConnectTimeout, Master, exit_on_sigterm, spark_installed
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
@@ -96,10 +98,14 @@ def audit(
         credentials=credentials,
         master=master or LOCAL_MASTER,
     )
+    exit_on_sigterm()
     if offset is None:
-        _print_summary(run_audit(settings), settings)
+        with _reading(address):
+            measures = run_audit(settings)
+        _print_summary(measures, settings)
         return
-    steps = trace_message(settings, offset)
+    with _reading(address):
+        steps = trace_message(settings, offset)
     if not steps:
         raise ConfigError(
             f"no event tells of offset {offset}: its topic is in no events.topic_filters, it was"
@@ -118,6 +124,16 @@ def audit(
             Text(printable(step.details)),
         )
     Console().print(listing, highlight=False)
+
+
+def _reading(address: str) -> AbstractContextManager[object]:
+    """A sign of life on standard error, for Spark takes its time."""
+    console = Console(stderr=True)
+    said = f"Spark starts, and reads the events of {address}"
+    if console.is_terminal:
+        return console.status(said)
+    print(said, file=sys.stderr, flush=True)
+    return nullcontext()
 
 
 def _print_summary(measures: Measures, settings: AuditSettings) -> None:

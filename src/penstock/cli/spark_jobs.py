@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
 
@@ -57,6 +58,15 @@ def spark_installed() -> Iterator[None]:
             f"this needs the package {package}: pip install"
             f" 'penstock[{_EXTRAS.get(package, 'spark')}]'"
         ) from error
+
+
+def exit_on_sigterm() -> None:
+    """SIGTERM ends the command in order, as Ctrl-C does: its Spark and its files go with it."""
+
+    def leave(number: int, _: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

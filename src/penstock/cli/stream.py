@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SERVER_ANSWER_S_MAX: Final = 5.0
 _HOW_FAR: Final = ("offset", "lag", "lag in time")
 
+_WIDE: Final = 10_000
+
 app = typer.Typer(
     no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
 )
@@ -115,7 +117,10 @@ def _print_listing(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> No
         listing.add_column(name, overflow="fold")
     for row in rows:
         listing.add_row(*row)
-    Console().print(listing, highlight=False, markup=False)
+    console = Console()
+    if not console.is_terminal:  # for programs, that look for names: none is broken
+        console = Console(width=_WIDE)
+    console.print(listing, highlight=False, markup=False)
 
 
 def _print_json(found: Sequence[object]) -> None:

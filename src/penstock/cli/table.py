@@ -164,13 +164,19 @@ def show(
     table: TablePath,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
 ) -> None:
-    """Show the newest messages of the table."""
+    """Show the newest messages of the table, or rows that were made of them."""
     with spark_installed():
+        from penstock.cli.table_rows import print_rows
         from penstock.spark.contents import newest_rows
+        from penstock.spark.tables.columns import MESSAGE_SCHEMA
+    newest = newest_rows(_local(table), rows)
+    if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
+        print_rows(Console(), newest)
+        return
     listing = Table(box=None, pad_edge=False)
     for name in ("offset", "received at (UTC)", "topic", "payload", "qos", "client"):
         listing.add_column(name, overflow="fold")
-    for row in newest_rows(_local(table), rows).to_pylist():
+    for row in newest.to_pylist():
         listing.add_row(
             str(row["offset"]),
             f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -22,17 +22,17 @@ from penstock.cli.spark_jobs import (
     DryRun,
     Master,
     OlderThan,
+    exit_on_sigterm,
     print_removed,
     spark_installed,
     stop_on_signals,
 )
 from penstock.cli.stream_service import Access
+from penstock.cli.table_rows import print_rows
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.spark.chosen import AnyTable
     from penstock.spark.tables.standing import Standing
     from penstock.stream.credentials import Credentials
@@ -139,6 +139,9 @@ def backfill(
     is UTC.
     """
     points = _point("--from", start), _point("--to", end)
+    if _is_empty(*points):
+        raise ConfigError(f"--from {start} is not before --to {end}")
+    exit_on_sigterm()
     (table,), (address, credentials) = _chosen(config, [name], server, access)
     with spark_installed():
         from penstock.spark.derived.derived_table import DerivedTable
@@ -202,17 +205,21 @@ def validate(
         if isinstance(table, DerivedTable):
             title = f"{table.name}: from {table.definition.source}, {table.derivation.wording}"
             console.print(title, style="bold", highlight=False, soft_wrap=True)
-            _print_rows(console, table.schema.empty_table())
+            print_rows(console, table.schema.empty_table())
             continue
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
         counts = [0 if part is None else part.num_rows for part in (found, dead)]
+        if not any(counts):
+            said = f"{table.name}: no message in the log matches {table.definition.topics}"
+            console.print(said, style="bold", highlight=False, soft_wrap=True)
+            continue
         console.print(
             f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters",
             style="bold",
             highlight=False,
         )
         if found is not None:
-            _print_rows(console, found.slice(max(0, found.num_rows - rows)))
+            print_rows(console, found.slice(max(0, found.num_rows - rows)))
         reasons: dict[str, list[int]] = {}
         for row in [] if dead is None else dead.to_pylist():
             reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])
@@ -237,18 +244,6 @@ def vacuum(
             for file in one.remove_orphans(older_than, remove=not dry_run)
         ]
     print_removed(found, dry_run=dry_run)
-
-
-def _print_rows(console: Console, rows: pa.Table) -> None:
-    """The rows, without what is the same in all of them or follows from another column."""
-    listing = Table(box=None, pad_edge=False)
-    shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
-    for field in shown.schema:
-        kind = str(field.type).removesuffix("[us, tz=UTC]")
-        listing.add_column(f"{field.name}\n{kind}", overflow="fold")
-    for row in shown.to_pylist():
-        listing.add_row(*(_text(value) for value in row.values()))
-    console.print(listing, highlight=False, markup=False)
 
 
 def _chosen(
@@ -285,6 +280,13 @@ def _point(option: str, text: str) -> int | datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
+def _is_empty(start: int | datetime, end: int | datetime) -> bool:
+    """Whether nothing can lie between them; of an offset and a time nobody knows yet."""
+    if isinstance(start, int) and isinstance(end, int):
+        return start >= end
+    return isinstance(start, datetime) and isinstance(end, datetime) and start >= end
+
+
 def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
     from penstock.spark.tables.api import DEAD_LETTERS
 
@@ -306,9 +308,3 @@ def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
         changed = f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"
         lines += [("last commit", changed)]
     return lines
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else printable(str(value))  # for terminals obey some characters

@@ -110,7 +110,8 @@ class Tables(Group):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
     dir: str = "tables"
-    """Directory of tables without a path of their own."""
+    """Directory of tables without a path of their own; a relative one counts from where a command
+    runs, not from this file."""
 
     declared: tuple[TableDefinition, ...] = Field(default=(), max_length=1000)
     """The tables, 0 to 1000."""

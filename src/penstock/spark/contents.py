@@ -1,10 +1,13 @@
-"""What a table of messages holds, for people who ask, and cleaning up what belongs to no table.
+"""What a Delta table of ours holds, for people who ask, and cleaning up what belongs to no table.
 
-All of it reads the table's own log; Spark takes part only in `read_table`.
+All of it reads the table's own log; Spark takes part only in `read_table`. Every table that
+messages land in, decoded or not, has the columns `epoch` and `offset`.
 """
 
 from __future__ import annotations
 
+import json
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +18,7 @@ from deltalake import DeltaTable
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import contents_of, table_directory, vacuum
 from penstock.spark.tables.api import Contents, TableError
-from penstock.spark.tables.columns import MESSAGE_SCHEMA
+from penstock.spark.tables.columns import filled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,23 +38,25 @@ def read_contents(path: Path) -> Contents:
 
 
 def newest_rows(path: Path, count: int) -> pa.Table:
-    """The last `count` messages of the table in `path`, the newest first.
+    """The last `count` rows of the table in `path`, the newest first.
 
     Raises:
-        ConfigError: there is no table.
+        ConfigError: there is no table, or none that messages landed in.
         TableError: it cannot be read.
     """
     delta = _open(path)
-    found = MESSAGE_SCHEMA.empty_table()
+    schema = pa.schema(delta.schema().to_arrow())
+    found = schema.empty_table()
     for file in _files(delta):
         if found.num_rows >= count:
             oldest = found.slice(count - 1, 1).select(["epoch", "offset"]).to_pylist()[0]
             if (file["max.epoch"], file["max.offset"]) < (oldest["epoch"], oldest["offset"]):
                 break  # this file and those after it hold older messages only
         rows = pq.ParquetFile(path / file["path"]).read()
-        date = pa.scalar(file["partition.date"], pa.date32())
-        rows = rows.append_column("date", pa.repeat(date, rows.num_rows))
-        found = pa.concat_tables([found, rows.select(MESSAGE_SCHEMA.names).cast(MESSAGE_SCHEMA)])
+        for name, value in _partition(file).items():
+            column = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
+            rows = rows.append_column(name, column)
+        found = pa.concat_tables([found, filled(rows, schema)])
         found = found.sort_by([("epoch", "descending"), ("offset", "descending")])
     return found.slice(0, count)
 
@@ -60,13 +65,33 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
     """The table in `path` as a DataFrame, without a Delta extension: exactly its present files.
 
     The answer does not change when the table does; read it again to see more.
+
+    Raises:
+        ConfigError: there is no table, or it has no rows.
+        TableError: it cannot be read.
     """
+    from pyspark.sql import DataFrame
+    from pyspark.sql.functions import lit
+    from pyspark.sql.types import StructType
+
     delta = _open(path)
-    files = [str(path.absolute() / file["path"]) for file in _files(delta)]
-    if not files:
+    schema = StructType.fromJson(json.loads(delta.schema().to_json()))
+    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition: the log has its values, not names
+    names: list[str] = []
+    for file in _files(delta):
+        partition = _partition(file)
+        names = list(partition)
+        parts.setdefault(tuple(partition.values()), []).append(str(path.absolute() / file["path"]))
+    if not parts:
         raise ConfigError(f"the table in {path} has no rows yet")
-    frame = spark.read.option("basePath", str(path.absolute())).parquet(*files)
-    return frame.select(*MESSAGE_SCHEMA.names)
+    in_files = StructType([field for field in schema if field.name not in names])
+    frames = []
+    for values, files in parts.items():
+        frame = spark.read.schema(in_files).parquet(*files)
+        for name, value in zip(names, values, strict=True):
+            frame = frame.withColumn(name, lit(value).cast(schema[name].dataType))
+        frames.append(frame.select(*schema.names))
+    return reduce(DataFrame.unionAll, frames)
 
 
 def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: bool) -> list[str]:
@@ -91,7 +116,17 @@ def _open(path: Path) -> DeltaTable:
         raise TableError(f"the table in {path} cannot be read: {error}") from error
 
 
+def _partition(file: dict[str, Any]) -> dict[str, Any]:
+    """The values of the partition columns in one file."""
+    prefix = "partition."
+    return {
+        name.removeprefix(prefix): value for name, value in file.items() if name.startswith(prefix)
+    }
+
+
 def _files(delta: DeltaTable) -> list[dict[str, Any]]:
     """The table's files with their statistics, the one with the newest message first."""
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    if files and "max.offset" not in files[0]:
+        raise ConfigError("messages do not land in that table: it has no column offset")
     return sorted(files, key=lambda file: (file["max.epoch"], file["max.offset"]), reverse=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from penstock.auth.tokens import FORM, is_token
+from penstock.config.address import Address
 from penstock.errors import ConfigError
 from penstock.stream.credentials import Credentials
 
@@ -128,16 +129,15 @@ class Given:
 
 def address(option: str, text: str) -> tuple[str, bool]:
     """The address of a stream service, HOST:PORT, and whether it says that TLS is spoken."""
-    # Imported here because Spark's many Python processes would each pay for pydantic.
-    from penstock.config.address import Address
-
     scheme, _, rest = text.rpartition("://")
+    form = f"HOST:PORT of the stream service, such as {SERVER}"
     try:
         if scheme not in ("", "grpc", "grpc+tls"):
-            raise ValueError("HOST:PORT, with grpc:// or grpc+tls:// in front if you like")
+            form += ", with grpc:// or grpc+tls:// in front if you like"
+            raise ValueError
         found = Address.parse(rest.rstrip("/"))
-    except ValueError as error:
-        raise ConfigError(f"option {option} must be {error}, not {text!r}") from error
+    except ValueError:
+        raise ConfigError(f"option {option} must be {form}, not {text!r}") from None
     if found.port == 0:
         raise ConfigError(f"option {option} needs the port the stream service listens on")
     return str(found), scheme == "grpc+tls"

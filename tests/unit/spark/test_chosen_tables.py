@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.tables import _text
+from penstock.cli.table_rows import text_of
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 from penstock.spark.chosen import chosen_tables
@@ -56,5 +56,5 @@ def test_tables_with_places_of_their_own_are_not(tmp_path: Path) -> None:
 
 
 def test_what_a_dry_run_shows_moves_no_cursor() -> None:
-    assert _text("a\x1b[2J\n") == "a\\x1b[2J\\n"
-    assert (_text(None), _text(1.5), _text("ü")) == ("", "1.5", "ü")
+    assert text_of("a\x1b[2J\n") == "a\\x1b[2J\\n"
+    assert (text_of(None), text_of(1.5), text_of("ü")) == ("", "1.5", "ü")

@@ -116,7 +116,7 @@ def test_a_token_is_in_no_representation() -> None:
         ({"startingOffset": "earliest"}, "has no option 'startingoffset'; did you mean startingOf"),
         ({"colour": "red"}, "has no option 'colour'; there is server, servers, stream, topics"),
         ({"server": "broker"}, "option server must be HOST:PORT"),
-        ({"server": "http://broker:1"}, "option server must be HOST:PORT, with grpc:// or grpc+tl"),
+        ({"server": "http://broker:1"}, "with grpc:// or grpc+tls:// in front"),
         ({"server": "broker:0"}, "option server needs the port"),
         ({"server": "one:1,two:2"}, "not 'one:1,two:2'; several brokers go into servers"),
         ({"servers": ""}, "option servers must be HOST:PORT"),

@@ -31,7 +31,7 @@ from penstock.spark.audit.trace import TraceStep, trace
 from penstock.spark.failures import own_error
 from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
-from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 
@@ -117,12 +117,19 @@ def _events(spark: SparkSession, settings: AuditSettings) -> DataFrame:
 
 @contextmanager
 def _session(settings: AuditSettings, open_spark: OpenSpark) -> Iterator[SparkSession]:
-    """A Spark whose failures are our errors; its log goes when all went well."""
+    """A Spark whose failures are our errors; its log stays where those name it."""
     log = Path(tempfile.mkdtemp(prefix="penstock-audit-")) / LOG_NAME
+    is_named = False
     try:
         with open_spark("penstock audit", settings.master, log) as spark:
             yield spark
     except PySparkException as error:
+        is_named = True
         raise own_error(error, log) from error
-    log.unlink(missing_ok=True)
-    log.parent.rmdir()
+    except SparkFailed:
+        is_named = True
+        raise
+    finally:
+        if not is_named:
+            log.unlink(missing_ok=True)
+            log.parent.rmdir()

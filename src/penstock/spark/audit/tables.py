@@ -164,7 +164,7 @@ class Landings:
 
 
 def landings_of(path: Path) -> list[Landings]:
-    """From the history of a table that `penstock table run` made.
+    """From the history of a Delta table that messages landed in.
 
     Raises:
         ConfigError: there is no such table.

@@ -1,0 +1,25 @@
+"""`penstock tables`: mistakes that are told before Spark starts, and lists for programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cli.stream import _print_listing
+from penstock.cli.tables import backfill
+from penstock.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("10", "5"), ("7", "7"), ("2026-11-23T10:00", "2026-11-23T09:00")]
+)
+def test_a_backfill_that_ends_before_it_begins_is_told_at_once(start: str, end: str) -> None:
+    with pytest.raises(ConfigError, match=f"--from {start} is not before --to {end}"):
+        backfill(name="readings", start=start, end=end)
+
+
+def test_names_are_not_broken_where_programs_read_them(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "temperatures_of_all_machines_of_the_plant"
+    _print_listing(("group", "reads"), [(name, f"messages, plant/{'+/' * 40}temp")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == name
+    assert len(lines) == 2
