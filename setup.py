@@ -22,7 +22,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED_PACKAGES = ("protocol", "engine")
-COMPILED_FILES = (  # what of the client runs for each message
+COMPILED_FILES = (  # what of the client and the load generator runs for each message
+    "bench/histogram.py",
+    "bench/incoming.py",
+    "bench/outgoing.py",
+    "bench/stamp.py",
+    "bench/tracker.py",
     "client/core.py",
     "client/inbox.py",
     "client/message.py",

@@ -4,7 +4,9 @@
     version   what `penstock --version` says
     doctor    checks of the machine, each a small function
     pub, sub, rr   their options, `publishing`, `subscribing`, `requesting` what they do;
-              `connection`, `packet_properties`, `payloads`, `printing` options they share
+              `broker_options`, `connection`, `packet_properties`, `payloads`, `printing` options
+              they share
+    bench     its options, on those of `broker_options`; `bench_display` what a terminal shows
     table     `penstock table`: the job that lands messages in a table, and a look at one
 
 Everything slow is imported by the command that needs it, so that help and mistakes are quick.

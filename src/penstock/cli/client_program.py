@@ -1,4 +1,4 @@
-"""What `penstock pub`, `sub` and `rr` have in common: a client in an event loop, until a signal.
+"""What `penstock pub`, `sub`, `rr` and `bench` have in common: a loop, until a signal.
 
 ::
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import typer
 
+from penstock.cli.broker_options import BrokerOptions
 from penstock.cli.connection import Connection
 from penstock.cli.exit_codes import EXIT_FAILED, EXIT_MISTAKE, exit_code
 from penstock.errors import ConfigError, ConnectFailed, LocalProtocolError, PenstockError
@@ -55,7 +56,7 @@ def client_for(
     return Client(connection.parsed_url().server, **settings)
 
 
-def run_client(program: Coroutine[Any, Any, int], connection: Connection) -> None:
+def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> None:
     """Run ``program`` and exit with the code it returns.
 
     The first SIGINT or SIGTERM cancels it; it may go on to end well, and the next one cancels
@@ -94,7 +95,7 @@ async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
 def _advice(error: ConnectFailed) -> str:
     match error.reason:
         case reasons.BAD_USER_NAME_OR_PASSWORD | reasons.NOT_AUTHORIZED:
-            return "-u and -P say who asks"
+            return "-u and --pw say who asks"
         case reasons.UNSUPPORTED_PROTOCOL_VERSION:
             return "-V 3.1.1 speaks an older version"
         case reasons.SUCCESS if "certificate" in error.message.lower():

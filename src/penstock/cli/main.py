@@ -18,8 +18,8 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import audit, pub, rr, store, stream, sub, table, tables
-from penstock.cli.connection import HELP_ONLY_LONG
+from penstock.cli import audit, bench, pub, rr, store, stream, sub, table, tables
+from penstock.cli.broker_options import HELP_ONLY_LONG
 from penstock.cli.exit_codes import EXIT_FAILED, exit_code
 from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
@@ -35,6 +35,7 @@ First steps:
   penstock serve --password-file users --bind 0.0.0.0:1883
   penstock sub -t 'plant/#' -v      print what is published
   penstock pub -t plant/line1/temp -q 1 -m 21.5
+  penstock bench -P 10 -S 10 -q 1   measure a broker, any one
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml
 """
@@ -176,6 +177,7 @@ for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
     app.command(cls=PropertyCommand, context_settings=HELP_ONLY_LONG, epilog=_module.FURTHER)(
         _command
     )
+app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(audit.audit)

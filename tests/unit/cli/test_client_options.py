@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from penstock.cli.connection import Connection, Url, parse_url
+from penstock.cli.broker_options import Url, parse_url
+from penstock.cli.connection import Connection
 from penstock.cli.main import app
 from penstock.cli.sub import Selection
 from penstock.errors import ConfigError
@@ -113,7 +114,7 @@ def test_a_will() -> None:
         (Connection(keeps_session=True), "give -i"),
         (Connection(client_id="i", id_prefix="x"), "only one of -i and -I"),
         (Connection(session_expiry="soon"), "-x must be"),
-        (Connection(password="p", password_file=Path("f")), "only one of -P"),
+        (Connection(password="p", password_file=Path("f")), "only one of --pw"),
         (Connection(password_file=Path("/absent")), "/absent"),
         (Connection(url="mqtt://b", ca_file="x"), "speaks no TLS"),
         (Connection(alpn="http/1.1"), "must be mqtt"),

@@ -1,0 +1,136 @@
+"""What a run has shown: counts of all of it, rates and latencies without the warm-up, a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.bench.histogram import Histogram
+from penstock.bench.load import Counts
+from penstock.bench.plan import Plan
+from penstock.protocol import reasons
+
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
+
+_MS: Final = 1_000_000  # nanoseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """The figures of one run.
+
+    Attributes:
+        plan: what was asked for.
+        url: of whom.
+        counts: of all of it, the warm-up too.
+        refused: messages by reason code.
+        unsent: messages that were due and not sent, because windows were full or we were too slow.
+        reconnections: of all clients.
+        seconds: that were measured.
+        sent_per_s: in those.
+        acknowledged_per_s: likewise.
+        received_per_s: copies, likewise.
+        cores: processor time of this process in them, as a part of one core.
+        acknowledgement: latencies from due to acknowledged.
+        end_to_end: latencies from due to received.
+        is_interrupted: it was ended by a signal.
+        failure: why it ended before its time, in words; empty if it did not.
+    """
+
+    plan: Plan
+    url: str
+    counts: Counts
+    refused: dict[int, int]
+    unsent: int
+    reconnections: int
+    seconds: float
+    sent_per_s: float
+    acknowledged_per_s: float
+    received_per_s: float
+    cores: float
+    acknowledgement: Histogram
+    end_to_end: Histogram
+    is_interrupted: bool
+    failure: str
+
+    @property
+    def unacknowledged(self) -> int:
+        """Messages sent with QoS 1 or 2 and never answered: nobody promised anything."""
+        counts = self.counts
+        return counts.sent - counts.acknowledged - counts.refused if self.plan.qos else 0
+
+    @property
+    def broken(self) -> str:
+        """Which promise of its QoS the broker broke, in words; empty if none."""
+        qos, counts = self.plan.qos, self.counts
+        wrong = [
+            f"{count:,} {what}"
+            for count, what, is_forbidden in (
+                (counts.lost, "lost", qos >= 1),
+                (counts.duplicated, "duplicated", qos == 2),
+            )
+            if count and is_forbidden
+        ]
+        return f"{' and '.join(wrong)} with QoS {qos}, which forbids it" if wrong else ""
+
+    @property
+    def wrong(self) -> list[str]:
+        """What went wrong, a sentence each; with any, the command fails."""
+        sentences = [self.failure, self.broken]
+        if self.unacknowledged:
+            sentences.append(f"{self.unacknowledged:,} messages were not acknowledged")
+        return [sentence for sentence in sentences if sentence]
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, as docs/bench.md describes it."""
+        plan, counts = self.plan, self.counts
+        return {
+            "url": self.url,
+            "plan": {name: getattr(plan, name) for name in plan.__dataclass_fields__},
+            "seconds": round(self.seconds, 6),
+            "per_s": {
+                "sent": round(self.sent_per_s, 1),
+                "acknowledged": round(self.acknowledged_per_s, 1),
+                "received": round(self.received_per_s, 1),
+            },
+            "messages": {
+                "sent": counts.sent,
+                "unsent": self.unsent,
+                "acknowledged": counts.acknowledged,
+                "unacknowledged": self.unacknowledged,
+                "refused": {reasons.name_of(code): n for code, n in self.refused.items()},
+            },
+            "copies": {
+                "expected": counts.expected,
+                "received": counts.received,
+                "lost": counts.lost,
+                "duplicated": counts.duplicated,
+                "out_of_order": counts.out_of_order,
+                "foreign": counts.foreign,
+            },
+            "payload_bytes": {
+                "sent": counts.sent * plan.payload_bytes,
+                "received": counts.received_bytes,
+            },
+            "latency_ms": {
+                "acknowledgement": latencies_ms(self.acknowledgement),
+                "end_to_end": latencies_ms(self.end_to_end),
+            },
+            "reconnections": self.reconnections,
+            "cores": round(self.cores, 3),
+            "interrupted": self.is_interrupted,
+            "failure": self.failure,
+            "broken": self.broken,
+        }
+
+
+def latencies_ms(histogram: Histogram) -> dict[str, float] | None:
+    """Mean, quantiles and maximum, milliseconds; None where nothing was measured."""
+    if histogram.count == 0:
+        return None
+    quantiles = {name: histogram.quantile_ns(part) / _MS for name, part in QUANTILES.items()}
+    return {
+        "mean": round(histogram.mean_ns / _MS, 6),
+        **quantiles,
+        "max": histogram.max_ns / _MS,
+    }

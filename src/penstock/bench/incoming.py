@@ -1,0 +1,68 @@
+"""What came to one subscriber: a tracker for each of its publishers, and latencies."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.bench.histogram import Histogram
+from penstock.bench.outgoing import Outgoing
+from penstock.bench.stamp import due_ns_of, is_of, publisher_of, sequence_of
+from penstock.bench.tracker import Tracker
+
+NOBODY: Final = -1
+
+
+@final
+class Incoming:
+    """The messages of one subscriber.
+
+    Args:
+        run: the number of this run.
+        publishers: those whose messages it gets, by number.
+        measured_from_ns: latencies of what was due before do not count.
+        latencies: from due to received.
+
+    Attributes:
+        trackers: by publisher.
+        bytes: of all payloads.
+        foreign: messages that no publisher of this run sent.
+        last_ns: when the latest came.
+    """
+
+    def __init__(
+        self,
+        run: int,
+        publishers: dict[int, Outgoing],
+        measured_from_ns: int,
+        latencies: Histogram,
+    ) -> None:
+        self.trackers = {number: Tracker() for number in publishers}
+        self.bytes = 0
+        self.foreign = 0
+        self.last_ns = 0
+        self._run = run
+        self._publishers = publishers
+        self._measured_from_ns = measured_from_ns
+        self._latencies = latencies
+
+    def take(self, payload: bytes, now_ns: int) -> int:
+        """A message came.
+
+        Returns:
+            Which publisher waited for that and has room now; or ``NOBODY``.
+        """
+        number = publisher_of(payload) if is_of(self._run, payload) else NOBODY
+        tracker = self.trackers.get(number)
+        if tracker is None:
+            self.foreign += 1
+            return NOBODY
+        self.last_ns = now_ns
+        self.bytes += len(payload)
+        if not tracker.take(sequence_of(payload)):
+            return NOBODY
+        due_ns = due_ns_of(payload)
+        if due_ns >= self._measured_from_ns:
+            self._latencies.record(now_ns - due_ns)
+        publisher = self._publishers[number]
+        publisher.delivered += 1
+        return number if publisher.waits and publisher.has_room else NOBODY

@@ -1,0 +1,125 @@
+"""What is asked for: who publishes what to whom, how fast, and for how long.
+
+::
+
+      publisher i ── topic i ──▶ subscribers j with j ≡ i, modulo the smaller of both numbers
+
+      1 → 1      0 ─▶ 0            10 → 10    each its own
+      1 → 50     0 ─▶ all 50       10 → 1     all ten ─▶ 0
+      4 → 10     0 ─▶ 0, 4, 8      1 ─▶ 1, 5, 9      2 ─▶ 2, 6      3 ─▶ 3, 7
+
+Without a place for the number in the topic, all publish to one topic, and every subscriber gets
+every message.
+
+With a rate, message n of all is due n / rate seconds after the start, and publisher n modulo their
+number sends it. Its latency counts from then, however late it is sent: a broker that stalls holds
+up what should have been sent meanwhile, and to count from the sending would leave that out
+("coordinated omission": Gil Tene, How NOT to Measure Latency, Strange Loop 2015,
+https://www.youtube.com/watch?v=lJ8ydIuPFeU).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.bench.stamp import SIZE_BYTES
+from penstock.errors import ConfigError
+
+NUMBER: Final = "%i"
+"""Where the publisher's number stands in a topic."""
+
+_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        publishers: how many, 1 or more.
+        subscribers: how many.
+        payload_bytes: of each message, ``SIZE_BYTES`` or more.
+        qos: 0 to 2.
+        window: messages of a publisher that the broker has not acknowledged, at most; 1 or more.
+        rate_per_s: messages of all publishers a second; 0: as fast as windows allow.
+        duration_s: how long messages are sent, the warm-up not counted; None: until there were
+            ``messages``.
+        messages: how many, of all publishers; None: as many as there is time for.
+        topic: ``%i`` in it is the publisher's number.
+        warm_up_s: what is due in the first seconds does not count in latencies and rates.
+        end_to_end: messages of a publisher that its subscribers do not have yet, at most; 0: any.
+    """
+
+    publishers: int = 1
+    subscribers: int = 1
+    payload_bytes: int = 64
+    qos: int = 0
+    window: int = 100
+    rate_per_s: float = 0.0
+    duration_s: float | None = None
+    messages: int | None = None
+    topic: str = "bench/%i"
+    warm_up_s: float = 0.0
+    end_to_end: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            ConfigError: it says what does.
+        """
+        if self.payload_bytes < SIZE_BYTES:
+            raise ConfigError(
+                f"-s is {self.payload_bytes}, and must be {SIZE_BYTES} or more: each message says"
+                " who sent it, and when"
+            )
+        if (self.duration_s is None) == (self.messages is None):
+            raise ConfigError("give either -d SECONDS or -n MESSAGES")
+        if "+" in self.topic or "#" in self.topic or not self.topic:
+            raise ConfigError(f"-t is {self.topic!r}, but must be a topic, such as bench/{NUMBER}")
+
+    def topic_of(self, publisher: int) -> str:
+        """Where a publisher publishes."""
+        return self.topic.replace(NUMBER, str(publisher))
+
+    def publishers_of(self, subscriber: int) -> range:
+        """Whose messages a subscriber gets."""
+        if NUMBER not in self.topic:
+            return range(self.publishers)
+        lanes = min(self.publishers, self.subscribers)
+        return range(subscriber % lanes, self.publishers, lanes)
+
+    def filters_of(self, subscriber: int) -> list[str]:
+        """What it subscribes to."""
+        return list(dict.fromkeys(self.topic_of(one) for one in self.publishers_of(subscriber)))
+
+    def fan_out(self, publisher: int) -> int:
+        """How many subscribers get what a publisher publishes."""
+        if NUMBER not in self.topic:
+            return self.subscribers
+        lanes = min(self.publishers, self.subscribers)
+        return len(range(publisher % lanes, self.subscribers, lanes)) if lanes else 0
+
+    @property
+    def sending_s(self) -> float | None:
+        """How long messages are sent, with the warm-up; None: until all are sent."""
+        return None if self.duration_s is None else self.warm_up_s + self.duration_s
+
+    @property
+    def interval_ns(self) -> float:
+        """Between two messages; 0.0 where there is no rate."""
+        return _NS / self.rate_per_s if self.rate_per_s else 0.0
+
+    def due(self, elapsed_ns: int) -> int | None:
+        """How many messages are due, of all publishers; None: any number."""
+        if not self.rate_per_s:
+            return self.messages
+        if self.sending_s is not None:
+            elapsed_ns = min(elapsed_ns, int(self.sending_s * _NS) - 1)
+        count = int(elapsed_ns / self.interval_ns) + 1
+        return count if self.messages is None else min(count, self.messages)
+
+    def share(self, publisher: int, count: int) -> int:
+        """How many of the first ``count`` messages are this publisher's."""
+        return len(range(publisher, count, self.publishers))

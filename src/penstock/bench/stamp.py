@@ -1,0 +1,71 @@
+"""What each message says of itself: 28 bytes at the front of its payload, big-endian.
+
+======== ===== =============================================================================
+bytes    type  meaning
+======== ===== =============================================================================
+0 - 7    i64   the run, a random number: messages of other runs do not count
+8 - 11   i32   the publisher, from 0
+12 - 19  i64   the publisher's sequence, from 0
+20 - 27  i64   when it was due, nanoseconds of this process's monotonic clock
+======== ===== =============================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter, read_i32_be, read_i64_be, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+SIZE_BYTES: Final = 28
+
+_PUBLISHER_AT: Final = 8
+_SEQUENCE_AT: Final = 12
+_DUE_AT: Final = 20
+
+
+@final
+class Stamper:
+    """Makes the payloads of one publisher.
+
+    Args:
+        run: the number of this run.
+        publisher: its number.
+        size_bytes: of each payload, ``SIZE_BYTES`` or more.
+    """
+
+    def __init__(self, run: int, publisher: int, size_bytes: int) -> None:
+        writer = BytesWriter()
+        write_i64_be(writer, i64(run))
+        write_i32_be(writer, i32(publisher))
+        self._head = writer.getvalue()
+        self._rest = b"x" * (size_bytes - SIZE_BYTES)
+
+    def payload(self, sequence: int, due_ns: int) -> bytes:
+        """The payload of one message."""
+        writer = BytesWriter()
+        writer.write(self._head)
+        write_i64_be(writer, i64(sequence))
+        write_i64_be(writer, i64(due_ns))
+        writer.write(self._rest)
+        return writer.getvalue()
+
+
+def is_of(run: int, payload: bytes) -> bool:
+    """Whether a payload was stamped by this run."""
+    return len(payload) >= SIZE_BYTES and read_i64_be(payload, 0) == run
+
+
+def publisher_of(payload: bytes) -> int:
+    """Its publisher."""
+    return int(read_i32_be(payload, _PUBLISHER_AT))
+
+
+def sequence_of(payload: bytes) -> int:
+    """Its sequence."""
+    return int(read_i64_be(payload, _SEQUENCE_AT))
+
+
+def due_ns_of(payload: bytes) -> int:
+    """When it was due."""
+    return int(read_i64_be(payload, _DUE_AT))

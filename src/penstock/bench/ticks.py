@@ -1,0 +1,51 @@
+"""A clock that ticks, exact to some microseconds: a timer of the Linux kernel, read as a socket is.
+
+An event loop's own timers are of whole milliseconds, which a latency of 200 µs would be lost in.
+``os.timerfd_create`` is there from Python 3.13 on, timerfd_create(2) of the C library before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+PERIOD_NS_MIN: Final = 200_000
+"""What is due within this is due at the next tick."""
+
+_NONBLOCKING: Final = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK | TFD_CLOEXEC
+_NS: Final = 1_000_000_000
+
+
+@final
+class Ticks:
+    """Calls a function at once, and then again and again, until it is closed.
+
+    Args:
+        period_ns: from one tick to the next.
+        tick: called in the running loop; once for several ticks that were missed.
+    """
+
+    def __init__(self, period_ns: int, tick: Callable[[], None]) -> None:
+        self._tick = tick
+        library = ctypes.CDLL(None, use_errno=True)
+        self._fd: int = library.timerfd_create(time.CLOCK_MONOTONIC, _NONBLOCKING)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        period = divmod(max(period_ns, PERIOD_NS_MIN), _NS)
+        settings = (ctypes.c_long * 4)(*period, 0, 1)  # struct itimerspec: interval, first
+        library.timerfd_settime(self._fd, 0, ctypes.byref(settings), None)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._fd, self._read)
+
+    def _read(self) -> None:
+        os.read(self._fd, 8)  # how many ticks there were
+        self._tick()
+
+    def close(self) -> None:
+        """No more."""
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
