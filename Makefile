@@ -56,6 +56,7 @@ torture: setup-tests ## the long tests; cut power and links, and kill processes 
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
 
 bench: setup ## measure; see benchmarks/
+	@$(PY) -m benchmarks.side_by_side --write
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks.subscriptions
 	@$(PY) -m benchmarks.shared

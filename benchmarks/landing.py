@@ -22,7 +22,6 @@ import contextlib
 import itertools
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -43,6 +42,7 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.durability import Client, p99
+from benchmarks.machine import machine
 from benchmarks.paho_ingestion import subscribe
 from benchmarks.publish import publish_so_many
 from penstock.cli.version import version_text
@@ -292,14 +292,6 @@ def all_cpu_s() -> float:
     while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
         ours |= more
     return sum(times[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
-
-
-def machine() -> str:
-    """What this is measured on."""
-    cpus = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(": ")[2] for line in cpus if line.startswith("model name")), "?")
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
-    return f"{os.cpu_count()} cores, {model}, {memory:.0f} GiB, {platform.platform()}"
 
 
 def main() -> None:

@@ -1,0 +1,15 @@
+"""What the figures of a benchmark were seen on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def machine() -> str:
+    """Cores, processor, memory, system; one line."""
+    cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    model = next((line.partition(": ")[2] for line in cpus if line.startswith("model name")), "?")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    return f"{os.cpu_count()} cores, {model}, {memory:.0f} GiB, {platform.platform()}"

@@ -1,0 +1,107 @@
+"""docs/benchmarks.md: the figures of ``benchmarks.side_by_side``, with plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+
+from benchmarks.machine import machine
+from benchmarks.scenarios import MOSQUITTO, OURS, SCENARIOS, Medians, Run, Scenario
+from penstock.cli.version import build_kind
+
+mpl.use("svg")
+
+import matplotlib.pyplot as plt
+
+PAGE: Final = Path("docs") / "benchmarks.md"
+PLOTS: Final = Path("docs") / "benchmarks"
+
+_ABOUT: Final = """\
+# Penstock beside other brokers
+
+Written by `python -m benchmarks.side_by_side --write`, part of `make bench`: each run is one of
+[`penstock bench`](bench.md) with 64 bytes of payload and a window of 100, against each broker in
+turn; medians of {repeats} runs of {seconds:g} s, Penstock {kind}. Seen on: {machine}.
+
+The machine's cores are shared by broker and load generator, so a rate has two bounds. CPU time of
+the broker for a million copies that subscribers got has one, and the ratios are what to look at.
+All keep sessions in memory and sync nothing, but for the last table, where Penstock acknowledges
+what is on disk. Mosquitto is Debian's, with its defaults but for a queue without limit. All speak
+MQTT 5, but for aedes and amqtt, which have 3.1.1.
+"""
+
+_HEADINGS: Final = (
+    "| broker | QoS | CPU s a million | beside Mosquitto | copies/s | beside Mosquitto"
+    " | p50 ms | p99 ms | MiB | lost |"
+)
+
+
+def write_page(medians: Medians, repeats: int, seconds: float) -> None:
+    """Write page and plots."""
+    PLOTS.mkdir(exist_ok=True)
+    shared = [scenario for scenario in SCENARIOS if len(scenario.brokers) > 2]
+    _plot(shared, medians, lambda run: run.cpu_s, "CPU s a million copies", "cpu")
+    _plot(shared, medians, lambda run: run.rate, "copies a second", "rate")
+    kind, here = build_kind(), machine()
+    parts = [_ABOUT.format(repeats=repeats, seconds=seconds, kind=kind, machine=here)]
+    parts.append("![CPU time, less is better](benchmarks/cpu.svg)\n")
+    parts.append("![Copies a second, more is better](benchmarks/rate.svg)\n")
+    parts += [_section(scenario, medians) for scenario in SCENARIOS]
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _section(scenario: Scenario, medians: Medians) -> str:
+    lines = [
+        f"## {scenario.name}\n",
+        f"`penstock bench {' '.join(scenario.options)}`\n",
+        _HEADINGS,
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for qos in scenario.levels:
+        base = medians.get((scenario.name, qos, MOSQUITTO))
+        for name in scenario.brokers:
+            run = medians.get((scenario.name, qos, name))
+            if run is not None:
+                cpu = f"{base.cpu_s / run.cpu_s:.1f} times less" if base and run.cpu_s else ""
+                rate = f"{run.rate / base.rate:.1f} times" if base and base.rate else ""
+                lines.append(
+                    f"| {name} | {qos} | {run.cpu_s:.2f} | {'' if name == MOSQUITTO else cpu}"
+                    f" | {run.rate:,.0f} | {'' if name == MOSQUITTO else rate} | {run.p50_ms:.2f}"
+                    f" | {run.p99_ms:.2f} | {run.resident_mib:.0f} | {run.lost:,} |"
+                )
+    return "\n".join([*lines, ""])
+
+
+def _plot(
+    scenarios: list[Scenario],
+    medians: Medians,
+    value: Callable[[Run], float],
+    label: str,
+    name: str,
+) -> None:
+    """Bars, a group for each QoS, a panel for each scenario, on a logarithmic scale."""
+    plt.rcParams["svg.hashsalt"] = "penstock"  # the same figures make the same file
+    figure, panels = plt.subplots(1, len(scenarios), figsize=(11, 3.5), sharey=True)
+    for panel, scenario in zip(panels, scenarios, strict=True):
+        present = [
+            broker
+            for broker in scenario.brokers
+            if any((scenario.name, qos, broker) in medians for qos in scenario.levels)
+        ]
+        width = 0.8 / max(1, len(present))
+        for at, broker in enumerate(present):
+            runs = [medians[scenario.name, qos, broker] for qos in scenario.levels]
+            places = [qos + (at - (len(present) - 1) / 2) * width for qos in scenario.levels]
+            heights = [value(run) for run in runs]
+            panel.bar(places, heights, width, label=broker, zorder=2 if broker == OURS else 1)
+        panel.set_yscale("log")
+        panel.set_title(scenario.name)
+        panel.set_xticks(list(scenario.levels), [f"QoS {qos}" for qos in scenario.levels])
+    panels[0].set_ylabel(label)
+    panels[-1].legend(fontsize="small")
+    figure.tight_layout()
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
