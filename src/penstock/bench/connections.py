@@ -48,7 +48,7 @@ class Connections:
         self.url = url
         self.reconnections = 0
         self._settings = settings
-        self._keeps_sessions = keeps_sessions
+        self.keeps_sessions = keeps_sessions
         self.patience_s = patience_s
         self._clients: list[Client] = []
         self._away_since_s: dict[str, float] = {}  # by client identifier, oldest first
@@ -64,8 +64,8 @@ class Connections:
             **self._settings,
             **further,
             "client_id": client_id,
-            "clean_start": not self._keeps_sessions,
-            "session_expiry_s": _SESSION_KEPT_S if self._keeps_sessions else 0,
+            "clean_start": not self.keeps_sessions,
+            "session_expiry_s": _SESSION_KEPT_S if self.keeps_sessions else 0,
             "reconnect_s_min": _RECONNECT_S_MIN,
             "reconnect_s_max": _RECONNECT_S_MAX,
             "status_changed": partial(self._changed, client_id),
@@ -91,7 +91,7 @@ class Connections:
             await asyncio.gather(*(self._end(client) for client in some))
 
     async def _end(self, client: Client) -> None:
-        has_session = self._keeps_sessions and client.is_connected
+        has_session = self.keeps_sessions and client.is_connected
         await client.close(drain=False)
         if has_session:  # to begin a new session ends the old one
             settings: Settings = {

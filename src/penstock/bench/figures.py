@@ -26,6 +26,7 @@ class Figures:
         refused: messages by reason code.
         unsent: messages that were due and not sent, because windows were full or we were too slow.
         reconnections: of all clients.
+        keeps_sessions: the broker kept their sessions meanwhile.
         seconds: that were measured.
         sent_per_s: in those.
         acknowledged_per_s: likewise.
@@ -43,6 +44,7 @@ class Figures:
     refused: dict[int, int]
     unsent: int
     reconnections: int
+    keeps_sessions: bool
     seconds: float
     sent_per_s: float
     acknowledged_per_s: float
@@ -61,7 +63,12 @@ class Figures:
 
     @property
     def broken(self) -> str:
-        """Which promise of its QoS the broker broke, in words; empty if none."""
+        """Which promise of its QoS the broker broke, in words; empty if none.
+
+        A session that ended with its connection owes nothing any more [MQTT 5 §4.1].
+        """
+        if self.reconnections > 0 and not self.keeps_sessions:
+            return ""
         qos, counts = self.plan.qos, self.counts
         wrong = [
             f"{count:,} {what}"

@@ -58,11 +58,12 @@ class Incoming:
             return NOBODY
         self.last_ns = now_ns
         self.bytes += len(payload)
-        if not tracker.take(sequence_of(payload)):
+        sequence = sequence_of(payload)
+        if not tracker.take(sequence):
             return NOBODY
         due_ns = due_ns_of(payload)
         if due_ns >= self._measured_from_ns:
             self._latencies.record(now_ns - due_ns)
         publisher = self._publishers[number]
-        publisher.delivered += 1
+        publisher.arrived(sequence)
         return number if publisher.waits and publisher.has_room else NOBODY

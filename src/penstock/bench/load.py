@@ -68,6 +68,7 @@ class Load:
         self.publishers = [self._outgoing(run, number) for number in range(plan.publishers)]
         self.subscribers = [self._incoming(run, number) for number in range(plan.subscribers)]
         self._allowed = 0
+        self._is_stopped = False
 
     def _outgoing(self, run: int, number: int) -> Outgoing:
         plan = self.plan
@@ -89,6 +90,8 @@ class Load:
 
     def allow(self, now_ns: int) -> list[int]:
         """Allow what is due; the publishers that wait and have room now."""
+        if self._is_stopped:
+            return []
         plan = self.plan
         due = plan.due(now_ns - self.start_ns)
         if due is None:
@@ -105,7 +108,8 @@ class Load:
         return woken
 
     def stop(self) -> None:
-        """Nothing more is sent."""
+        """Nothing more is sent, whatever becomes due."""
+        self._is_stopped = True
         for publisher in self.publishers:
             publisher.allowed = publisher.sent
 

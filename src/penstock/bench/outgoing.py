@@ -42,7 +42,7 @@ class Outgoing:
         sent: how many it has.
         settled: how many of those the broker has answered.
         refused: how many it refused, by reason code.
-        delivered: copies that came to subscribers, without duplicates, or are given up.
+        delivered: copies that came to subscribers, without duplicates, or never will.
         last_ns: when the latest was settled.
         waits: somebody waits until there is room.
     """
@@ -74,6 +74,8 @@ class Outgoing:
         self._measured_from_ns = measured_from_ns
         self._latencies = latencies
         self._stuck_at = -1  # what was delivered when somebody last looked
+        self._given_up = 0  # copies on their way that hold nothing up any more
+        self._given_up_end = 0  # they are of messages before this one
         self._publications: Fifo[Publication] = Fifo()  # sent and not settled
         self._due_ns: Fifo[int] = Fifo()  # of those
 
@@ -84,17 +86,28 @@ class Outgoing:
             return False
         if self._window > 0 and self.sent - self.settled >= self._window:
             return False
-        return self._copies_max == 0 or self.on_their_way < self._copies_max
+        return self._copies_max == 0 or self._holding_up < self._copies_max
 
     @property
     def on_their_way(self) -> int:
         """Copies of what was sent that subscribers do not have yet."""
         return self.sent * self.fan_out - self.delivered
 
+    @property
+    def _holding_up(self) -> int:
+        return self.on_their_way - self._given_up
+
+    def arrived(self, sequence: int) -> None:
+        """A copy came to a subscriber, for the first time; it may have been given up."""
+        self.delivered += 1
+        if sequence < self._given_up_end and self._given_up > 0:
+            self._given_up -= 1
+
     def reopen(self) -> None:
-        """Give up copies that hold it up, if none came since the call before."""
-        if 0 < self._copies_max <= self.on_their_way and self.delivered == self._stuck_at:
-            self.delivered += self.on_their_way
+        """Wait no longer for copies that hold it up, if none came since the call before."""
+        if 0 < self._copies_max <= self._holding_up and self.delivered == self._stuck_at:
+            self._given_up = self.on_their_way
+            self._given_up_end = self.sent
         self._stuck_at = self.delivered
 
     def payload(self, now_ns: int) -> bytes:

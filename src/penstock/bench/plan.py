@@ -20,6 +20,7 @@ https://www.youtube.com/watch?v=lJ8ydIuPFeU).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,6 +75,13 @@ class Plan:
                 f"-s is {self.payload_bytes}, and must be {SIZE_BYTES} or more: each message says"
                 " who sent it, and when"
             )
+        for option, number in (
+            ("-r", self.rate_per_s),
+            ("-d", self.duration_s or 0.0),
+            ("--warm-up", self.warm_up_s),
+        ):
+            if not math.isfinite(number):
+                raise ConfigError(f"{option} is {number}, but must be a number that ends")
         if (self.duration_s is None) == (self.messages is None):
             raise ConfigError("give either -d SECONDS or -n MESSAGES")
         if "+" in self.topic or "#" in self.topic or not self.topic:

@@ -197,7 +197,9 @@ class Run:
             self._connections.check()
             self._check_that_it_moves(load, now_ns)
             self._look(load, phase, now_ns)
-            if now_ns - reopened_ns > _STUCK_S * _NS:
+            if self._connections.away:  # it will come, or is lost with its session
+                reopened_ns = now_ns
+            elif now_ns - reopened_ns > _STUCK_S * _NS:
                 reopened_ns = now_ns
                 for number in load.reopen():
                     self._publishers[number].wake()
@@ -227,6 +229,7 @@ class Run:
             refused=load.refused(),
             unsent=unsent,
             reconnections=self._connections.reconnections,
+            keeps_sessions=self._connections.keeps_sessions,
             seconds=seconds,
             sent_per_s=(after.counts.sent - before.counts.sent) / seconds,
             acknowledged_per_s=(after.counts.acknowledged - before.counts.acknowledged) / seconds,

@@ -6,13 +6,17 @@ planner and worker. Where PySpark is installed as a package, as it is for who st
 Python, its modules are there, compiled; so a script takes the zip out of PYTHONPATH and starts the
 very Python that runs this.
 
+A Spark that is elsewhere (SPARK_HOME) brings its own PySpark, and keeps it.
+
 Workers of a cluster are other machines, which have no such script: they get their own Python.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
+import site
 import sys
 from pathlib import Path
 from typing import Final
@@ -30,15 +34,17 @@ PYTHONPATH=${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}} exec {python} "$@"
 
 def worker_python(master: str) -> str:
     """What PYSPARK_PYTHON is to be for a master URL; it may write a script."""
-    is_package = Path(pyspark.__file__).exists()
-    if not (master.startswith("local") and is_package):
+    package = Path(pyspark.__file__).parent
+    is_installed = package.parent in map(Path, site.getsitepackages())
+    is_its_own = Path(os.environ.get("SPARK_HOME", package)) == package
+    if not (master.startswith("local") and is_installed and is_its_own):
         return sys.executable
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
     fingerprint = hashlib.sha256(script.encode()).hexdigest()[:8]
-    path = private_directory() / f"python-{fingerprint}"
     try:
+        path = private_directory() / f"python-{fingerprint}"
         if not path.exists():
             write_script(path, script)
-    except OSError:  # a home that cannot be written to: it works as well, and starts slower
+    except (OSError, RuntimeError):  # no home, or none to write to: it works, and starts slower
         return sys.executable
-    return str(path)
+    return str(path) if os.access(path, os.X_OK) else sys.executable

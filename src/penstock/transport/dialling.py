@@ -17,7 +17,7 @@ from penstock.config.address import SocketFile
 from penstock.config.remote_url import RemoteUrl
 from penstock.errors import ConfigError
 from penstock.transport.api import Accept
-from penstock.transport.socket_wire import DialledSocketWire
+from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.websocket_client import DialledWebSocket
 
@@ -102,6 +102,8 @@ async def dial(
     def made() -> StreamWire:
         if upgrade is not None:
             return DialledWebSocket(url, name, accept, upgrade, write_buffer_bytes_max, headers)
+        if url.is_encrypted:
+            return SocketWire(str(url), name, accept, None, write_buffer_bytes_max)
         return DialledSocketWire(str(url), name, accept, write_buffer_bytes_max)
 
     async with asyncio.timeout(connect_timeout_s):

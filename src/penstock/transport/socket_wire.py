@@ -2,7 +2,9 @@
 
 One that was dialled is read into a buffer of its own: asyncio otherwise asks the system for memory
 of 256 KiB for each read, which costs more than what is read. Of connections that are accepted there
-are too many for that.
+are too many for that. Nor is it for TLS: what the peer sends last, and is longer than the buffer,
+asyncio's TLS drops when the connection ends (``_do_read__buffered`` and ``_do_flush`` in its
+sslproto.py). uvloop does not ask for the buffer.
 """
 
 from __future__ import annotations
@@ -105,19 +107,22 @@ class SocketWire(StreamWire):
 
 @final
 class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
-    """One connection that was dialled; the arguments are those of ``SocketWire``."""
+    """One connection that was dialled, without TLS; the arguments are those of ``SocketWire``."""
 
     def __init__(
         self, peer: str, listener: str, accept: Accept, write_buffer_bytes_max: int
     ) -> None:
         super().__init__(peer, listener, accept, None, write_buffer_bytes_max)
-        self._buffer = memoryview(bytearray(_READ_BYTES_MAX))
+        self._buffer: memoryview | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
         del sizehint
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(_READ_BYTES_MAX))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes arrived."""
+        assert self._buffer is not None
         self.data_received(bytes(self._buffer[:nbytes]))

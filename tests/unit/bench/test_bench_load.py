@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import pytest
@@ -172,7 +173,48 @@ def test_subscribers_that_are_behind_hold_up_their_publisher() -> None:
     send(load)
     assert load.subscribers[0].take(payload, START_NS) == NOBODY, "a duplicate makes no room"
     assert load.reopen() == []
-    assert load.reopen() == [0], "nothing came since: what is missing is given up"
+    assert load.reopen() == [0], "nothing came since: nobody waits for what is missing"
+    assert not load.is_done, "it may come yet"
+
+
+def test_what_comes_late_is_not_lost_and_holds_up_again() -> None:
+    load = begun(end_to_end=2, qos=0)
+    outgoing = load.publishers[0]
+    first = [send(load)[0] for _ in range(2)]
+    load.reopen()
+    load.reopen()
+    second = [send(load)[0] for _ in range(2)]
+    assert not outgoing.has_room
+    for payload in first:
+        load.subscribers[0].take(payload, START_NS)
+    assert outgoing.on_their_way == 2, "the second two"
+    assert not outgoing.has_room, "they hold it up"
+    for payload in second:
+        load.subscribers[0].take(payload, START_NS)
+    assert load.is_done
+    assert (load.counts().lost, outgoing.on_their_way) == (0, 0)
+
+
+def test_what_never_comes_holds_up_once() -> None:
+    load = begun(end_to_end=2, qos=0)
+    outgoing = load.publishers[0]
+    for _ in range(2):
+        send(load)
+    load.reopen()
+    load.reopen()
+    for _ in range(5):
+        payload, _ = send(load)
+        load.subscribers[0].take(payload, START_NS)
+    assert outgoing.has_room
+    assert load.counts().lost == 2
+
+
+def test_what_is_due_after_the_end_is_not_sent() -> None:
+    load = begun(rate_per_s=1000.0, duration_s=10.0, messages=None)
+    load.allow(START_NS + SECOND_NS)
+    load.stop()
+    assert load.allow(START_NS + 2 * SECOND_NS) == []
+    assert not load.publishers[0].has_room
 
 
 def test_everything_is_counted() -> None:
@@ -214,7 +256,9 @@ def test_it_is_done_when_everything_came() -> None:
 # -- the verdict -----------------------------------------------------------------------------
 
 
-def figures(qos: int, lost: int = 0, duplicated: int = 0, unacknowledged: int = 0) -> Figures:
+def figures(
+    qos: int, lost: int = 0, duplicated: int = 0, unacknowledged: int = 0, reconnections: int = 0
+) -> Figures:
     load = begun(qos=qos)
     counts = load.counts()._replace(
         sent=10, acknowledged=10 - unacknowledged, lost=lost, duplicated=duplicated
@@ -225,7 +269,8 @@ def figures(qos: int, lost: int = 0, duplicated: int = 0, unacknowledged: int = 
         counts=counts,
         refused={},
         unsent=0,
-        reconnections=0,
+        reconnections=reconnections,
+        keeps_sessions=False,
         seconds=1.0,
         sent_per_s=1.0,
         acknowledged_per_s=1.0,
@@ -257,3 +302,16 @@ def test_the_qos_says_what_is_forbidden(
 def test_what_nobody_acknowledged_is_told_and_not_called_lost() -> None:
     assert figures(1, unacknowledged=2).wrong == ["2 messages were not acknowledged"]
     assert figures(1).as_json()["latency_ms"] == {"acknowledgement": None, "end_to_end": None}
+
+
+def test_a_session_that_ended_with_its_connection_owes_nothing() -> None:
+    assert figures(2, lost=1, duplicated=1).broken
+    assert not figures(2, lost=1, duplicated=1, reconnections=1).broken
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rate_per_s": math.inf}, {"rate_per_s": math.nan}, {"duration_s": math.inf}]
+)
+def test_numbers_without_an_end_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="must be a number that ends"):
+        begun(**{"messages": None, "duration_s": 1.0} | wrong)

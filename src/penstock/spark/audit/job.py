@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 from penstock.spark.audit.events import STREAM, read_events
 from penstock.spark.audit.measures import Measures, measure
 from penstock.spark.audit.report import render
@@ -117,19 +117,19 @@ def _events(spark: SparkSession, settings: AuditSettings) -> DataFrame:
 
 @contextmanager
 def _session(settings: AuditSettings, open_spark: OpenSpark) -> Iterator[SparkSession]:
-    """A Spark whose failures are our errors; its log stays where those name it."""
+    """A Spark whose failures are our errors; its log stays where somebody may want to read it."""
     log = Path(tempfile.mkdtemp(prefix="penstock-audit-")) / LOG_NAME
-    is_named = False
+    is_wanted = False
     try:
         with open_spark("penstock audit", settings.master, log) as spark:
             yield spark
     except PySparkException as error:
-        is_named = True
+        is_wanted = True
         raise own_error(error, log) from error
-    except SparkFailed:
-        is_named = True
+    except Exception as error:
+        is_wanted = isinstance(error, SparkFailed) or not isinstance(error, PenstockError)
         raise
     finally:
-        if not is_named:
+        if not is_wanted:
             log.unlink(missing_ok=True)
             log.parent.rmdir()
