@@ -72,7 +72,7 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.functions import lit
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DateType, StructType
 
     delta = _open(path)
     schema = StructType.fromJson(json.loads(delta.schema().to_json()))
@@ -84,6 +84,10 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
         parts.setdefault(tuple(partition.values()), []).append(str(path.absolute() / file["path"]))
     if not parts:
         raise ConfigError(f"the table in {path} has no rows yet")
+    if all(isinstance(schema[name].dataType, DateType) for name in names):  # what they say, holds
+        whole = spark.read.schema(schema).option("basePath", str(path.absolute()))
+        files = [file for these in parts.values() for file in these]
+        return whole.parquet(*files).select(*schema.names)
     in_files = StructType([field for field in schema if field.name not in names])
     frames = []
     for values, files in parts.items():

@@ -58,6 +58,8 @@ DECIDED: Final = "decided"
 _PROPOSAL: Final = ".proposal"
 _ROWS: Final = ".arrow"
 _UNFINISHED: Final = ".new"
+_ATTEMPTS_MAX: Final = 100
+"""How often a directory that is removed meanwhile is made again."""
 NAME_RULE: Final = "1 to 128 letters, digits and . _ - that start with a letter or digit"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -273,29 +275,26 @@ class Staging:
         """Write a file whole, synced, and its name too.
 
         The broker may remove the directory meanwhile, because the batch is done or nothing was in
-        it: then it is made once more.
+        it: then it is made once more. If that is while it is made, `Path.mkdir` says that it is in
+        the way.
         """
         unfinished = place / (name + _UNFINISHED)
-        while True:
+        for attempt in range(_ATTEMPTS_MAX):
             try:
-                self._make(place)
+                place.mkdir(parents=True, exist_ok=True)
                 with unfinished.open("wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                 unfinished.rename(place / name)
-                sync_directory(place)
+                for path in (place, place.parent, self._top, self._data_dir):
+                    sync_directory(path)  # also what another writer has just made
                 return
-            except FileNotFoundError:
-                continue
+            except (FileNotFoundError, FileExistsError) as error:
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise self._failed(error) from error
             except OSError as error:
                 raise self._failed(error) from error
-
-    def _make(self, place: Path) -> None:
-        missing = [path for path in (place, place.parent, self._top) if not path.exists()]
-        place.mkdir(parents=True, exist_ok=True)
-        for path in reversed(missing):
-            sync_directory(path.parent)
 
     def _failed(self, error: Exception) -> StoreFailed:
         why = with_remedy(error, self._data_dir)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.errors import StoreFailed
 from penstock.store.staging import STAGED_SCHEMA, Staging
 
 
@@ -20,10 +21,8 @@ def test_a_batch_that_is_published_and_forgotten_while_one_looks(
     """The service forgets one batch while it adds up what is staged for others, and the broker
     looks for what is too old."""
     staging = Staging(tmp_path)
-    row = {"topic": "t", "payload": b"", "qos": 1, "retain": False, "properties": None}
-    rows = pa.Table.from_pylist([row], STAGED_SCHEMA)
-    kept = staging.stage("b", 0, "run", 0, rows)
-    staging.stage("a", 0, "run", 0, rows)
+    kept = staging.stage("b", 0, "run", 0, _rows())
+    staging.stage("a", 0, "run", 0, _rows())
     forgotten = tmp_path / "staged" / "a" / "0"
 
     def forgetting(listing: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,3 +40,37 @@ def test_a_batch_that_is_published_and_forgotten_while_one_looks(
     monkeypatch.undo()
     assert not forgotten.exists()
     assert staging.size_bytes() == kept.size_bytes
+
+
+def test_a_directory_that_is_removed_while_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between "it is there already" and the look at what is there, it goes."""
+    staging = Staging(tmp_path)
+    place = tmp_path / "staged" / "a" / "0"
+    place.mkdir(parents=True)
+    make = os.mkdir
+
+    def making(path: Any, mode: int = 0o777) -> None:
+        try:
+            make(path, mode)
+        except FileExistsError:
+            monkeypatch.undo()
+            staging.forget("a", 0)
+            raise
+
+    monkeypatch.setattr(os, "mkdir", making)
+    kept = staging.stage("a", 0, "run", 0, _rows())
+    assert (place / kept.name).stat().st_size == kept.size_bytes
+
+
+def test_a_file_in_the_way_of_a_directory_is_said(tmp_path: Path) -> None:
+    (tmp_path / "staged" / "a").mkdir(parents=True)
+    (tmp_path / "staged" / "a" / "0").write_bytes(b"")
+    with pytest.raises(StoreFailed, match="File exists"):
+        Staging(tmp_path).stage("a", 0, "run", 0, _rows())
+
+
+def _rows() -> pa.Table:
+    row = {"topic": "t", "payload": b"", "qos": 1, "retain": False, "properties": None}
+    return pa.Table.from_pylist([row], STAGED_SCHEMA)
