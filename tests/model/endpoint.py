@@ -159,7 +159,8 @@ class Endpoint:
             self.outward.answered(packet)
             kinds = {Puback: PUBACK, Pubrec: PUBREC, Pubcomp: PUBCOMP}
             kind = kinds[type(packet)]
-            self.session.acknowledge(kind, packet.packet_id, packet.reason_code, now)
+            if self.session.acknowledge(kind, packet.packet_id, packet.reason_code, now):
+                self.session.refill(now)
 
     def _arrival(self, packet: Publish, link: Link, now: Now) -> None:
         answer = {0: 0, 1: PUBACK, 2: PUBREC}[packet.qos]

@@ -131,7 +131,6 @@ class ClientConnection(Connection):
         self.inherits = inherits
         self._inherited = Inherited()
         self._receiving = Receiving(session, self.link, arrivals, application, asked)
-        self._may_refill = False  # the window has room, and nobody looked
         self._window = PACKET_IDENTIFIERS  # what the server takes unacknowledged
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
@@ -175,16 +174,13 @@ class ClientConnection(Connection):
             )
 
     def _acknowledged(self, packet_type: int, packet: Ack, now: Now) -> None:
-        if self._session.take(packet_type, packet.packet_id, packet.reason_code, now):
-            self._may_refill = True
+        if self._session.acknowledge(packet_type, packet.packet_id, packet.reason_code, now):
+            self.may_refill = True
 
-    def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle what was received; the acknowledgements in it make room once, all together."""
-        super()._decode(now, to_the_end)
-        if self._may_refill:
-            self._may_refill = False
-            if self._session.link is self.link:
-                self._session.refill(now)
+    def refill(self, now: Now) -> None:
+        """Acknowledgements made room in the window."""
+        if self._session.link is self.link:
+            self._session.refill(now)
 
     # -- CONNACK -------------------------------------------------------------------------
 

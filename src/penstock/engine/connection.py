@@ -78,6 +78,7 @@ class Connection(Resumable):
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
+        self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
         self.closed_here = False  # by this side, and not by the peer or the network
@@ -125,7 +126,17 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle what was received, until a packet is incomplete or it is enough for now."""
+        """Handle what was received; the acknowledgements in it make room once, all together."""
+        self._handle_packets(now, to_the_end)
+        if self.may_refill:
+            self.may_refill = False
+            self.refill(now)
+
+    def refill(self, now: Now) -> None:
+        """Acknowledgements made room in the window; each role knows its session."""
+
+    def _handle_packets(self, now: Now, to_the_end: bool) -> None:
+        """Handle packets until one is incomplete or it is enough for now."""
         self.work = 0
         counters = self.link.counters
         packet = self._decoder.next_packet()

@@ -92,15 +92,14 @@ class ServerConnection(OpeningConnection):
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
             self.work += self._publishing.publish(packet, session, now)
         elif isinstance(packet, Puback):
-            session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now)
-            if self._sharing.uneven and session.queue_length == 0:
-                self._sharing.ready(session, now)
+            if session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now):
+                self.may_refill = True
         elif isinstance(packet, Pubrec):
-            session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now)
+            if session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now):
+                self.may_refill = True
         elif isinstance(packet, Pubcomp):
-            session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now)
-            if self._sharing.uneven and session.queue_length == 0:
-                self._sharing.ready(session, now)
+            if session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now):
+                self.may_refill = True
         elif isinstance(packet, Pubrel):
             self.work += self._publishing.release(packet.packet_id, session, now)
         elif isinstance(packet, Subscribe):
@@ -117,6 +116,15 @@ class ServerConnection(OpeningConnection):
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
             )
+
+    def refill(self, now: Now) -> None:
+        """Acknowledgements made room in the window: for what waits here, then for a group's."""
+        session = self._session
+        if session is None or session.link is not self.link:
+            return
+        session.refill(now)
+        if self._sharing.uneven and session.queue_length == 0:
+            self._sharing.ready(session, now)
 
     def _subscribe(self, packet: Subscribe, session: Session, now: Now) -> None:
         server = self._server

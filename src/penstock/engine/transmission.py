@@ -184,20 +184,14 @@ class Transmission(Backlog):
         self._window.let_go_of_reserved(packet_id)
         return True
 
-    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """PUBACK, PUBREC or PUBCOMP from the peer; what there is room for then is sent.
+    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
+        """PUBACK, PUBREC or PUBCOMP from the peer.
+
+        Returns:
+            Whether a place is free: ``refill`` is due, once for all that came together.
 
         Raises:
             RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
-        """
-        if self.take(packet_type, packet_id, reason_code, now):
-            self.refill(now)
-
-    def take(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
-        """As ``acknowledge``, but what there is room for then is the caller's to send.
-
-        Returns:
-            Whether there is: ``refill`` is due.
         """
         sender = self.sender
         events = self._effects.events
