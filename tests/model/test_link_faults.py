@@ -56,8 +56,7 @@ class AnswersBeforeTheDisk(Endpoint):
 
     def end_turn(self, now: Now) -> None:
         for link in self.effects.holding:
-            frames, link.held = link.held, []
-            self.leave(link, b"".join(frames), now)
+            self.leave(link, link.held.take(), now)
         self.effects.holding = []
         super().end_turn(now)
 

@@ -58,6 +58,7 @@ A published message::
 One turn of the loop::
 
     effects            what it produced, and what waits for its commit
+    frames             packets that leave together, written one behind the other
     link               the sending half of a connection: at once, or held for a commit
     aliases            topic aliases: those we define on it, and the peer's
     records            the durable form of all of the above

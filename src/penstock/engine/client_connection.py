@@ -50,7 +50,7 @@ from penstock.errors import LocalProtocolError, RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31, V311
+from penstock.protocol.kinds import PUBCOMP, PUBREL, V5, V31, V311
 from penstock.protocol.packets import (
     Ack,
     Auth,
@@ -60,11 +60,7 @@ from penstock.protocol.packets import (
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     Subscription,
@@ -151,17 +147,8 @@ class ClientConnection(Connection):
                 )
         elif isinstance(packet, Publish):
             self._arrived(packet, now)
-        elif isinstance(packet, Puback):
-            self._acknowledged(PUBACK, packet, now)
-        elif isinstance(packet, Pubrec):
-            self._acknowledged(PUBREC, packet, now)
-        elif isinstance(packet, Pubcomp) and self._inherited.is_open:
-            if self._inherited.released(packet.packet_id):
-                self._all_released(now)
-        elif isinstance(packet, Pubcomp):
-            self._acknowledged(PUBCOMP, packet, now)
-        elif isinstance(packet, Pubrel):
-            self._receiving.released(packet.packet_id)
+        elif isinstance(packet, Ack):
+            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Suback | Unsuback):
             if not self._session.answered(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
@@ -173,8 +160,14 @@ class ClientConnection(Connection):
                 reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
             )
 
-    def _acknowledged(self, packet_type: int, packet: Ack, now: Now) -> None:
-        if self._session.acknowledge(packet_type, packet.packet_id, packet.reason_code, now):
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""
+        if packet_type == PUBREL:
+            self._receiving.released(packet_id)
+        elif packet_type == PUBCOMP and self._inherited.is_open:
+            if self._inherited.released(packet_id):
+                self._all_released(now)
+        elif self._session.acknowledge(packet_type, packet_id, reason_code, now):
             self.may_refill = True
 
     def refill(self, now: Now) -> None:

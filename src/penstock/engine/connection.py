@@ -34,6 +34,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
@@ -139,12 +141,23 @@ class Connection(Resumable):
         """Handle packets until one is incomplete or it is enough for now."""
         self.work = 0
         counters = self.link.counters
-        packet = self._decoder.next_packet()
-        while packet is not None:
-            counters.packets_received += 1
-            if self.state == CONNECTED:  # before, the connect timeout stands
+        decoder = self._decoder
+        while True:
+            ack: i64 = 0
+            if self.state == CONNECTED:
+                ack = decoder.plain_ack()
+            if ack != 0:
+                counters.packets_received += 1
                 self._keep_alive.heard(now.monotonic_s)
-            self.handle(packet, now)
+                self.acknowledged(ack >> 16, ack & 0xFFFF, reasons.SUCCESS, now)
+            else:
+                packet = decoder.next_packet()
+                if packet is None:
+                    return
+                counters.packets_received += 1
+                if self.state == CONNECTED:  # before, the connect timeout stands
+                    self._keep_alive.heard(now.monotonic_s)
+                self.handle(packet, now)
             if self.link.closed:
                 return
             self.work += WORK_OF_A_PACKET
@@ -156,7 +169,6 @@ class Connection(Resumable):
                 if self.work >= WORK_PER_TURN_MAX:
                     self.wait_for_turn()
                 return
-            packet = self._decoder.next_packet()
 
     def must_wait(self) -> bool:
         """Whether too much waits on our side; if so, it is settled who calls ``resume``."""
@@ -171,6 +183,9 @@ class Connection(Resumable):
 
     def handle(self, packet: Packet, now: Now) -> None:
         """One packet from the peer; each role has its own table."""
+
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the peer, once connected; the same table."""
 
     def ended(self, with_will: bool, now: Now) -> None:
         """The connection ended, for the role to settle its session."""

@@ -75,9 +75,10 @@ class HeldMessages:
 
     def forget(self, packet_id: int) -> None:
         """It is routed or dropped, or there was none."""
-        held = self._entries.pop(packet_id, None)
+        held = self._entries.get(packet_id)
         if held is None:
             return
+        del self._entries[packet_id]
         self._let_go(held)
         if held.in_line:
             self.line.remove(packet_id)  # mostly the first

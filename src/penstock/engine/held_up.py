@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.at_limit import QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.at_limit import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.effects import Effects
 from penstock.engine.queue import MessageQueue
@@ -54,8 +54,10 @@ class HeldUp:
         if queue.overflowed or not queue.has_room(1):
             queue.overflowed = False
             self._effects.reach(self._limit(QUEUE), now)
-        elif self._limits is not None and not queue.is_half_full(_UNBOUNDED):
-            self._limits[QUEUE].left(now.monotonic_s)
+        elif self._limits is not None:
+            limit = self._limits[QUEUE]
+            if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):
+                limit.left(now.monotonic_s)
 
     def _limit(self, limit: int) -> AtLimit:
         if self._limits is None:

@@ -71,8 +71,9 @@ class Inbound:
         """PUBREL came; the reason code for PUBCOMP."""
         self._here.discard(packet_id)
         self.held.forget(packet_id)
-        if self._since_us.pop(packet_id, None) is None:
+        if packet_id not in self._since_us:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
+        del self._since_us[packet_id]
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:

@@ -52,11 +52,13 @@ _TRANSITIONS: Final[dict[tuple[int, int], int]] = {
     (AWAIT_PUBCOMP, PUBREC): RELEASE,
     (AWAIT_PUBCOMP, PUBCOMP): FREED,
 }
-_VERDICTS: Final[list[int]] = [  # the same, at 16 times the state plus the packet type
-    _TRANSITIONS.get((state, packet_type), VIOLATION)
-    for state in range(AWAIT_PUBCOMP + 1)
-    for packet_type in range(16)
-]
+_VERDICTS: Final[bytes] = bytes(  # the same, at 16 times the state plus the packet type
+    [
+        _TRANSITIONS.get((state, packet_type), VIOLATION)
+        for state in range(AWAIT_PUBCOMP + 1)
+        for packet_type in range(16)
+    ]
+)
 
 
 @mypyc_attr(acyclic=True)
@@ -116,9 +118,10 @@ class InFlightWindow:
 
     def has_room(self) -> bool:
         """Whether one more message may be sent: nothing older waits and a place is free."""
-        if self._unsent or len(self._entries) >= self.capacity:
+        taken = len(self._entries)
+        if taken >= self.capacity or self._unsent:
             return False
-        return len(self._entries) + len(self._reserved) < self._last_id
+        return taken + len(self._reserved) < self._last_id
 
     def use_only(self, last_id: int) -> None:
         """Give out no packet identifier above ``last_id``."""
@@ -148,11 +151,12 @@ class InFlightWindow:
         return entry
 
     def _unused_packet_id(self) -> int:
-        packet_id = self._cursor % self._last_id + 1
-        while packet_id in self._entries or packet_id in self._reserved:
-            packet_id = packet_id % self._last_id + 1
-        self._cursor = packet_id
-        return packet_id
+        packet_id = self._cursor
+        while True:
+            packet_id = packet_id + 1 if packet_id < self._last_id else 1
+            if packet_id not in self._entries and packet_id not in self._reserved:
+                self._cursor = packet_id
+                return packet_id
 
     def reserve(self) -> int:
         """A packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is free."""

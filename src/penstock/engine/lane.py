@@ -42,6 +42,7 @@ class Lane:
         self.count = 0
         self._head: Fifo[Delivery] = Fifo()
         self._runs: deque[Run] = deque()
+        self._is_packed = False  # whether there are any
         self._at = 0  # in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
         self.qos0_count = 0  # QoS 0 deliveries that wait
@@ -56,23 +57,25 @@ class Lane:
             self.qos0_count += 1
             self._qos0.append(delivery)
             self._kept.add_qos0(delivery)
-        if not self._runs and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
+        if not self._is_packed and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
             self._head.append(delivery)
         elif delivery.sequence == 0:
             self._between.append((self._runs[-1].end, delivery))
         else:
             self._kept.pack(1)
-            if not self._runs or not self._runs[-1].put(delivery):
+            if not self._is_packed or not self._runs[-1].put(delivery):
                 run = Run(delivery.sequence)
                 run.put(delivery)
                 self._runs.append(run)
+                self._is_packed = True
 
     def restore(self, run: Run, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
         another run."""
-        if not self._runs:
+        if not self._is_packed:
             self._at = position
         self._runs.append(run)
+        self._is_packed = True
         self.count += len(run) - position
         self._kept.pack(len(run) - position)
 
@@ -157,7 +160,7 @@ class Lane:
 
     def unpacked(self, limit: int) -> list[Delivery]:
         """The next deliveries themselves, none of them packed any more."""
-        while self._runs and len(self._head) < limit + self._gone:
+        while self._is_packed and len(self._head) < limit + self._gone:
             self._unpack()
         found: list[Delivery] = []
         for delivery in self._head.items():
@@ -293,8 +296,9 @@ class Lane:
         self._at = stop
         if stop == len(run):
             self._runs.popleft()
+            self._is_packed = len(self._runs) > 0
             self._at = 0
-        if not self._runs:
+        if not self._is_packed:
             for _, delivery in self._between:
                 head.append(delivery)
             self._between.clear()

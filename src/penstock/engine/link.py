@@ -4,7 +4,7 @@
 
       send ──────▶ ready ─────────────────────────────────────────▶ socket, in this turn
       hold ──────▶ held ── sealed: a Release ── commit durable ───▶ socket
-      send_qos0 ─▶ ready, or behind what is held: QoS 0 keeps its order too
+      QoS 0 ─────▶ ready, or behind what is held: QoS 0 keeps its order too
 
 Two roads lead out of a link. ``send`` is for what promises nothing: QoS 0 messages that
 were published with QoS 0, PINGRESP, DISCONNECT. ``hold`` is for everything else: its
@@ -30,7 +30,9 @@ from mypy_extensions import mypyc_attr
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
+from penstock.engine.frames import Frames
 
+_PLAIN_BYTES: Final = 4  # of an acknowledgement without a reason code
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
 
 
@@ -90,9 +92,9 @@ class Link:
         self.pending_bytes = 0  # sent or held, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
-        self.ready: list[bytes] = []
-        self.held: list[bytes] = []
-        self.behind: list[bytes] = []  # QoS 0 that waits for nothing but its place
+        self.ready = Frames()
+        self.held = Frames()
+        self.behind = Frames()  # QoS 0 that waits for nothing but its place
         self.held_acks = 0
         self.held_qos0 = 0
         self.user: Resumable | None = None  # resumed when there is room again
@@ -103,7 +105,7 @@ class Link:
     @property
     def waits(self) -> bool:
         """Whether anything waits for a commit, so that what is sent now would overtake it."""
-        return self.releasing > 0 or bool(self.held) or bool(self.behind)
+        return self.releasing > 0 or self.held.count > 0 or self.behind.count > 0
 
     def has_room(self) -> bool:
         """Whether a message that can wait in a queue may be sent now."""
@@ -122,12 +124,10 @@ class Link:
 
     def send_now(self, frame: bytes) -> None:
         """Send ``frame`` in this turn, whether the connection was opened or not."""
-        if not self.ready:
+        self.ready.add(frame)
+        if self.ready.count == 1:
             self._turn.ready.append(self)
-        self.ready.append(frame)
-        size_bytes = len(frame)
-        self.pending_bytes += size_bytes
-        self._turn.unsent_bytes += size_bytes
+        self._wrote(len(frame))
 
     def next_batch(self) -> int:
         """The batch that what is held now will leave with, for ``aliases``."""
@@ -139,21 +139,33 @@ class Link:
             return -1
         return 0 if at_once and self.opened else self.sealed + 1
 
-    def send_qos0(self, frame: bytes) -> None:
-        """Send a QoS 0 message in this turn, or right behind those that wait for a commit."""
-        size_bytes = len(frame)
-        if self.unreleased_qos0 > 0:
-            self.behind.append(frame)
-        elif self.opened:  # as ``send_now``, without the calls: most of what a broker sends
-            ready = self.ready
-            if len(ready) == 0:
+    def place_of_qos0(self, at_once: bool) -> Frames:
+        """Where a QoS 0 message is to be written now; ``wrote_qos0`` follows.
+
+        With ``at_once`` it leaves in this turn, or right behind those that wait for a commit.
+        """
+        if at_once:
+            if self.unreleased_qos0 > 0:
+                return self.behind
+            if self.opened:
+                return self.ready
+        if self.behind.count > 0:  # they came first, and wait with it now
+            if self.held.count == 0:
+                self._turn.holding.append(self)
+            self.held.add_all(self.behind)
+        return self.held
+
+    def wrote_qos0(self, place: Frames, size_bytes: int) -> None:
+        """One message was written there."""
+        if place is self.ready:
+            if place.count == 1:
                 self._turn.ready.append(self)
-            ready.append(frame)
-        else:
-            self.hold_qos0(frame)
-            return
-        self.pending_bytes += size_bytes
-        self._turn.unsent_bytes += size_bytes
+        elif place is self.held:
+            if place.count == 1:
+                self._turn.holding.append(self)
+            self.held_qos0 += 1
+            self.unreleased_qos0 += 1
+        self._wrote(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
         """Send a farewell in this turn, even before the connection was opened."""
@@ -162,12 +174,25 @@ class Link:
 
     def hold(self, frame: bytes) -> None:
         """Send ``frame`` after the commit of this turn."""
-        if not self.held:
+        self.held.add(frame)
+        self.held_more(len(frame))
+
+    def held_more(self, size_bytes: int) -> None:
+        """One more packet was written to ``held``."""
+        if self.held.count == 1:
             self._turn.holding.append(self)
-        self.held.append(frame)
-        size_bytes = len(frame)
-        self.pending_bytes += size_bytes
-        self._turn.unsent_bytes += size_bytes
+        self._wrote(size_bytes)
+
+    def hold_plain(self, packet_type: int, packet_id: int) -> None:
+        """Hold an acknowledgement without a reason code."""
+        self.held.add_ack(packet_type, packet_id)
+        self.held_more(_PLAIN_BYTES)
+
+    def hold_plain_ack(self, packet_type: int, packet_id: int) -> None:
+        """The same, and it counts until released."""
+        self.hold_plain(packet_type, packet_id)
+        self.held_acks += 1
+        self.unreleased_acks += 1
 
     def hold_ack(self, frame: bytes) -> None:
         """Send an acknowledgement after the commit of this turn; it counts until released."""
@@ -177,21 +202,14 @@ class Link:
 
     def hold_qos0(self, frame: bytes) -> None:
         """Send a QoS 0 message after the commit of this turn; it counts until released."""
-        if self.behind:  # they came first, and wait with it now
-            if not self.held:
-                self._turn.holding.append(self)
-            self.held.extend(self.behind)
-            self.behind = []
-        self.hold(frame)
-        self.held_qos0 += 1
-        self.unreleased_qos0 += 1
+        place = self.place_of_qos0(False)
+        place.add(frame)
+        self.wrote_qos0(place, len(frame))
 
     def seal(self) -> Release:
         """What is held belongs to the batch that is sealed now; the next begins empty."""
-        frames = self.held
-        self.held = []
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        release = Release(self, data, len(frames), self.held_acks, self.held_qos0)
+        packets = self.held.count
+        release = Release(self, self.held.take(), packets, self.held_acks, self.held_qos0)
         self.sealed += 1
         self.releasing += 1
         self.held_acks = 0
@@ -204,11 +222,10 @@ class Link:
         self.releasing -= 1
         self.unreleased_acks -= acks
         self.unreleased_qos0 -= qos0
-        if self.behind and self.unreleased_qos0 == 0:
-            if not self.ready:
+        if self.behind.count > 0 and self.unreleased_qos0 == 0:
+            if self.ready.count == 0:
                 self._turn.ready.append(self)
-            self.ready.extend(self.behind)
-            self.behind = []
+            self.ready.add_all(self.behind)
             if self.closed:
                 self._turn.closing.append(self)
         self._handed_over(size_bytes)
@@ -235,27 +252,28 @@ class Link:
         self.closed = True
         self.draining = drain
         self._turn.closing.append(self)
-        if not drain and self.behind:
-            size_bytes = 0
-            for frame in self.behind:
-                size_bytes += len(frame)
-            self.behind = []
-            self._handed_over(size_bytes)
+        if not drain and self.behind.count > 0:
+            self._handed_over(len(self.behind.take()))
 
     @property
     def drained(self) -> bool:
         """Whether the socket of a closed link may be closed now."""
-        return not self.draining or not (self.held or self.releasing or self.ready or self.behind)
+        if not self.draining:
+            return True
+        waiting = self.held.count + self.ready.count + self.behind.count
+        return waiting == 0 and self.releasing == 0
 
     def take_ready(self) -> bytes:
         """The bytes to write now."""
-        frames = self.ready
-        self.ready = []
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        self.counters.packets_sent += len(frames)
+        self.counters.packets_sent += self.ready.count
+        data = self.ready.take()
         self.counters.bytes_sent += len(data)
         self._handed_over(len(data))
         return data
+
+    def _wrote(self, size_bytes: int) -> None:
+        self.pending_bytes += size_bytes
+        self._turn.unsent_bytes += size_bytes
 
     def _handed_over(self, size_bytes: int) -> None:
         self.pending_bytes -= size_bytes

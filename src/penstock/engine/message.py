@@ -42,6 +42,7 @@ class Message:
         offset: position in the log, or ``NOT_IN_LOG``.
         internal: in the log for a session only, and in no stream: a retained message that
             a stored session got when it subscribed, a message held until its PUBREL.
+        topic_bytes: ``topic`` in UTF-8, from who has it at hand.
     """
 
     def __init__(
@@ -55,9 +56,10 @@ class Message:
         properties: bytes = b"",
         offset: int = NOT_IN_LOG,
         internal: bool = False,
+        topic_bytes: bytes | None = None,
     ) -> None:
         self.topic = topic
-        self.topic_bytes = topic.encode()
+        self.topic_bytes = topic.encode() if topic_bytes is None else topic_bytes
         self.payload = payload
         self.qos = qos
         self.retain = retain
@@ -67,9 +69,11 @@ class Message:
         self.offset = offset
         self.internal = internal
         self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``kept``
-        self._expiry_at = _expiry_position(properties) if properties else -1
+        self._expiry_at = -1
         self.expires_at_us = 0  # 0 = never
-        self.dated(received_at_us)
+        if len(properties) > 0:
+            self._expiry_at = _expiry_position(properties)
+            self.dated(received_at_us)
 
     def dated(self, received_at_us: int) -> None:
         """Set the time of reception; a will gets its own when it is published."""

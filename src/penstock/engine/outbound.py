@@ -173,6 +173,7 @@ class Outbound(Transmission):
         elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
             if self.stored and message.offset >= 0:
                 delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
+                self._passed(delivery)
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery, message)
@@ -197,11 +198,11 @@ class Outbound(Transmission):
             return
         if not self._resend(link, now):
             return
-        while len(self._queue) > 0:
-            head = self._queue.head()
-            assert head is not None
+        queue = self._queue
+        head = queue.head()
+        while head is not None:
             if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
-                if self._queue.qos0_count > 0 and not self._let_qos0_past(link, now):
+                if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
                 break
             if not link.has_room():
@@ -209,9 +210,9 @@ class Outbound(Transmission):
                 return
             message = head.message
             if message is None:
-                self._want(self._queue.without_body(self._bodies_at_once()))
+                self._want(queue.without_body(self._bodies_at_once()))
                 return
-            self._queue.pop()
+            queue.pop()
             self._passed(head)
             if self._is_late(message, now):
                 self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
@@ -219,6 +220,7 @@ class Outbound(Transmission):
                 self._send_waiting_qos0(link, head, message, now)
             else:
                 self._send_new(link, head, message, now)
+            head = queue.head()
         self._held_up.watch(self._queue, now)
         self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained:

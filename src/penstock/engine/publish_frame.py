@@ -9,17 +9,20 @@
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.forwarding import Forwarding
+from penstock.engine.frames import Frames
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.errors import LocalProtocolError
-from penstock.protocol.encode import encode_publish
 from penstock.protocol.kinds import V5
 
 
-def publish_frame(
+def add_publish(
+    frames: Frames,
     link: Link,
     forwarding: Forwarding | None,
     message: Message,
@@ -30,12 +33,15 @@ def publish_frame(
     subscription_ids: tuple[int, ...],
     batch: int,
     now: Now,
-) -> bytes:
-    """The PUBLISH packet, empty if the peer or MQTT would not accept its size. It is counted.
+) -> i64:
+    """Append the PUBLISH packet to ``frames``, unless the peer or MQTT would not accept its size.
+
+    It is counted.
 
     Args:
+        frames: of the link, where it is to leave from.
         link: to the receiver.
-        forwarding: of a bridge: the packet is empty if it hands the message on no more.
+        forwarding: of a bridge: there is no packet if it hands the message on no more.
         message: what was published.
         qos: 0..2, of this delivery.
         retain: the RETAIN flag to send.
@@ -44,21 +50,25 @@ def publish_frame(
         subscription_ids: of the subscriptions that matched.
         batch: that of the link with which it will leave; see ``aliases``.
         now: when.
+
+    Returns:
+        Its size in bytes; 0: nothing was appended.
     """
     version = link.version
     if forwarding is not None:
         if forwarding.rule_for(message.topic) is None:  # it was removed
-            return b""
+            return 0
         message = forwarding.message_for(message, version)
     properties = b""
-    frame = b""
+    size_bytes: i64 = 0
     try:
         if version == V5:
             properties = message.properties
             if message.expires_at_us > 0 or len(subscription_ids) > 0:
                 properties = message.properties_for(now.wall_us, subscription_ids)
             if link.aliases is not None and batch >= 0:
-                frame = _frame_with_alias(
+                size_bytes = _add_with_alias(
+                    frames,
                     link,
                     link.aliases,
                     message,
@@ -69,8 +79,8 @@ def publish_frame(
                     properties,
                     batch,
                 )
-        if len(frame) == 0:
-            frame = encode_publish(
+        if size_bytes == 0:
+            size_bytes = frames.add_publish(
                 message.topic_bytes,
                 message.payload,
                 qos,
@@ -79,19 +89,21 @@ def publish_frame(
                 packet_id,
                 version,
                 properties,
+                link.max_packet_size_bytes,  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
             )
     except LocalProtocolError:  # too large for any packet, with what was added to it
-        return b""
-    if 0 < link.max_packet_size_bytes < len(frame):  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
-        return b""
-    link.counters.publish_sent += 1
-    link.counters.publish_bytes_sent += len(message.payload)
-    if forwarding is not None:
-        forwarding.packets += 1
-    return frame
+        return 0
+    if size_bytes > 0:
+        counters = link.counters
+        counters.publish_sent += 1
+        counters.publish_bytes_sent += len(message.payload)
+        if forwarding is not None:
+            forwarding.packets += 1
+    return size_bytes
 
 
-def _frame_with_alias(
+def _add_with_alias(
+    frames: Frames,
     link: Link,
     aliases: OutboundAliases,
     message: Message,
@@ -101,8 +113,8 @@ def _frame_with_alias(
     packet_id: int,
     properties: bytes,
     batch: int,
-) -> bytes:
-    """The PUBLISH packet with a topic alias, or nothing if there is none for it.
+) -> i64:
+    """Append the PUBLISH packet with a topic alias, or nothing if there is none for it.
 
     One that the peer would not accept, or that grows too large by it, defines none.
     """
@@ -113,8 +125,8 @@ def _frame_with_alias(
     if defines:
         alias = aliases.propose(topic, batch, left)
         if len(alias) == 0:
-            return b""
-    frame = encode_publish(
+            return 0
+    size_bytes = frames.add_publish(
         message.topic_bytes if defines else b"",
         message.payload,
         qos,
@@ -123,9 +135,8 @@ def _frame_with_alias(
         packet_id,
         link.version,
         properties + alias,
+        link.max_packet_size_bytes,
     )
-    if 0 < link.max_packet_size_bytes < len(frame):
-        return b""
-    if defines:
+    if defines and size_bytes > 0:
         aliases.define(topic, batch, left)
-    return frame
+    return size_bytes

@@ -70,6 +70,7 @@ class Publishing:
         self._aliases = InboundAliases(limits.topic_alias_maximum)
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
         self._topic: str | None = None  # of the message before: it was checked
+        self._topic_bytes = b""  # of the latest that was checked
         self._is_system = False  # what the check of the latest topic found
         self._link = link
         self._limits = limits
@@ -108,7 +109,16 @@ class Publishing:
         if self._is_system or (permissions is not None and not permissions.may_publish(topic)):
             self._refuse_topic(packet, topic, session, now)
             return 0
-        message = Message(topic, payload, 0, packet.retain, session.client_id, now.wall_us, encoded)
+        message = Message(
+            topic,
+            payload,
+            0,
+            packet.retain,
+            session.client_id,
+            now.wall_us,
+            encoded,
+            topic_bytes=self._topic_bytes,
+        )
         return self._router.publish(message, session, now)
 
     def _publish_in_order(
@@ -150,6 +160,7 @@ class Publishing:
         if not is_topic_name(topic, self._limits.topic_levels_max):
             raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
         self._is_system = is_system_topic(topic)
+        self._topic_bytes = topic.encode()
         self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None
 
     def release(self, packet_id: int, session: Session, now: Now) -> int:
@@ -198,9 +209,13 @@ class Publishing:
         code = session.release(packet_id)
         if self.held_back.count > 0:
             self._effects.resume_later(link.user)
+        is_ours = session.inbound_count < counted or link.version != V5
+        if code == reasons.SUCCESS and is_ours:
+            link.hold_plain_ack(PUBCOMP, packet_id)
+            return
         why = "no message with this packet identifier waits for PUBREL"
         frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
-        if session.inbound_count < counted or link.version != V5:
+        if is_ours:
             link.hold_ack(frame)
             return
         link.hold(frame)
@@ -275,7 +290,14 @@ class Publishing:
         qos = packet.qos
         held = qos == 2 and self._link.version == V31
         message = Message(
-            topic, packet.payload, qos, packet.retain, session.client_id, now.wall_us, encoded
+            topic,
+            packet.payload,
+            qos,
+            packet.retain,
+            session.client_id,
+            now.wall_us,
+            encoded,
+            topic_bytes=self._topic_bytes if topic is self._topic else None,
         )
         router = self._router
         number = numbered(packet.properties) if qos > 0 else None
@@ -416,10 +438,18 @@ class Publishing:
             kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:
-            link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+            if code == reasons.SUCCESS:
+                link.hold_plain_ack(PUBACK, packet.packet_id)
+            else:
+                link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+        elif packet.qos == 2 and code == reasons.SUCCESS:
+            if link.version == V5:  # counts until PUBREL: ``unacknowledged``
+                link.hold_plain(PUBREC, packet.packet_id)
+            else:
+                link.hold_plain_ack(PUBREC, packet.packet_id)
         elif packet.qos == 2:
             frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
-            if link.version == V5 and not is_refusal:  # counts until PUBREL: ``unacknowledged``
+            if link.version == V5 and not is_refusal:
                 link.hold(frame)
             else:
                 link.hold_ack(frame)

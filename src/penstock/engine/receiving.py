@@ -141,8 +141,11 @@ class Receiving:
         while arrival is not None:
             publish = arrival.publish
             kind = PUBACK if publish.qos == 1 else PUBREC
-            encoded = encode_ack(kind, publish.packet_id, arrival.code, self._link.version)
-            self._link.hold_ack(encoded)
+            if arrival.code == reasons.SUCCESS:
+                self._link.hold_plain_ack(kind, publish.packet_id)
+            else:
+                encoded = encode_ack(kind, publish.packet_id, arrival.code, self._link.version)
+                self._link.hold_ack(encoded)
             arrival = self._arrivals.next_settled()
 
     def released(self, packet_id: int) -> None:

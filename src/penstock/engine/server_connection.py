@@ -39,18 +39,15 @@ from penstock.engine.subscribing import subscribe, unsubscribe
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V311
+from penstock.protocol.kinds import PUBREL, V5, V311
 from penstock.protocol.packets import (
+    Ack,
     Auth,
     Disconnect,
     Packet,
     Pingreq,
     Pingresp,
-    Puback,
-    Pubcomp,
     Publish,
-    Pubrec,
-    Pubrel,
     Subscribe,
     Unsubscribe,
 )
@@ -91,17 +88,8 @@ class ServerConnection(OpeningConnection):
             if self._message_rate is not None:
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
             self.work += self._publishing.publish(packet, session, now)
-        elif isinstance(packet, Puback):
-            if session.acknowledge(PUBACK, packet.packet_id, packet.reason_code, now):
-                self.may_refill = True
-        elif isinstance(packet, Pubrec):
-            if session.acknowledge(PUBREC, packet.packet_id, packet.reason_code, now):
-                self.may_refill = True
-        elif isinstance(packet, Pubcomp):
-            if session.acknowledge(PUBCOMP, packet.packet_id, packet.reason_code, now):
-                self.may_refill = True
-        elif isinstance(packet, Pubrel):
-            self.work += self._publishing.release(packet.packet_id, session, now)
+        elif isinstance(packet, Ack):
+            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
             self._subscribe(packet, session, now)
         elif isinstance(packet, Unsubscribe):
@@ -116,6 +104,18 @@ class ServerConnection(OpeningConnection):
             raise RemoteProtocolError(
                 reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
             )
+
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
+        session = self._session
+        assert session is not None
+        if packet_type == PUBREL:
+            self.work += self._publishing.release(packet_id, session, now)
+        elif session.acknowledge(packet_type, packet_id, reason_code, now):
+            if self._sharing.uneven:  # each place that is free lets it take over from others
+                self.refill(now)
+            else:
+                self.may_refill = True
 
     def refill(self, now: Now) -> None:
         """Acknowledgements made room in the window: for what waits here, then for a group's."""

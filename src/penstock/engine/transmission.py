@@ -35,7 +35,7 @@ from penstock.engine.inflight import (
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
-from penstock.engine.publish_frame import publish_frame
+from penstock.engine.publish_frame import add_publish
 from penstock.engine.sender import Sender
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -87,7 +87,6 @@ class Transmission(Backlog):
     # -- sending -----------------------------------------------------------------------
 
     def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        self._passed(delivery)
         if delivery.qos > link.qos_max:  # [MQTT-3.2.2-11]
             delivery.qos = link.qos_max
             if delivery.qos == 0:
@@ -113,7 +112,8 @@ class Transmission(Backlog):
         delivery = entry.delivery
         if self.permissions is not None and not self._may_have(delivery, message, duplicate, now):
             return False
-        frame = publish_frame(
+        size_bytes = add_publish(
+            link.held,
             link,
             self.forwarding,
             message,
@@ -125,10 +125,10 @@ class Transmission(Backlog):
             link.next_batch(),
             now,
         )
-        if not frame:
+        if size_bytes == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, delivery.qos)
             return False
-        link.hold(frame)
+        link.held_more(size_bytes)
         return True
 
     def _may_have(self, delivery: Delivery, message: Message, duplicate: bool, now: Now) -> bool:
@@ -158,16 +158,15 @@ class Transmission(Backlog):
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
-        forwarding = self.forwarding
         ids = subscription_ids
-        frame = publish_frame(link, forwarding, message, 0, retain, False, 0, ids, batch, now)
-        if len(frame) == 0:
+        place = link.place_of_qos0(at_once)
+        size_bytes = add_publish(
+            place, link, self.forwarding, message, 0, retain, False, 0, ids, batch, now
+        )
+        if size_bytes == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
             return
-        if at_once:
-            link.send_qos0(frame)
-        else:
-            link.hold_qos0(frame)
+        link.wrote_qos0(place, size_bytes)
         events = self._effects.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
@@ -221,7 +220,7 @@ class Transmission(Backlog):
                 events.answered(COMPLETED, self.client_id, entry.delivery)
         if verdict == RELEASE:
             if link is not None:
-                link.hold(encode_ack(PUBREL, packet_id, 0, link.version))
+                link.hold_plain(PUBREL, packet_id)
                 entry = self._window.get(packet_id)
                 if entry is not None:
                     self._sent(link, entry, now)
@@ -256,7 +255,7 @@ class Transmission(Backlog):
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
                     link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
                 else:
-                    link.hold(encode_ack(PUBREL, entry.packet_id, 0, link.version))
+                    link.hold_plain(PUBREL, entry.packet_id)
                 self._window.mark_sent(entry)
                 self._sent(link, entry, now)
             else:

@@ -73,6 +73,7 @@ class Decoder:
         self._buffer = b""
         self._position: i64 = 0
         self._parts = bytearray()
+        self._parts_size: i64 = 0
         # Of the packet at `position`, once its fixed header is complete; 0 before.
         self._body: i64 = 0
         self._end: i64 = 0
@@ -85,11 +86,12 @@ class Decoder:
     def feed(self, data: bytes) -> None:
         """Take bytes as they arrived. Read all packets before feeding again."""
         self._fail_again()
-        if len(self._parts) == 0 and self._position == len(self._buffer):
+        if self._parts_size == 0 and self._position == len(self._buffer):
             self._buffer = data
             self._position = 0
         else:
             self._parts += data
+            self._parts_size += len(data)
 
     def has_packet(self) -> bool:
         """Whether the whole of the next packet was fed; not, if its header breaks the protocol."""
@@ -114,10 +116,35 @@ class Decoder:
             self._broken_because = error.message
             self._buffer = b""
             self._parts = bytearray()
+            self._parts_size = 0
             self._position = 0
             raise
         self._position = self._end
         return packet
+
+    def plain_ack(self) -> i64:
+        """The next packet, if it is a whole acknowledgement that says no more than that.
+
+        Its packet type times 65,536, plus its packet identifier; 0 for all else, which
+        `next_packet` reads. It takes no object: most packets of a busy broker are such.
+        """
+        buffer = self._buffer
+        position = self._position
+        if position + 4 > len(buffer) or buffer[position + 1] != 2:
+            return 0
+        first: i64 = buffer[position]
+        packet_type = first >> 4
+        if packet_type < PUBACK or packet_type > PUBCOMP or self._verdicts[first] != 0:
+            return 0
+        if first & 0x08 != 0:  # PUBREL again, of MQTT 3.1
+            return 0
+        high: i64 = buffer[position + 2]
+        low: i64 = buffer[position + 3]
+        packet_id = high << 8 | low
+        if packet_id == 0:
+            return 0
+        self._position = position + 4
+        return packet_type << 16 | packet_id
 
     def _fail_again(self) -> None:
         if self._broken_by != 0:
@@ -129,13 +156,14 @@ class Decoder:
             self._end = 0
             if self._read_fixed_header() and self._end <= len(self._buffer):
                 return True
-            parts_size: i64 = len(self._parts)
+            parts_size = self._parts_size
             rest_size = len(self._buffer) - self._position
             if parts_size == 0 or rest_size + parts_size < self._end - self._position:
                 return False
             rest = self._buffer[self._position :]
             self._buffer = rest + bytes(self._parts) if rest_size > 0 else bytes(self._parts)
             self._parts = bytearray()
+            self._parts_size = 0
             self._position = 0
 
     def _read_fixed_header(self) -> bool:
@@ -227,18 +255,21 @@ class Decoder:
         position = self._body + 2
         if position > end:
             raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends before its topic")
-        topic_size: i64 = buffer[position - 2] << 8 | buffer[position - 1]
-        topic_end = position + topic_size
+        high: i64 = buffer[position - 2]
+        low: i64 = buffer[position - 1]
+        topic_end = position + (high << 8 | low)
         if topic_end > end:
             raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends within its topic")
         topic = self._topic_of(buffer[position:topic_end])
         position = topic_end
         qos = first >> 1 & 0x03
-        packet_id = 0
+        packet_id: i64 = 0
         if qos != 0:
             if position + 2 > end:
                 raise RemoteProtocolError(MALFORMED_PACKET, "PUBLISH ends before its packet id")
-            packet_id = buffer[position] << 8 | buffer[position + 1]
+            high = buffer[position]
+            low = buffer[position + 1]
+            packet_id = high << 8 | low
             if packet_id == 0:  # [MQTT-2.2.1-3], v3.1.1 [MQTT-2.3.1-1], v3.1 §2.4
                 raise RemoteProtocolError(PROTOCOL_ERROR, "PUBLISH with packet identifier 0")
             position += 2

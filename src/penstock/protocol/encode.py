@@ -11,7 +11,7 @@ below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1 §3.3.
 from typing import Final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64
+from mypy_extensions import i64, u8
 
 from penstock.errors import LocalProtocolError
 from penstock.protocol.encode_body import append_body
@@ -121,13 +121,40 @@ def encode_publish(
     (ignored below MQTT 5). packet_id is 0 at QoS 0, 1 to 65,535 otherwise. Raises
     LocalProtocolError.
     """
+    out = BytesWriter()
+    append_publish_head(
+        out, topic, len(payload), qos, retain, dup, packet_id, version, properties, 0
+    )
+    if len(payload) >= _JOINED_PAYLOAD_BYTES_MIN:
+        return out.getvalue() + payload
+    out.write(payload)
+    return out.getvalue()
+
+
+def append_publish_head(
+    out: BytesWriter,
+    topic: bytes,
+    payload_size: i64,
+    qos: int,
+    retain: bool,
+    dup: bool,
+    packet_id: int,
+    version: int,
+    properties: bytes,
+    size_bytes_max: int,
+) -> i64:
+    """Append all of a PUBLISH but its payload, which the caller appends; see `encode_publish`.
+
+    Returns the size of the whole packet in bytes; or 0 when it is larger than `size_bytes_max` (0 =
+    no limit). Nothing is appended then, nor when it raises LocalProtocolError.
+    """
     topic_size: i64 = len(topic)
-    payload_size: i64 = len(payload)
     properties_size: i64 = len(properties)
     remaining = 2 + topic_size + payload_size
-    first = 0x30 | qos << 1
+    identifier: i64 = 0
+    first: i64 = 0x30
     if retain:
-        first |= 0x01
+        first = 0x31
     if qos == 0:
         if packet_id != 0 or dup:  # [MQTT-2.2.1-2], [MQTT-3.3.1-2]
             raise LocalProtocolError(PROTOCOL_ERROR, "QoS 0 with a packet identifier or DUP")
@@ -135,6 +162,8 @@ def encode_publish(
         if qos < 0 or qos > 2:  # [MQTT-3.3.1-4]
             raise LocalProtocolError(MALFORMED_PACKET, f"PUBLISH with QoS {qos}")
         _check_packet_id(packet_id)
+        identifier = packet_id
+        first |= 0x02 if qos == 1 else 0x04
         if dup:
             first |= 0x08
         remaining += 2
@@ -142,23 +171,22 @@ def encode_publish(
         remaining += properties_size + _varint_size(properties_size)
     if topic_size > TWO_BYTE_MAX or remaining > VARINT_MAX:
         raise LocalProtocolError(PACKET_TOO_LARGE, "PUBLISH has a topic or payload too large")
-    out = BytesWriter()
-    out.append(first)
+    size = 1 + _varint_size(remaining) + remaining
+    if 0 < size_bytes_max < size:
+        return 0
+    out.append(u8(first))
     _append_varint(out, remaining)
-    out.append(topic_size >> 8)
-    out.append(topic_size & 0xFF)
+    out.append(u8(topic_size >> 8))
+    out.append(u8(topic_size & 0xFF))
     out.write(topic)
     if qos != 0:
-        out.append(packet_id >> 8)
-        out.append(packet_id & 0xFF)
+        out.append(u8(identifier >> 8))
+        out.append(u8(identifier & 0xFF))
     if version == V5:
         _append_varint(out, properties_size)
         if properties_size > 0:
             out.write(properties)
-    if payload_size >= _JOINED_PAYLOAD_BYTES_MIN:
-        return out.getvalue() + payload
-    out.write(payload)
-    return out.getvalue()
+    return size
 
 
 def encode_ack(packet_type: int, packet_id: int, reason_code: int, version: int) -> bytes:
@@ -193,8 +221,11 @@ def _varint_size(value: i64) -> i64:
 
 
 def _append_varint(out: BytesWriter, value: i64) -> None:
-    """`append_varint` for a value known to fit, without the detour over `int`."""
+    """`append_varint` for a value known to fit, without the detour over `int`.
+
+    Compiled, a writer takes a `u8` by itself, and an `i64` only by the name of its method.
+    """
     while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+        out.append(u8(value & 0x7F | 0x80))
         value >>= 7
-    out.append(value)
+    out.append(u8(value))

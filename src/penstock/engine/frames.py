@@ -1,0 +1,134 @@
+"""Packets that leave together: written one behind the other, and taken as one piece.
+
+::
+
+      add, add_ack, add_publish ─▶ [ parts … | writer ] ─ take ─▶ bytes for the socket
+
+A small packet is written where it will leave from: it is never an object of its own. A large
+payload is a part, which is copied once, when all is joined.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
+from penstock.protocol.encode import append_publish_head
+from penstock.protocol.kinds import PUBREL
+
+_PART_BYTES_MIN: Final = 4096
+
+
+@final
+class Frames:
+    """Packets of one link. It costs little while it is empty."""
+
+    def __init__(self) -> None:
+        self.count = 0  # packets
+        self._writer: BytesWriter | None = None
+        self._parts: list[bytes] | None = None  # they leave before what the writer has
+
+    def size_bytes(self) -> int:
+        """Of all packets."""
+        size_bytes = 0 if self._writer is None else len(self._writer)
+        if self._parts is not None:
+            for part in self._parts:
+                size_bytes += len(part)
+        return size_bytes
+
+    def add(self, frames: bytes, count: int = 1) -> None:
+        """Append ``count`` packets."""
+        self.count += count
+        if len(frames) < _PART_BYTES_MIN:
+            writer = self._writer
+            if writer is None:
+                writer = self._writer = BytesWriter()
+            writer.write(frames)
+        else:
+            self._add_part(frames)
+
+    def add_all(self, other: Frames) -> None:
+        """Append the packets of ``other``, which is empty then."""
+        count = other.count
+        self.add(other.take(), count)
+
+    def add_ack(self, packet_type: i64, packet_id: i64) -> None:
+        """Append a PUBACK, PUBREC, PUBREL or PUBCOMP that says no more than that: four bytes."""
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = BytesWriter()
+        writer.append(u8(packet_type << 4 | (0x02 if packet_type == PUBREL else 0)))
+        writer.append(2)
+        writer.append(u8(packet_id >> 8))
+        writer.append(u8(packet_id & 0xFF))
+        self.count += 1
+
+    def add_publish(
+        self,
+        topic: bytes,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        dup: bool,
+        packet_id: int,
+        version: int,
+        properties: bytes,
+        size_bytes_max: int,
+    ) -> i64:
+        """Append a PUBLISH; see ``append_publish_head``.
+
+        Returns:
+            Its size in bytes; 0: it is larger than ``size_bytes_max``, and not appended.
+
+        Raises:
+            LocalProtocolError: it breaks the protocol, or is too large for any packet.
+        """
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = BytesWriter()
+        size_bytes = append_publish_head(
+            writer,
+            topic,
+            len(payload),
+            qos,
+            retain,
+            dup,
+            packet_id,
+            version,
+            properties,
+            size_bytes_max,
+        )
+        if size_bytes == 0:
+            return 0
+        self.count += 1
+        if len(payload) < _PART_BYTES_MIN:
+            writer.write(payload)
+        else:
+            self._add_part(payload)
+        return size_bytes
+
+    def take(self) -> bytes:
+        """All of them; none is left."""
+        self.count = 0
+        writer = self._writer
+        parts = self._parts
+        data = b"" if writer is None else writer.getvalue()
+        self._writer = None
+        if parts is None:
+            return data
+        self._parts = None
+        if len(data) > 0:
+            parts.append(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _add_part(self, part: bytes) -> None:
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = []
+        writer = self._writer
+        if writer is not None and len(writer) > 0:
+            parts.append(writer.getvalue())
+        self._writer = None
+        parts.append(part)
