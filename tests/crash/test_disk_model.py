@@ -13,6 +13,7 @@ from tests.support.disk_calls import (
     SYNC,
     WRITE,
     DiskCall,
+    read_disk_calls,
 )
 from tests.support.disk_model import Disk, Style
 from tests.support.recording import without_the_undone
@@ -119,3 +120,28 @@ def test_a_write_to_a_mapped_page_may_be_announced_and_not_made(tmp_path: Path) 
     assert without_the_undone([first, last], lines, tmp_path) == [last]
     lines.append("7 write(...)")  # so it went on, and had made it
     assert without_the_undone([first, last], lines, tmp_path) == [first, last]
+
+
+def test_a_change_of_names_that_a_kill_cut_short_was_made_or_not(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "there").write_bytes(b"")
+    made = [
+        DiskCall(1, 5, REMOVE, "/r/d/gone"),
+        DiskCall(1, 5, RENAME, "/r/d/gone", "/r/d/there"),
+        DiskCall(1, 5, CREATE, "/r/d/there"),
+        DiskCall(1, 5, MAKE_DIRECTORY, "/r/d"),
+    ]
+    not_made = [
+        DiskCall(1, 5, REMOVE, "/r/d/there"),
+        DiskCall(1, 5, RENAME, "/r/d/there", "/r/d/gone"),
+        DiskCall(1, 5, CREATE, "/r/there"),
+        DiskCall(1, 5, MAKE_DIRECTORY, "/r/d/e"),
+    ]
+    lines = ["7 read(...)"] * 5
+    assert without_the_undone(made + not_made, lines, tmp_path) == made
+
+
+def test_a_call_without_a_result_is_one_that_the_kill_cut_short() -> None:
+    """strace tells its end all the same, when it saw the thread go."""
+    lines = [r'7 unlink("\x2f\x72\x2f\x66" <unfinished ...>', "7 <... unlink resumed>)  = ?"]
+    assert list(read_disk_calls(lines, "/r", 9)) == [DiskCall(0, 9, REMOVE, "/r/f")]

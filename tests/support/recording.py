@@ -26,8 +26,12 @@ from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.disk_calls import (
     CREATE,
+    LINK,
+    MAKE_DIRECTORY,
     MAPPED,
     MAPPED_SUFFIX,
+    REMOVE,
+    RENAME,
     SYNC,
     TRACED,
     WRITE,
@@ -198,10 +202,32 @@ def without_the_undone(calls: list[DiskCall], lines: list[str], left: Path) -> l
             found = list(left.rglob(Path(call.path).name))
             if not any(path.read_bytes().rstrip(b"\0").endswith(call.data) for path in found):
                 continue
-        elif call.finished == end:
+        elif call.finished == end and not _is_done(call, left):
             continue
         kept.append(call)
     return kept
+
+
+def _is_done(call: DiskCall, left: Path) -> bool:
+    """Whether a call other than a write did what it should; a sync changes nothing to be seen."""
+    if call.kind == REMOVE:
+        return not _found(call.path, left)
+    if call.kind == RENAME:
+        return bool(_found(call.target, left)) and not _found(call.path, left)
+    if call.kind == CREATE and call.offset:  # it truncates
+        return any(path.stat().st_size == 0 for path in _found(call.path, left))
+    if call.kind in (CREATE, LINK, MAKE_DIRECTORY):
+        return bool(_found(call.target or call.path, left))
+    return False
+
+
+def _found(path: str, left: Path) -> list[Path]:
+    """What is left under this path of the recorded directory."""
+    return [
+        found
+        for found in left.rglob(Path(path).name)
+        if path.endswith(f"/{found.relative_to(left)}")
+    ]
 
 
 def _is_last_of_its_thread(call: DiskCall, lines: list[str]) -> bool:

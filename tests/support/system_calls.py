@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 TRACED: Final = "write,pwrite64,writev,sendto,sendmsg,read,readv,recvfrom,recvmsg,fdatasync,fsync"
 _STRING_BYTES_MAX: Final = 1_048_576
 
+_NO_RESULT: Final = "= ?"  # the kill came first
 _UNFINISHED: Final = " <unfinished ...>"
 _RESUMED: Final = re.compile(r"<\.\.\. (\w+) resumed>(.*)", re.DOTALL)
 _CALL: Final = re.compile(r"(\w+)\((\d+)<(.*?)>[,)]")
@@ -108,6 +109,9 @@ def whole_lines(lines: Iterable[str]) -> Iterator[Line]:
         if resumed is not None:
             started, beginning = pending.pop(thread)
             text = beginning + resumed.group(2)
+        if text.endswith(_NO_RESULT):
+            pending[thread] = (started, text.removesuffix(_NO_RESULT))
+            continue
         yield Line(started, number, thread, text)
     for thread, (started, text) in pending.items():
         yield Line(started, None, thread, text)
