@@ -1,6 +1,7 @@
-"""Compile penstock.protocol and penstock.engine with mypyc while the package is built.
+"""Compile penstock.protocol, penstock.engine and what else is busy while the package is built.
 
-Everything else about the package stands in pyproject.toml. PENSTOCK_COMPILE decides:
+The compiler is mypyc. Everything else about the package stands in pyproject.toml.
+PENSTOCK_COMPILE decides:
 
     auto   (default) compile; where that fails, say why and build the interpreted package
     1      compile or fail
@@ -22,7 +23,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED_PACKAGES = ("protocol", "engine")
-COMPILED_FILES = (  # what of the client and the load generator runs for each message
+COMPILED_FILES = (  # what of the rest runs for each turn or message
     "bench/histogram.py",
     "bench/incoming.py",
     "bench/outgoing.py",
@@ -33,6 +34,11 @@ COMPILED_FILES = (  # what of the client and the load generator runs for each me
     "client/message.py",
     "client/publication.py",
     "client/room.py",
+    "runtime/deadlines.py",
+    "runtime/driver.py",
+    "runtime/paused.py",
+    "runtime/peer.py",
+    "runtime/reading.py",
 )
 OPTIMISATION = "3"
 FOR_MYPY = (

@@ -74,8 +74,7 @@ def undelivered(session: Session) -> int:
 def qos2_in_flight(session: Session) -> int:
     """Of those the ones no other member may get [MQTT-4.8.2-5]."""
     return sum(
-        entry.delivery.qos == 2 and entry.state != AWAIT_PUBCOMP
-        for entry in session._window.entries()
+        entry.qos == 2 and entry.state != AWAIT_PUBCOMP for entry in session._window.entries()
     )
 
 

@@ -28,8 +28,6 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
 from penstock.engine.records import SharedEntry, WindowEntry
@@ -61,20 +59,6 @@ _VERDICTS: Final[bytes] = bytes(  # the same, at 16 times the state plus the pac
 )
 
 
-@mypyc_attr(acyclic=True)
-@final
-class InFlight:
-    """One place in the window."""
-
-    def __init__(self, packet_id: int, state: int, delivery: Delivery) -> None:
-        self.packet_id = packet_id
-        self.state = state
-        self.delivery = delivery
-        self.sent = True  # on the present connection
-        self.is_new = False  # the receiver forgot its session since it was sent
-        self.sent_us = 0  # when its last packet left, where that is sent again by time
-
-
 @final
 class InFlightWindow:
     """The window of one session, ordered by first sending.
@@ -85,8 +69,8 @@ class InFlightWindow:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self._entries: dict[int, InFlight] = {}
-        self._unsent: list[InFlight] = []  # from before a reconnect, last first
+        self._entries: dict[int, Delivery] = {}
+        self._unsent: list[Delivery] = []  # from before a reconnect, last first
         self._cursor = 0
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: set[int] = set()  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
@@ -94,19 +78,19 @@ class InFlightWindow:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def entries(self) -> list[InFlight]:
+    def entries(self) -> list[Delivery]:
         """All entries, oldest first."""
         return list(self._entries.values())
 
     def delivered(self) -> list[Delivery]:
         """What the receiver has taken over; the flow is not at its end yet."""
         entries = self._entries.values()
-        return [entry.delivery for entry in entries if entry.state == AWAIT_PUBCOMP]
+        return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
     def undelivered(self) -> list[Delivery]:
         """What the receiver has not taken over yet, oldest first."""
         entries = self._entries.values()
-        return [entry.delivery for entry in entries if entry.state != AWAIT_PUBCOMP]
+        return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
 
     @property
     def free(self) -> int:
@@ -136,19 +120,19 @@ class InFlightWindow:
             else:
                 entry.is_new = True
 
-    def lower(self, entry: InFlight, qos_max: int) -> None:
+    def lower(self, entry: Delivery, qos_max: int) -> None:
         """The receiver takes no more than ``qos_max`` now (1 or 2)."""
-        if entry.delivery.qos > qos_max and entry.state != AWAIT_PUBCOMP:
-            entry.delivery.qos = qos_max
+        if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
+            entry.qos = qos_max
             entry.state = AWAIT_PUBACK
 
-    def add(self, delivery: Delivery) -> InFlight:
+    def add(self, delivery: Delivery) -> Delivery:
         """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
         packet_id = self._unused_packet_id()
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
-        entry = InFlight(packet_id, state, delivery)
-        self._entries[packet_id] = entry
-        return entry
+        delivery.in_flight(packet_id, state, True)
+        self._entries[packet_id] = delivery
+        return delivery
 
     def _unused_packet_id(self) -> int:
         packet_id = self._cursor
@@ -180,9 +164,8 @@ class InFlightWindow:
 
     def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
         """Put back an entry from the store; it counts as not sent on this connection."""
-        entry = InFlight(packet_id, state, delivery)
-        entry.sent = False
-        self._entries[packet_id] = entry
+        delivery.in_flight(packet_id, state, False)
+        self._entries[packet_id] = delivery
         self._cursor = packet_id
 
     def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry], list[int]]:
@@ -191,24 +174,23 @@ class InFlightWindow:
         shared: list[SharedEntry] = []
         sizes: list[int] = []
         for entry in self._entries.values():
-            item = entry.delivery
-            if item.sequence > 0:
+            if entry.sequence > 0:
                 window.append(
                     (
                         entry.packet_id,
                         entry.state,
-                        item.sequence,
-                        item.offset,
-                        item.qos,
-                        item.retain,
-                        item.subscription_ids,
+                        entry.sequence,
+                        entry.offset,
+                        entry.qos,
+                        entry.retain,
+                        entry.subscription_ids,
                     )
                 )
-                if item.message is not None:
-                    item.size_bytes = item.message.size_bytes()
-                sizes.append(item.size_bytes)
-                if item.shared is not None:
-                    shared.append(item.shared.entry(item.sequence))
+                if entry.message is not None:
+                    entry.size_bytes = entry.message.size_bytes()
+                sizes.append(entry.size_bytes)
+                if entry.shared is not None:
+                    shared.append(entry.shared.entry(entry.sequence))
         return window, shared, sizes
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
@@ -226,10 +208,10 @@ class InFlightWindow:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
-            entry.delivery.message = None  # the receiver owns the body now
+            entry.message = None  # the receiver owns the body now
         return verdict
 
-    def get(self, packet_id: int) -> InFlight | None:
+    def get(self, packet_id: int) -> Delivery | None:
         """The entry with this packet identifier."""
         return self._entries.get(packet_id)
 
@@ -239,7 +221,7 @@ class InFlightWindow:
         if entry is not None:
             self._free(entry)
 
-    def give_up(self, entry: InFlight) -> None:
+    def give_up(self, entry: Delivery) -> None:
         """``entry`` was sent once and cannot be sent again.
 
         At QoS 2 the receiver may have it and keep the packet identifier: were it used anew,
@@ -250,7 +232,7 @@ class InFlightWindow:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
-            entry.delivery.message = None
+            entry.message = None
 
     def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
         """Give the entries their bodies, by log offset; those that are ``missing`` are given up.
@@ -260,7 +242,7 @@ class InFlightWindow:
         """
         given_up: list[Delivery] = []
         for entry in self.entries():
-            delivery = entry.delivery
+            delivery = entry
             if delivery.message is None and entry.state != AWAIT_PUBCOMP:
                 body = bodies.get(delivery.offset)
                 delivery.message = body
@@ -275,7 +257,7 @@ class InFlightWindow:
         """The lowest log offset the window still needs, or -1."""
         lowest = -1
         for entry in self._entries.values():
-            offset = entry.delivery.offset
+            offset = entry.offset
             if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):
                 lowest = offset
         return lowest
@@ -287,17 +269,17 @@ class InFlightWindow:
         [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
         return [
-            entry.delivery
+            entry
             for entry in self._entries.values()
-            if entry.delivery.shared is not None and entry.state == AWAIT_PUBACK
+            if entry.shared is not None and entry.state == AWAIT_PUBACK
         ]
 
     def let_go(self, gone: set[Delivery]) -> None:
         """Free the places of ``gone``, and take those out of it."""
         for entry in self.entries():
-            if entry.delivery in gone:
+            if entry in gone:
                 self._free(entry)
-                gone.remove(entry.delivery)
+                gone.remove(entry)
 
     def reconnected(self, capacity: int) -> None:
         """A new connection: everything in the window is to be sent again, in order.
@@ -311,7 +293,7 @@ class InFlightWindow:
         for entry in self._unsent:
             entry.sent = False
 
-    def next_unsent(self) -> InFlight | None:
+    def next_unsent(self) -> Delivery | None:
         """The oldest entry to send again now, or None; it stays until ``mark_sent``."""
         while self._unsent:
             entry = self._unsent[-1]
@@ -321,7 +303,7 @@ class InFlightWindow:
             self._unsent.pop()
         return None
 
-    def mark_sent(self, entry: InFlight) -> None:
+    def mark_sent(self, entry: Delivery) -> None:
         """``entry``, from ``next_unsent``, was sent on the present connection."""
         entry.sent = True
         if self._unsent and self._unsent[-1] is entry:
@@ -333,11 +315,11 @@ class InFlightWindow:
         for entry in reversed(self._unsent):
             if len(offsets) >= limit:
                 break
-            if entry.state != AWAIT_PUBCOMP and entry.delivery.message is None:
-                offsets.append(entry.delivery.offset)
+            if entry.state != AWAIT_PUBCOMP and entry.message is None:
+                offsets.append(entry.offset)
         return offsets
 
-    def _free(self, entry: InFlight) -> None:
+    def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
         if not entry.sent and entry in self._unsent:
             self._unsent.remove(entry)

@@ -180,6 +180,8 @@ class Delivery:
     deliveries of a session from 1; 0 means that this one is not stored (QoS 0, or a
     session that ends with its connection). ``shared`` is set when it came through a
     shared subscription, and may yet go to another member.
+
+    In the in-flight window it has a packet identifier, and a state of ``inflight``.
     """
 
     def __init__(
@@ -201,6 +203,19 @@ class Delivery:
         self.size_bytes = 0  # of the message; set when it joins a queue
         self.gone = False  # dropped while it waits among others
         self.untold = False  # it is known to have no events of its own, see ``events``
+        self.packet_id = 0  # in the window
+        self.state = 0
+        self.sent = False  # on the present connection
+        self.is_new = False  # the receiver forgot its session since it was sent
+        self.sent_us = 0  # when its last packet left, where that is sent again by time
+
+    def in_flight(self, packet_id: int, state: int, sent: bool) -> None:
+        """It takes a place in the window."""
+        self.packet_id = packet_id
+        self.state = state
+        self.sent = sent
+        self.is_new = False
+        self.sent_us = 0
 
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""

@@ -82,8 +82,7 @@ class Outbound(Transmission):
             self.permissions.forget_answers()
         if self.stored:
             self._queue.rest_in_log()
-            for entry in self._window.entries():
-                delivery = entry.delivery
+            for delivery in self._window.entries():
                 if delivery.message is not None:  # whoever takes it over asks what it weighs
                     delivery.size_bytes = delivery.message.size_bytes()
                 delivery.rest_in_log()

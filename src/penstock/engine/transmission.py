@@ -29,7 +29,6 @@ from penstock.engine.inflight import (
     RELEASE,
     UNKNOWN,
     VIOLATION,
-    InFlight,
     InFlightWindow,
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
@@ -94,39 +93,38 @@ class Transmission(Backlog):
                 self._send_qos0(link, message, delivery.retain, ids, False, now)
                 self._acknowledged(delivery)
                 return
-        entry = self._window.add(delivery)
+        self._window.add(delivery)
         self._touch()
-        if not self._send(link, entry, message, False, now):
-            self._window.drop(entry.packet_id)
+        if not self._send(link, delivery, message, False, now):
+            self._window.drop(delivery.packet_id)
             return
         events = self._effects.events
         if events is not None:
             events.sent(SENT, self.client_id, delivery, link)
         if link.version == V31:
-            self._sent(link, entry, now)
+            self._sent(link, delivery, now)
 
     def _send(
-        self, link: Link, entry: InFlight, message: Message, duplicate: bool, now: Now
+        self, link: Link, entry: Delivery, message: Message, duplicate: bool, now: Now
     ) -> bool:
         """Send ``entry``; whether it left."""
-        delivery = entry.delivery
-        if self.permissions is not None and not self._may_have(delivery, message, duplicate, now):
+        if self.permissions is not None and not self._may_have(entry, message, duplicate, now):
             return False
         size_bytes = add_publish(
             link.held,
             link,
             self.forwarding,
             message,
-            delivery.qos,
-            delivery.retain and link.retain_available,  # [MQTT-3.2.2-14]
+            entry.qos,
+            entry.retain and link.retain_available,  # [MQTT-3.2.2-14]
             duplicate,
             entry.packet_id,
-            delivery.subscription_ids,
+            entry.subscription_ids,
             link.next_batch(),
             now,
         )
         if size_bytes == 0:
-            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, delivery.qos)
+            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, entry.qos)
             return False
         link.held_more(size_bytes)
         return True
@@ -198,7 +196,7 @@ class Transmission(Backlog):
         entry = self._window.get(packet_id) if wanted else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
-            events.follows(entry.delivery)  # before the window lets go of its body
+            events.follows(entry)  # before the window lets go of its body
         verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -215,9 +213,9 @@ class Transmission(Backlog):
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
-                events.answered(kind, self.client_id, entry.delivery)
+                events.answered(kind, self.client_id, entry)
             if packet_type == PUBCOMP:
-                events.answered(COMPLETED, self.client_id, entry.delivery)
+                events.answered(COMPLETED, self.client_id, entry)
         if verdict == RELEASE:
             if link is not None:
                 link.hold_plain(PUBREL, packet_id)
@@ -227,12 +225,12 @@ class Transmission(Backlog):
             return False
         if verdict == REJECTED and entry is not None:
             if sender is not None:
-                sender.refused(entry.delivery, reason_code)
-            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry.delivery)
+                sender.refused(entry, reason_code)
+            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry)
         elif sender is not None and entry is not None:
             if packet_type == PUBCOMP:  # 0x92 where PUBREL came before: it is there all the same
                 reason_code = reasons.SUCCESS
-            sender.acknowledged(entry.delivery, reason_code)
+            sender.acknowledged(entry, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
         return True
@@ -259,7 +257,7 @@ class Transmission(Backlog):
                 self._window.mark_sent(entry)
                 self._sent(link, entry, now)
             else:
-                message = entry.delivery.message
+                message = entry.message
                 if message is None:
                     self._want(self._window.unsent_without_body(self._bodies_at_once()))
                     return False
@@ -269,15 +267,15 @@ class Transmission(Backlog):
             entry = self._window.next_unsent()
         return True
 
-    def _send_again(self, link: Link, entry: InFlight, message: Message, now: Now) -> bool:
+    def _send_again(self, link: Link, entry: Delivery, message: Message, now: Now) -> bool:
         """Send the PUBLISH of ``entry`` once more; whether it left. If not, it is given up."""
-        if entry.delivery.qos > link.qos_max:
+        if entry.qos > link.qos_max:
             if link.qos_max == 0:
-                retain, ids = entry.delivery.retain, entry.delivery.subscription_ids
+                retain, ids = entry.retain, entry.subscription_ids
                 self._send_qos0(link, message, retain, ids, False, now)
                 self._window.drop(entry.packet_id)
                 self._touch()
-                self._acknowledged(entry.delivery)
+                self._acknowledged(entry)
                 return False
             self._window.lower(entry, link.qos_max)
             self._touch()
@@ -287,7 +285,7 @@ class Transmission(Backlog):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
             if self._effects.events is not None:
-                self._effects.events.sent(RESENT, self.client_id, entry.delivery, link)
+                self._effects.events.sent(RESENT, self.client_id, entry, link)
             return True
         self._window.give_up(entry)
         self._touch()
@@ -309,7 +307,7 @@ class Transmission(Backlog):
             if not entry.sent:
                 continue
             if entry.sent_us + interval_us <= now.wall_us and link.has_room():
-                message = entry.delivery.message
+                message = entry.message
                 left = message is None or self._send_again(link, entry, message, now)
                 if not left and entry.state != AWAIT_PUBCOMP:
                     freed = True
@@ -325,7 +323,7 @@ class Transmission(Backlog):
         if freed:
             self.refill(now)
 
-    def _sent(self, link: Link, entry: InFlight, now: Now) -> None:
+    def _sent(self, link: Link, entry: Delivery, now: Now) -> None:
         """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
         if link.version == V31 and self._limits.retry_interval_s > 0:
             entry.sent_us = now.wall_us

@@ -78,7 +78,7 @@ def test_pubcomp_frees_whatever_its_reason_code() -> None:
 
 def test_the_body_goes_when_the_receiver_has_it() -> None:
     window, _ = in_state(AWAIT_PUBCOMP)
-    assert window.entries()[0].delivery.message is None
+    assert window.entries()[0].message is None
     assert window.undelivered() == []
 
 
@@ -86,12 +86,12 @@ def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
     """Another copy of the same message, in the window too, is what was asked for."""
     window, _ = in_state(AWAIT_PUBCOMP)
     entry = window.entries()[0]
-    entry.delivery.offset = 7
+    entry.offset = 7
     waiting = window.add(Delivery(None, 7, 1))
     body = Message("t", b"x")
     assert window.supply({7: body}, set()) == []
-    assert (entry.delivery.message, waiting.delivery.message) == (None, body)
-    waiting.delivery.message = None
+    assert (entry.message, waiting.message) == (None, body)
+    waiting.message = None
     assert [item.offset for item in window.supply({}, {7})] == [7]
     assert [left.state for left in window.entries()] == [AWAIT_PUBCOMP]
 
