@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar, cast, final
 
+from mypy_extensions import i64
+
 T = TypeVar("T")
 
 _TAKEN_MAX: Final = 64  # places beside as many as wait
@@ -24,7 +26,7 @@ class Fifo(Generic[T]):
 
     def __init__(self) -> None:
         self._places: list[T | None] = []  # None: taken
-        self._at = 0  # of the first
+        self._at: i64 = 0  # of the first
 
     def __len__(self) -> int:
         return len(self._places) - self._at

@@ -242,7 +242,7 @@ class Outbound(Transmission):
         """Whether nobody wants it any more, who publishes it or who sends it (``age_us``)."""
         if 0 < self.age_us <= now.wall_us - message.received_at_us:
             return True
-        return message.expired(now.wall_us)
+        return message.expires_at_us > 0 and message.expired(now.wall_us)
 
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; whether none is left.
