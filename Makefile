@@ -7,8 +7,8 @@
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
-# Tests of the two compiled layers run on both builds.
-BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/vectors tests/model tests/fuzz)
+# Tests of what is compiled run on both builds; those of the client and of bench only compiled.
+BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors tests/model tests/fuzz)
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
 IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long `make torture` runs, and each target of `make fuzz`.

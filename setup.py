@@ -36,7 +36,6 @@ COMPILED_FILES = (  # what of the rest runs for each turn or message
     "client/room.py",
     "runtime/deadlines.py",
     "runtime/driver.py",
-    "runtime/paused.py",
     "runtime/peer.py",
     "runtime/reading.py",
 )

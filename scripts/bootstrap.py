@@ -126,13 +126,13 @@ def copy_sources(packaging: Iterable[Path], sources: Iterable[Path]) -> None:
 
     Files keep their times, so an unchanged module is not compiled again. What setuptools left
     from a former build is removed unless it is a compiled module that is still wanted; when a
-    compiled module came or went, or setup.py compiles others, all of it is.
+    compiled module came or went, or setup.py changed, which names the others, all of it is.
     """
     wanted = {path.relative_to(ROOT) for path in [*packaging, *sources]}
     modules = sorted(str(path) for path in wanted if str(path).startswith(COMPILED))
     mode = os.environ.get("PENSTOCK_COMPILE", "auto")
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    compiled = "\n".join([mode, sys.version, setup, *modules])
+    setup = [path.read_text(encoding="utf-8") for path in packaging if path.name == "setup.py"]
+    compiled = "\n".join([mode, sys.version, *setup, *modules])
     listing = BUILD / "compiled-modules"
     if not listing.exists() or listing.read_text(encoding="utf-8") != compiled:
         shutil.rmtree(BUILD, ignore_errors=True)

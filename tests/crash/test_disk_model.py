@@ -117,9 +117,9 @@ def test_a_write_to_a_mapped_page_may_be_announced_and_not_made(tmp_path: Path) 
     first = DiskCall(0, 0, MAPPED, "/r/committed", "", 0, b"\3\0")
     last = DiskCall(2, 2, MAPPED, "/r/committed", "", 2, b"\2\0")
     lines = ["7 pwrite64(...)", "8 read(...)", "8 pwrite64(...)"]
-    assert without_the_undone([first, last], lines, tmp_path) == [last]
+    assert without_the_undone([first, last], lines, "/r", tmp_path) == [last]
     lines.append("7 write(...)")  # so it went on, and had made it
-    assert without_the_undone([first, last], lines, tmp_path) == [first, last]
+    assert without_the_undone([first, last], lines, "/r", tmp_path) == [first, last]
 
 
 def test_a_change_of_names_that_a_kill_cut_short_was_made_or_not(tmp_path: Path) -> None:
@@ -134,11 +134,11 @@ def test_a_change_of_names_that_a_kill_cut_short_was_made_or_not(tmp_path: Path)
     not_made = [
         DiskCall(1, 5, REMOVE, "/r/d/there"),
         DiskCall(1, 5, RENAME, "/r/d/there", "/r/d/gone"),
-        DiskCall(1, 5, CREATE, "/r/there"),
+        DiskCall(1, 5, CREATE, "/r/d/d/there"),
         DiskCall(1, 5, MAKE_DIRECTORY, "/r/d/e"),
     ]
     lines = ["7 read(...)"] * 5
-    assert without_the_undone(made + not_made, lines, tmp_path) == made
+    assert without_the_undone(made + not_made, lines, "/r", tmp_path) == made
 
 
 def test_a_call_without_a_result_is_one_that_the_kill_cut_short() -> None:

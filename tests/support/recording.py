@@ -133,7 +133,7 @@ class Recording:
         for life in range(summary["lives"]):
             lines = (directory / f"life-{life}.trace").read_text().splitlines()
             calls = read_disk_calls(lines, self.root, len(lines))
-            calls = without_the_undone(calls, lines, directory / f"life-{life}.disk")
+            calls = without_the_undone(calls, lines, self.root, directory / f"life-{life}.disk")
             calls = [_shift(call, at) for call in calls if not _is_shadow(call)]
             events = [event._replace(at=event.at + at) for event in read_events(read_calls(lines))]
             if not self.events and events:
@@ -185,7 +185,9 @@ def _shift(call: DiskCall, by: int) -> DiskCall:
     return call._replace(started=call.started + by, finished=call.finished + by)
 
 
-def without_the_undone(calls: list[DiskCall], lines: list[str], left: Path) -> list[DiskCall]:
+def without_the_undone(
+    calls: list[DiskCall], lines: list[str], root: str, left: Path
+) -> list[DiskCall]:
     """A call that the kill cut short was done or not: what is on the disk tells.
 
     So does it for a write to a mapped page that was announced as the last thing its thread did.
@@ -202,32 +204,23 @@ def without_the_undone(calls: list[DiskCall], lines: list[str], left: Path) -> l
             found = list(left.rglob(Path(call.path).name))
             if not any(path.read_bytes().rstrip(b"\0").endswith(call.data) for path in found):
                 continue
-        elif call.finished == end and not _is_done(call, left):
+        elif call.finished == end and not _is_done(call, root, left):
             continue
         kept.append(call)
     return kept
 
 
-def _is_done(call: DiskCall, left: Path) -> bool:
+def _is_done(call: DiskCall, root: str, left: Path) -> bool:
     """Whether a call other than a write did what it should; a sync changes nothing to be seen."""
+    named = left / Path(call.path).relative_to(root)
     if call.kind == REMOVE:
-        return not _found(call.path, left)
-    if call.kind == RENAME:
-        return bool(_found(call.target, left)) and not _found(call.path, left)
-    if call.kind == CREATE and call.offset:  # it truncates
-        return any(path.stat().st_size == 0 for path in _found(call.path, left))
-    if call.kind in (CREATE, LINK, MAKE_DIRECTORY):
-        return bool(_found(call.target or call.path, left))
-    return False
-
-
-def _found(path: str, left: Path) -> list[Path]:
-    """What is left under this path of the recorded directory."""
-    return [
-        found
-        for found in left.rglob(Path(path).name)
-        if path.endswith(f"/{found.relative_to(left)}")
-    ]
+        return not named.exists()
+    if call.kind in (RENAME, LINK):
+        is_there = (left / Path(call.target).relative_to(root)).exists()
+        return is_there and (call.kind == LINK or not named.exists())
+    if call.kind == CREATE:
+        return named.exists() and (call.offset == 0 or named.stat().st_size == 0)  # or truncated
+    return call.kind == MAKE_DIRECTORY and named.exists()
 
 
 def _is_last_of_its_thread(call: DiskCall, lines: list[str]) -> bool:

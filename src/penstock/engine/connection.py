@@ -44,7 +44,7 @@ from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import V5
+from penstock.protocol.kinds import PUBREL, V5
 from penstock.protocol.packets import Disconnect, Packet
 from penstock.protocol.properties import Properties
 
@@ -128,11 +128,14 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle what was received; the acknowledgements in it make room once, all together."""
+        """Handle what was received; acknowledgements that come together make room once."""
         self._handle_packets(now, to_the_end)
         if self.may_refill:
-            self.may_refill = False
-            self.refill(now)
+            self._refill(now)
+
+    def _refill(self, now: Now) -> None:
+        self.may_refill = False
+        self.refill(now)
 
     def refill(self, now: Now) -> None:
         """Acknowledgements made room in the window; each role knows its session."""
@@ -149,6 +152,8 @@ class Connection(Resumable):
             if ack != 0:
                 counters.packets_received += 1
                 self._keep_alive.heard(now.monotonic_s)
+                if self.may_refill and ack >> 16 == PUBREL:  # which may publish
+                    self._refill(now)
                 self.acknowledged(ack >> 16, ack & 0xFFFF, reasons.SUCCESS, now)
             else:
                 packet = decoder.next_packet()
@@ -157,6 +162,8 @@ class Connection(Resumable):
                 counters.packets_received += 1
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
+                if self.may_refill:  # whatever comes now finds the room that there is
+                    self._refill(now)
                 self.handle(packet, now)
             if self.link.closed:
                 return

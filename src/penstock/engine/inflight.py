@@ -126,13 +126,12 @@ class InFlightWindow:
             entry.qos = qos_max
             entry.state = AWAIT_PUBACK
 
-    def add(self, delivery: Delivery) -> Delivery:
+    def add(self, delivery: Delivery) -> None:
         """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
         packet_id = self._unused_packet_id()
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
-        return delivery
 
     def _unused_packet_id(self) -> int:
         packet_id = self._cursor
@@ -241,15 +240,14 @@ class InFlightWindow:
             What was given up.
         """
         given_up: list[Delivery] = []
-        for entry in self.entries():
-            delivery = entry
-            if delivery.message is None and entry.state != AWAIT_PUBCOMP:
+        for delivery in self.entries():
+            if delivery.message is None and delivery.state != AWAIT_PUBCOMP:
                 body = bodies.get(delivery.offset)
                 delivery.message = body
                 if body is not None:
                     delivery.size_bytes = body.size_bytes()
                 if delivery.offset in missing:
-                    self.give_up(entry)
+                    self.give_up(delivery)
                     given_up.append(delivery)
         return given_up
 

@@ -140,7 +140,7 @@ class Link:
         return 0 if at_once and self.opened else self.sealed + 1
 
     def place_of_qos0(self, at_once: bool) -> Frames:
-        """Where a QoS 0 message is to be written now; ``wrote_qos0`` follows.
+        """Where a QoS 0 message is to be written now; when it was, ``wrote_qos0`` is to be told.
 
         With ``at_once`` it leaves in this turn, or right behind those that wait for a commit.
         """
@@ -149,10 +149,13 @@ class Link:
                 return self.behind
             if self.opened:
                 return self.ready
-        if self.behind.count > 0:  # they came first, and wait with it now
+        count = self.behind.count
+        if count > 0:  # they came first, and wait for the same commit now
             if self.held.count == 0:
                 self._turn.holding.append(self)
             self.held.add_all(self.behind)
+            self.held_qos0 += count
+            self.unreleased_qos0 += count
         return self.held
 
     def wrote_qos0(self, place: Frames, size_bytes: int) -> None:
@@ -253,7 +256,9 @@ class Link:
         self.draining = drain
         self._turn.closing.append(self)
         if not drain and self.behind.count > 0:
-            self._handed_over(len(self.behind.take()))
+            size_bytes = self.behind.size_bytes()
+            self.behind = Frames()
+            self._handed_over(size_bytes)
 
     @property
     def drained(self) -> bool:

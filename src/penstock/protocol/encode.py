@@ -1,7 +1,7 @@
 """From packets to bytes, for every packet in every version.
 
-`encode` takes a packet object and checks it. `encode_publish` and `encode_ack` are for the hot
-path: they take what the sender has at hand, already encoded.
+`encode` takes a packet object and checks it. `append_publish_head` and `encode_ack` take what the
+sender has at hand, already encoded.
 
 What an older version cannot say is left out (properties; reason codes of acknowledgements, since
 below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1 §3.3.5) or translated

@@ -23,10 +23,15 @@ def delivery(qos: int, offset: int = 0) -> Delivery:
     return Delivery(Message("t", b"", qos), offset, qos, sequence=1)
 
 
+def added(window: InFlightWindow, item: Delivery) -> Delivery:
+    window.add(item)
+    return item
+
+
 def in_state(state: int) -> tuple[InFlightWindow, int]:
     """A window with one entry in that state."""
     window = InFlightWindow(10)
-    entry = window.add(delivery(1 if state == AWAIT_PUBACK else 2))
+    entry = added(window, delivery(1 if state == AWAIT_PUBACK else 2))
     if state == AWAIT_PUBCOMP:
         window.acknowledge(PUBREC, entry.packet_id, 0)
     return window, entry.packet_id
@@ -87,7 +92,7 @@ def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
     window, _ = in_state(AWAIT_PUBCOMP)
     entry = window.entries()[0]
     entry.offset = 7
-    waiting = window.add(Delivery(None, 7, 1))
+    waiting = added(window, Delivery(None, 7, 1))
     body = Message("t", b"x")
     assert window.supply({7: body}, set()) == []
     assert (entry.message, waiting.message) == (None, body)
@@ -98,7 +103,7 @@ def test_what_the_receiver_has_is_neither_supplied_nor_given_up() -> None:
 
 def test_the_window_is_full_at_its_capacity() -> None:
     window = InFlightWindow(2)
-    first = window.add(delivery(2))
+    first = added(window, delivery(2))
     assert window.has_room()
     window.add(delivery(1))
     assert not window.has_room()
@@ -111,18 +116,18 @@ def test_the_window_is_full_at_its_capacity() -> None:
 def test_every_packet_identifier_is_used_and_none_twice() -> None:
     """[MQTT-2.2.1-4]; all of them fit at once, and the freed one is found again."""
     window = InFlightWindow(65535)
-    given = {window.add(delivery(1)).packet_id for _ in range(65535)}
+    given = {added(window, delivery(1)).packet_id for _ in range(65535)}
     assert given == set(range(1, 65536))
     assert not window.has_room()
     window.acknowledge(PUBACK, 777, 0)
-    assert window.add(delivery(1)).packet_id == 777
+    assert added(window, delivery(1)).packet_id == 777
 
 
 def test_a_packet_identifier_in_the_window_is_jumped_over() -> None:
     window = InFlightWindow(10)
-    stays = window.add(delivery(1)).packet_id
+    stays = added(window, delivery(1)).packet_id
     for _ in range(3 * 65535 // 2):
-        packet_id = window.add(delivery(1)).packet_id
+        packet_id = added(window, delivery(1)).packet_id
         assert packet_id != stays
         window.acknowledge(PUBACK, packet_id, 0)
 
@@ -138,7 +143,7 @@ def resend_all(window: InFlightWindow) -> list[int]:
 def test_what_is_left_is_sent_again_in_order() -> None:
     """[MQTT-4.6.0-1]"""
     window = InFlightWindow(10)
-    ids = [window.add(delivery(qos)).packet_id for qos in (1, 2, 1, 2)]
+    ids = [added(window, delivery(qos)).packet_id for qos in (1, 2, 1, 2)]
     window.acknowledge(PUBREC, ids[1], 0)
     window.acknowledge(PUBACK, ids[2], 0)
     window.reconnected(10)
@@ -149,7 +154,7 @@ def test_what_is_left_is_sent_again_in_order() -> None:
 
 def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
     window = InFlightWindow(10)
-    ids = [window.add(delivery(1)).packet_id for _ in range(5)]
+    ids = [added(window, delivery(1)).packet_id for _ in range(5)]
     window.reconnected(2)
     assert resend_all(window) == ids[:2]
     window.acknowledge(PUBACK, ids[0], 0)
@@ -162,7 +167,7 @@ def test_a_smaller_receive_maximum_holds_back_what_is_sent_again() -> None:
 
 def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> None:
     window = InFlightWindow(10)
-    ids = [window.add(delivery(1)).packet_id for _ in range(3)]
+    ids = [added(window, delivery(1)).packet_id for _ in range(3)]
     window.reconnected(1)
     assert resend_all(window) == ids[:1]
     window.acknowledge(PUBACK, ids[1], 0)
@@ -172,7 +177,7 @@ def test_what_is_acknowledged_before_it_was_sent_again_is_not_sent_again() -> No
 
 def test_a_second_reconnect_starts_over() -> None:
     window = InFlightWindow(10)
-    ids = [window.add(delivery(1)).packet_id for _ in range(3)]
+    ids = [added(window, delivery(1)).packet_id for _ in range(3)]
     window.reconnected(2)
     assert resend_all(window) == ids[:2]
     window.reconnected(10)
@@ -185,7 +190,7 @@ def test_restored_entries_wait_and_numbering_goes_on_after_them() -> None:
     window.restore(42, AWAIT_PUBACK, delivery(1))
     window.reconnected(10)
     assert resend_all(window) == [41, 42]
-    assert window.add(delivery(1)).packet_id == 43
+    assert added(window, delivery(1)).packet_id == 43
 
 
 def test_bodies_are_asked_for_in_the_order_of_sending() -> None:

@@ -108,3 +108,25 @@ def test_nothing_is_released_to_a_closed_connection() -> None:
     bench.commit()
     assert line.read() == []
     assert bench.store.read([0])[0].topic == "t", "and yet it was accepted"
+
+
+def test_qos0_keeps_its_place_when_the_next_one_is_not_written() -> None:
+    """[MQTT-4.6.0-6]: what waits behind a batch waits with the next, and is counted there, also
+    when the message for which it was moved is too large for the client."""
+    bench = Bench()
+    bench.publish("large", b"x" * 5000, 0, retain=True)
+    bench.publish("retained", b"0", 0, retain=True)
+    line = bench.join("s", 5, max_packet_size=200)
+    line.send(Subscribe(1, [Subscription("t", 0)]))
+    bench.commit()
+    line.read()
+    line.send(Subscribe(2, [Subscription("retained", 0)]))
+    under_way = bench.seal()
+    bench.publish_qos0("t", b"1")
+    line.send(Subscribe(3, [Subscription("large", 0)]))
+    bench.finish(under_way)
+    bench.publish_qos0("t", b"2")
+    bench.write_ready()
+    bench.commit()
+    payloads = [packet.payload for packet in line.read() if isinstance(packet, Publish)]
+    assert payloads == [b"0", b"1", b"2"]

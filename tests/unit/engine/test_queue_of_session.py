@@ -5,9 +5,16 @@ from typing import Any
 import pytest
 
 from penstock.engine import drop_counts as drops
-from penstock.engine.limits import DROP_NEWEST, REJECT, SPILL, EngineLimits
+from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.protocol import reasons
-from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
+from penstock.protocol.packets import (
+    Connect,
+    Puback,
+    Publish,
+    Pubrel,
+    Subscribe,
+    Subscription,
+)
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 from tests.unit.engine.pair import Pair, numbered, payloads
@@ -34,6 +41,33 @@ def test_drop_newest_keeps_what_came_first() -> None:
     assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 2
     pair.bench.restart()
     assert payloads(pair.rejoin()) == numbered(3)
+
+
+@pytest.mark.parametrize("overflow", [DROP_NEWEST, DROP_OLDEST, REJECT])
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_an_acknowledgement_makes_room_for_what_comes_behind_it(
+    version: int, overflow: str
+) -> None:
+    """In the same read; in MQTT 3.1 it is the PUBREL that publishes."""
+    bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=1, mqueue_overflow=overflow))
+    line = bench.join("s", version)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.commit()
+    line.read()
+    bench.publish("t", b"0")
+    bench.publish("t", b"1")
+    (first,) = publishes(line.read())
+    third = Publish("t", b"2", 2 if version == 3 else 1, packet_id=7)
+    if version == 3:
+        line.send(third)
+        bench.commit()
+        line.read()
+        line.send(Puback(first.packet_id), Pubrel(7))
+    else:
+        line.send(Puback(first.packet_id), third)
+    bench.commit()
+    assert drain(bench, line) == [b"1", b"2"]
+    assert sum(bench.server.drops.counts) == 0
 
 
 def test_bytes_are_counted_anew_after_a_restart() -> None:
