@@ -65,14 +65,23 @@ def _section(scenario: Scenario, medians: Medians) -> str:
         for name in scenario.brokers:
             run = medians.get((scenario.name, qos, name))
             if run is not None:
-                cpu = f"{base.cpu_s / run.cpu_s:.1f} times less" if base and run.cpu_s else ""
-                rate = f"{run.rate / base.rate:.1f} times" if base and base.rate else ""
+                cpu = beside(run.cpu_s, base.cpu_s) if base else ""
+                rate = beside(run.rate, base.rate) if base else ""
                 lines.append(
                     f"| {name} | {qos} | {run.cpu_s:.2f} | {'' if name == MOSQUITTO else cpu}"
                     f" | {run.rate:,.0f} | {'' if name == MOSQUITTO else rate} | {run.p50_ms:.2f}"
                     f" | {run.p99_ms:.2f} | {run.resident_mib:.0f} | {run.lost:,} |"
                 )
     return "\n".join([*lines, ""])
+
+
+def beside(value: float, base: float) -> str:
+    """How often one is the other, in words: `4.2 times less`, `45 times more`."""
+    if value <= 0 or base <= 0:
+        return ""
+    more, less = value / base, base / value
+    times = max(more, less)
+    return f"{times:.{0 if times >= 10 else 1}f} times {'more' if more > 1 else 'less'}"
 
 
 def _plot(
