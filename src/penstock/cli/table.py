@@ -61,7 +61,7 @@ def run(
     available_now: AvailableNow = False,
     trigger: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.0, help="Shortest time between two commits.")
-    ] = 1.0,
+    ] = 0.5,
     starting_offsets: Annotated[
         str,
         typer.Option(metavar="WHERE", help="earliest, latest or a position; for a new table."),

@@ -83,7 +83,7 @@ class TableDefinition(Group):
     """How long the broker keeps it when nothing is heard of the landing, in seconds: longer than it
     is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
 
-    commit_s_min: float = Field(default=1.0, ge=0, le=86_400)
+    commit_s_min: float = Field(default=0.5, ge=0, le=86_400)
     """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to
     86400."""
 

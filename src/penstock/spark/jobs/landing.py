@@ -66,6 +66,10 @@ LOG_NAME: Final = "spark.log"
 POLL_S: Final = 0.25
 """Pause between two looks at the query and the log."""
 
+TRIGGER_S: Final = 0.5
+"""Shortest time between two batches, unless asked otherwise: what comes alone is in the table within
+a second, mostly, and a table that is always written gets two commits a second at most."""
+
 PLANNER_ATTEMPTS_MAX: Final = 10
 """Times a query is started when its planner, a Python process, does not answer in the ten seconds
 that Spark gives it on a busy machine. What a query has landed before is not landed again."""
@@ -111,7 +115,7 @@ class LandingSettings:
     topics: tuple[str, ...] = ()
     checkpoint: Path | None = None
     available_now: bool = False
-    trigger_s: float = 1.0
+    trigger_s: float = TRIGGER_S
     starting: str = "earliest"
     starting_timestamp: str | None = None
     offsets_per_batch_max: int | None = None
