@@ -51,6 +51,12 @@ _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "5s",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # The default one starts a process (readlink) for each name that it looks at: a tenth of a
+    # second for each batch. What is renamed into place, and in which order, is the same.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 

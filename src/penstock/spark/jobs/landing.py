@@ -64,7 +64,7 @@ LOG_NAME: Final = "spark.log"
 """What Java and Spark's Python workers print goes to this file in the checkpoint."""
 
 POLL_S: Final = 0.25
-"""Pause between two looks at the query and the log."""
+"""Between two looks at the query and the log; the end of a query is noticed at once."""
 
 TRIGGER_S: Final = 0.5
 """Shortest time between two batches, unless asked otherwise: what comes alone is in the table within
@@ -377,7 +377,8 @@ class Landing:
             self._look(query, client)
             if settings.is_endless and settings.available_now and self._is_done:
                 self.stop()
-            time.sleep(POLL_S)
+            with suppress(PySparkException):  # why it ended is asked below
+                query.awaitTermination(POLL_S)
         if self._stopping:
             # The batch that is being landed may finish; one that begins now gives up by itself.
             if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
