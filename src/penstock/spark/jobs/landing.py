@@ -67,8 +67,8 @@ POLL_S: Final = 0.25
 """Between two looks at the query and the log; the end of a query is noticed at once."""
 
 TRIGGER_S: Final = 0.5
-"""Shortest time between two batches, unless asked otherwise: what comes alone is in the table within
-a second, mostly, and a table that is always written gets two commits a second at most."""
+"""Shortest time between two batches, unless asked otherwise: what comes alone is in the table
+within a second, mostly, and a table that is always written gets two commits a second at most."""
 
 PLANNER_ATTEMPTS_MAX: Final = 10
 """Times a query is started when its planner, a Python process, does not answer in the ten seconds
