@@ -378,7 +378,7 @@ class Landing:
             if settings.is_endless and settings.available_now and self._is_done:
                 self.stop()
             with suppress(PySparkException):  # why it ended is asked below
-                query.awaitTermination(POLL_S)
+                query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # it takes a float
         if self._stopping:
             # The batch that is being landed may finish; one that begins now gives up by itself.
             if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
