@@ -17,18 +17,17 @@ system call to a shadow file, just before, for strace sees none in it
 
 import mmap
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, SupportsIndex
 
-from rocksdict import Options
+from rocksdict import Options, WriteBatch
 
 from penstock.broker import retention
 from penstock.broker.stream_process import StreamProcess
 from penstock.cli.main import main
-from penstock.config.stream import StreamDefinition
 from penstock.engine.effects import Commit
 from penstock.store import database, watermark
+from penstock.store.database import Database
 from penstock.store.rocks import RocksStore
 
 MAPPED_SUFFIX: Final = ".mapped"  # that of tests/support/disk_calls.py
@@ -67,9 +66,9 @@ def _small(**arguments: Any) -> Options:
     return options
 
 
-def _unsynced(self: RocksStore, data_dir: Path, streams: Sequence[StreamDefinition] = ()) -> None:
-    _initialise(self, data_dir, streams)
-    self._database.synced.sync = False
+def _unsynced(self: Database, batch: WriteBatch, sync: bool = True) -> None:
+    del sync
+    _write(self, batch, False)
 
 
 def _watermark_first(self: RocksStore, commit: Commit) -> None:
@@ -81,7 +80,7 @@ async def _stop(_self: StreamProcess) -> None:
     pass
 
 
-_initialise = RocksStore.__init__
+_write = Database.write
 _commit = RocksStore.commit
 
 if __name__ == "__main__":
@@ -93,7 +92,7 @@ if __name__ == "__main__":
     retention.INTERVAL_S = _RETENTION_INTERVAL_S  # type: ignore[misc]
     fault = os.environ.get("RECORDED_FAULT", "")
     if fault == "unsynced":
-        RocksStore.__init__ = _unsynced  # type: ignore[method-assign]
+        Database.write = _unsynced  # type: ignore[method-assign]
     elif fault == "watermark-first":
         RocksStore.commit = _watermark_first  # type: ignore[method-assign]
     main()

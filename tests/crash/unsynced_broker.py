@@ -3,23 +3,19 @@
 It exists to show that the check of ``test_sync_before_acknowledgement`` can fail.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from rocksdict import WriteBatch
 
 from penstock.cli.main import main
-from penstock.config.stream import StreamDefinition
-from penstock.store.rocks import RocksStore
+from penstock.store.database import Database
 
-_initialise = RocksStore.__init__
+_write = Database.write
 
 
-def _initialise_unsynced(
-    self: RocksStore, data_dir: Path, streams: Sequence[StreamDefinition] = ()
-) -> None:
-    _initialise(self, data_dir, streams)
-    self._database.synced.sync = False
+def _write_unsynced(self: Database, batch: WriteBatch, sync: bool = True) -> None:
+    del sync
+    _write(self, batch, False)
 
 
 if __name__ == "__main__":
-    RocksStore.__init__ = _initialise_unsynced  # type: ignore[method-assign]  # the fault
+    Database.write = _write_unsynced  # type: ignore[method-assign]  # the fault
     main()

@@ -34,6 +34,7 @@ nothing that needs it (``Effects.store_fails``).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -86,7 +87,13 @@ class Committer:
         self._thread.start()
 
     def submit(self, commit: Commit) -> None:
-        """Write ``commit`` after those submitted before."""
+        """Write ``commit``, once the one before is written.
+
+        It is encoded here, on the event loop: the thread would have to wait for the interpreter
+        again and again while the loop is busy, and nobody else could use it meanwhile.
+        """
+        with contextlib.suppress(Exception):  # the thread meets it again, and says so
+            self._store.prepare(commit)
         self._commits.put(commit)
 
     def stop_trying(self) -> None:

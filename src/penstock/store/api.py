@@ -51,6 +51,12 @@ class Store(Protocol):
             StoreFormatError: the store is of a format this version does not read.
         """
 
+    def prepare(self, commit: Commit) -> None:
+        """Do what needs no disk of the next ``commit``, on the thread of the event loop.
+
+        It may be left out, and whatever it raises ``commit`` raises, too.
+        """
+
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step.
 

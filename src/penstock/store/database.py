@@ -20,8 +20,11 @@ wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none
 ============= ============================== ===================================
 
-``WriteOptions.sync`` makes RocksDB fdatasync its write-ahead log before ``write``
-returns. A batch is one record of that log: after a crash it is there whole or not at all.
+A write is durable when RocksDB has synced its write-ahead log (fdatasync), which is asked of it
+in a second call: rocksdict holds the interpreter's lock while it writes, and with
+``WriteOptions.sync`` while the disk works, but not in ``flush_wal``. So everybody else goes on
+while the disk works. A batch is one record of that log: after a crash it is there whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -86,8 +89,7 @@ class Database:
         self.is_closed = False
         self.families = {name: database.get_column_family(name) for name in names}
         self.handles = {name: database.get_column_family_handle(name) for name in names}
-        self.synced = WriteOptions()
-        self.synced.sync = True
+        self._options = WriteOptions()
 
     def write(self, batch: WriteBatch, sync: bool = True) -> None:
         """Write ``batch`` in one atomic step, and sync it unless told not to.
@@ -97,7 +99,9 @@ class Database:
                 back when the database is opened anew.
         """
         try:
-            self.rocks.write(batch, self.synced if sync else WriteOptions())
+            self.rocks.write(batch, self._options)
+            if sync:
+                self.rocks.flush_wal(True)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             logger.debug("RocksDB could not write: %s", error)
             raise CommitUnknown(

@@ -70,6 +70,9 @@ class MemoryStore:
         recovered.producers = list(self._producers.values())
         return recovered
 
+    def prepare(self, commit: Commit) -> None:
+        """Nothing; see ``Store.prepare``."""
+
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         with self._counting:

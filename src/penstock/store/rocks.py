@@ -24,7 +24,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from rocksdict import WriteBatch
 
@@ -76,6 +76,14 @@ logger = logging.getLogger(__name__)
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
 
 
+class _Prepared(NamedTuple):
+    """A commit as it is written."""
+
+    commit: Commit
+    batch: WriteBatch
+    log_bytes_appended: int  # when it is
+
+
 @final
 class RocksStore:
     """Durable log and state of one broker.
@@ -102,6 +110,7 @@ class RocksStore:
         self._streams = streams
         self._usage = Usage()
         self._is_writable = True
+        self._prepared: _Prepared | None = None
         self._use(open_database(data_dir))
         try:
             with broken_where_damaged(data_dir):
@@ -186,10 +195,25 @@ class RocksStore:
 
     # -- writing -----------------------------------------------------------------------
 
+    def prepare(self, commit: Commit) -> None:
+        """Encode ``commit``, which is written next; see ``Store.prepare``."""
+        self._prepared = self._encode(commit)
+
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         if not self._is_writable:
             raise StoreFailed("the store is open for reading only")
+        prepared = self._prepared
+        self._prepared = None
+        if prepared is None or prepared.commit is not commit:
+            prepared = self._encode(commit)
+        self._database.write(prepared.batch)
+        self._log_bytes_appended = prepared.log_bytes_appended
+        self._commits += 1
+        self._end = max(self._end, commit.next_offset)
+        self._watermark.move(self._end, self._commits)
+
+    def _encode(self, commit: Commit) -> _Prepared:
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
         appended = self._log_bytes_appended
@@ -217,19 +241,15 @@ class RocksStore:
             else:
                 value = records.encode_producer(record)
                 batch.put(PRODUCERS + name.encode(), value, handles["meta"])
-        commits = self._commits + 1
-        batch.put(COMMITS, encode_key(commits), handles["meta"])
-        self._database.write(batch)
-        self._log_bytes_appended = appended
-        self._commits = commits
-        self._end = max(self._end, commit.next_offset)
-        self._watermark.move(self._end, commits)
+        batch.put(COMMITS, encode_key(self._commits + 1), handles["meta"])
+        return _Prepared(commit, batch, appended)
 
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
         probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
         with self._usage.alone():
             self._is_writable = False
+            self._prepared = None  # for this database only
             self._database.close()
             try:
                 refuse_losses(self._data_dir)
