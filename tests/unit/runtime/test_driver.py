@@ -57,6 +57,9 @@ class SlowStore:
         self.damaged = False
         self.attempts: list[Commit] = []
 
+    def prepare(self, commit: Commit) -> None:
+        self.memory.prepare(commit)
+
     def commit(self, commit: Commit) -> None:
         assert self.may_commit.wait(DEADLINE_S)
         self.attempts.append(commit)
