@@ -52,7 +52,7 @@ _SETTINGS: Final = {
     "spark.sql.streaming.stopTimeout": "5s",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # The default one starts a process (readlink) for each name that it looks at: a tenth of a
-    # second for each batch. What is renamed into place, and in which order, is the same.
+    # second for a query of one batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
