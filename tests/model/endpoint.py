@@ -77,6 +77,7 @@ class Endpoint:
     def _start(self, now: Now) -> None:
         recovered = self.recovered()
         self.effects = Effects(recovered.next_offset)
+        self.effects.waits_for_disk = True
         self.drops = Drops()
         self.session = Session(
             self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.effects, self.limits, self.drops
@@ -227,6 +228,7 @@ class Endpoint:
             self.end_turn(now)
 
     def _release(self, commit: Commit, now: Now) -> None:
+        self.effects.committed(commit)
         for release in commit.releases:
             if not release.link.closed:
                 self.leave(release.link, release.data, now)

@@ -60,6 +60,7 @@ class Shell:
         self.reads: list[Read] = []
         self.sealed = 0  # commits sealed so far
         self.durable = 0  # number of the last commit that was written
+        server.effects.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
@@ -121,6 +122,7 @@ class Shell:
                 pipe.closed_by_broker = True
 
     def _release(self, commit: Commit) -> None:
+        self.server.effects.committed(commit)
         for release in commit.releases:
             pipe = self.pipes.get(release.link)
             if pipe is not None and not release.link.closed:

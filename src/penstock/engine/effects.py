@@ -70,6 +70,7 @@ class Commit:
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
+        self.number = 0  # batches are numbered from 1 on
         self.messages: list[Message] = []
         self.columns: Columns | None = None
         self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
@@ -125,6 +126,10 @@ class Effects(Turn):
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
+        self.waits_for_disk = False  # a commit takes longer than the turn that seals it
+        self.sealed = 0  # the number of the latest batch that was sealed
+        self.durable = 0  # of the latest that is durable
+        self.durable_end = next_offset  # the end of the log then
         self.lowest_adopted = 0  # see ``adopted``
         self.told_lines = ToldLines(self)
         self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can
@@ -259,11 +264,33 @@ class Effects(Turn):
         """Store the latest number of a producer, or forget it."""
         self._producers[key] = record
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether anybody waits for the open batch to be committed.
+
+        Nobody does where sessions went on and no more: what they were sent left already, and what
+        was acknowledged is at worst sent again after a crash.
+        """
+        return bool(
+            self.holding
+            or self.next_offset != self._base_offset
+            or self.wanting
+            or self._sessions
+            or self._ended
+            or self._subscriptions
+            or self._retained
+            or self._wills
+            or self._producers
+            or self._blocked
+        )
+
     def seal(self) -> Commit:
         """Close the batch and start the next."""
         if self.events is not None:
             self.events.seal()
+        self.sealed += 1
         commit = Commit(self._base_offset)
+        commit.number = self.sealed
         commit.messages = self._messages
         if self._columns is not None and self._columns.count > 0:
             commit.columns = self._columns
@@ -305,6 +332,11 @@ class Effects(Turn):
             self._producers = {}
         self._unblock()
         return commit
+
+    def committed(self, commit: Commit) -> None:
+        """``commit`` is durable, and all before it."""
+        self.durable = commit.number
+        self.durable_end = commit.next_offset
 
     def _unblock(self) -> None:
         if self._blocked:

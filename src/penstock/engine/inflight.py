@@ -128,7 +128,10 @@ class InFlightWindow:
 
     def add(self, delivery: Delivery) -> None:
         """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
-        packet_id = self._unused_packet_id()
+        packet_id = packet_id_of(delivery.sequence)
+        if packet_id == 0 or not self._is_unused(packet_id):
+            packet_id = self._unused_packet_id()
+        self._cursor = packet_id
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
@@ -137,15 +140,20 @@ class InFlightWindow:
         packet_id = self._cursor
         while True:
             packet_id = packet_id + 1 if packet_id < self._last_id else 1
-            if packet_id not in self._entries and packet_id not in self._reserved:
-                self._cursor = packet_id
+            if self._is_unused(packet_id):
                 return packet_id
+
+    def _is_unused(self, packet_id: int) -> bool:
+        if packet_id in self._entries or packet_id > self._last_id:
+            return False
+        return packet_id not in self._reserved
 
     def reserve(self) -> int:
         """A packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is free."""
         if len(self._entries) + len(self._reserved) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
+        self._cursor = packet_id
         self._reserved.add(packet_id)
         return packet_id
 
@@ -321,3 +329,11 @@ class InFlightWindow:
         del self._entries[entry.packet_id]
         if not entry.sent and entry in self._unsent:
             self._unsent.remove(entry)
+
+
+def packet_id_of(sequence: int) -> int:
+    """The packet identifier of a stored delivery, unless that is in use; 0 if it is not stored.
+
+    It can be told again after a crash, of one that was sent and is still found in the queue.
+    """
+    return 0 if sequence <= 0 else (sequence - 1) % PACKET_IDENTIFIERS + 1

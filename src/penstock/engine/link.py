@@ -7,10 +7,11 @@
       QoS 0 ─────▶ ready, or behind what is held: QoS 0 keeps its order too
 
 Two roads lead out of a link. ``send`` is for what promises nothing: QoS 0 messages that
-were published with QoS 0, PINGRESP, DISCONNECT. ``hold`` is for everything else: its
-bytes leave only after the commit that holds the state they promise (delivery contract,
-rule 1). Bytes held on one link keep their order, so acknowledgements leave in the order
-of the packets they answer [MQTT-4.6.0-2].
+were published with QoS 0, PINGRESP, DISCONNECT, and for a QoS 1 message for which all is on disk
+(``Transmission``). ``hold`` is for everything else: its bytes leave only after the commit that
+holds the state they promise (delivery contract, rule 1). Bytes held on one link keep their order,
+so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and no message
+passes one of QoS 1 or 2 that is held.
 
 What is written to a link is counted until the shell has handed it to the socket, and from
 then on for as long as the socket's buffer is full, so that memory has a bound whatever the
@@ -89,6 +90,7 @@ class Link:
         self.releasing = 0  # those whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
         self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
+        self.unreleased_publishes = 0  # QoS 1 and 2 messages that do; likewise
         self.pending_bytes = 0  # sent or held, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
@@ -97,6 +99,7 @@ class Link:
         self.behind = Frames()  # QoS 0 that waits for nothing but its place
         self.held_acks = 0
         self.held_qos0 = 0
+        self.held_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters
         self._wanted = False  # the user waits for that
@@ -186,6 +189,21 @@ class Link:
             self._turn.holding.append(self)
         self._wrote(size_bytes)
 
+    def place_of_publish(self, at_once: bool) -> Frames:
+        """Where a QoS 1 or 2 message is to be written; then ``wrote_publish`` is to be told."""
+        return self.ready if at_once else self.held
+
+    def wrote_publish(self, place: Frames, size_bytes: int) -> None:
+        """One QoS 1 or 2 message was written there."""
+        if place is self.ready:
+            if place.count == 1:
+                self._turn.ready.append(self)
+            self._wrote(size_bytes)
+        else:
+            self.held_publishes += 1
+            self.unreleased_publishes += 1
+            self.held_more(size_bytes)
+
     def hold_plain(self, packet_type: int, packet_id: int) -> None:
         """Hold an acknowledgement without a reason code."""
         self.held.add_ack(packet_type, packet_id)
@@ -212,19 +230,23 @@ class Link:
     def seal(self) -> Release:
         """What is held belongs to the batch that is sealed now; the next begins empty."""
         packets = self.held.count
-        release = Release(self, self.held.take(), packets, self.held_acks, self.held_qos0)
+        release = Release(
+            self, self.held.take(), packets, self.held_acks, self.held_qos0, self.held_publishes
+        )
         self.sealed += 1
         self.releasing += 1
         self.held_acks = 0
         self.held_qos0 = 0
+        self.held_publishes = 0
         return release
 
-    def released(self, size_bytes: int, acks: int, qos0: int) -> None:
+    def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
         """A commit is durable, and what it held was handed to the socket."""
         self.opened = True
         self.releasing -= 1
         self.unreleased_acks -= acks
         self.unreleased_qos0 -= qos0
+        self.unreleased_publishes -= publishes
         if self.behind.count > 0 and self.unreleased_qos0 == 0:
             if self.ready.count == 0:
                 self._turn.ready.append(self)
@@ -295,12 +317,15 @@ class Link:
 class Release:
     """Bytes of one link that may leave once their commit is durable."""
 
-    def __init__(self, link: Link, data: bytes, packets: int, acks: int, qos0: int) -> None:
+    def __init__(
+        self, link: Link, data: bytes, packets: int, acks: int, qos0: int, publishes: int
+    ) -> None:
         self.link = link
         self.data = data
         self.packets = packets
         self.acks = acks
         self.qos0 = qos0
+        self.publishes = publishes
 
     def done(self) -> None:
         """The commit is durable and the bytes were handed to the socket."""
@@ -308,4 +333,4 @@ class Release:
         if link.draining or not link.closed:
             link.counters.packets_sent += self.packets
             link.counters.bytes_sent += len(self.data)
-        link.released(len(self.data), self.acks, self.qos0)
+        link.released(len(self.data), self.acks, self.qos0, self.publishes)

@@ -3,13 +3,15 @@
 ::
 
       deliver ─▶ QoS 0 ───────────────▶ link, at once            (queue while offline)
-              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, after commit
+              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, once all it needs is on disk
                           ─▶ else ─▶ queue ─▶ refill ─▶ window …
 
 Invariants:
 
-1. A QoS 1 or 2 message leaves only after the commit that holds its packet identifier;
-   so does PUBREL (``Link.hold``).
+1. From a stored session a QoS 2 message leaves only after the commit that holds its packet
+   identifier; so does PUBREL (``Link.hold``). A QoS 1 message leaves only when it is on disk,
+   and with it that it may have been sent (``stored_queue``). What is not stored promises no
+   more than that the message is on disk.
 2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 passes what waits for the
    window, and nothing else overtakes the queue.
 3. A body that lies in the log may be absent from memory; it is asked for
@@ -210,6 +212,9 @@ class Outbound(Transmission):
             message = head.message
             if message is None:
                 self._want(queue.without_body(self._bodies_at_once()))
+                return
+            if link.unreleased_publishes > 0 and link.opened and self._is_on_disk(head):
+                link.resume_when_room()  # behind those it leaves at once: sooner than with more
                 return
             queue.pop()
             self._passed(head)

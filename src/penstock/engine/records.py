@@ -90,6 +90,8 @@ class Progress:
         held: those of ``inbound`` whose messages are not routed before their PUBREL.
         window_sizes: bytes of each message in ``window``, in its order; empty in a store of an
             older Penstock.
+        sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
+            may have been sent (``stored_queue``); 0 in a store of an older Penstock.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Progress:
         window_shared: list[SharedEntry],
         held: list[HeldEntry],
         window_sizes: list[int] | None = None,
+        sent_below: int = 0,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -117,6 +120,7 @@ class Progress:
         self.window_shared = window_shared
         self.held = held
         self.window_sizes = window_sizes or []
+        self.sent_below = sent_below
 
 
 @final

@@ -116,6 +116,7 @@ class Session(Outbound):
             for delivery in self._window.delivered():
                 self.sender.acknowledged(delivery, reasons.SUCCESS)
         self._window.session_lost()
+        self._stored_queue.first.sent_below = 0  # whatever was sent, this server does not know
         self._inbound.session_lost()
         self._touch()
 
@@ -135,6 +136,8 @@ class Session(Outbound):
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
         self.link = None
+        if self._stored_queue.first.lets_leave():
+            self._touch()  # it may not any more
         self.disconnected_at_us = now.wall_us
         self._held_up.by(NOTHING, now)
         self._held.rest()
@@ -312,6 +315,12 @@ class Session(Outbound):
         if self.ended:
             return None
         queue = self._stored_queue
+        effects = self._effects
+        is_connected = self.link is not None and effects.waits_for_disk
+        sent_below = queue.first.seal(
+            effects.sealed, effects.durable, is_connected, self._acknowledges
+        )
+        self._acknowledges = False
         segments = queue.take_segments(self._queue)
         window, window_shared, window_sizes = self._window.snapshot()
         return Progress(
@@ -326,6 +335,7 @@ class Session(Outbound):
             window_shared,
             self._held.snapshot(),
             window_sizes,
+            sent_below,
         )
 
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
@@ -341,6 +351,7 @@ class Session(Outbound):
         stored_queue = self._stored_queue
         stored_queue.first.head = progress.queue_head
         stored_queue.first.next_sequence = progress.next_sequence
+        stored_queue.first.sent_below = progress.sent_below
         for number, head, next_sequence in progress.lanes:
             lane = stored_queue.lane(number)
             lane.head = head

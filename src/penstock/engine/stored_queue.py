@@ -13,6 +13,17 @@ it. Where others took something out of the middle, the segment it was in is stor
 as what is left of it: nothing else of the lane changes, and no number does. A lane's
 numbers carry its own in their upper bits, so that lanes never share one, and each finds
 its lane again.
+
+What is stored may leave before it is stored that it left. While the client acknowledges, each
+commit says of the first lane below which sequence what waits may be sent; once that is on disk, a
+QoS 1 message is sent as soon as the window has a place::
+
+        gone         in the store: may have been sent    not on disk
+      ─────────────┬─────────────────────────────────┬─────────────────┐
+                  head          waits               sent below        next
+
+After a crash it is found where it was, and sent again with the packet identifier that its sequence
+gives (``inflight.packet_id_of``), unless that is in use, and with DUP.
 """
 
 from __future__ import annotations
@@ -26,6 +37,7 @@ from penstock.engine.queue import PRIORITY_SHIFT, MessageQueue
 from penstock.engine.records import LaneEntry
 from penstock.engine.runs import Run
 
+_LEAVING_MAX: Final = 1024  # between two commits; more would have DUP for nothing after a crash
 _PASSED_MAX: Final = 1024  # segments that are gone, kept in the array
 
 
@@ -41,6 +53,10 @@ class StoredLane:
         self.lane = number
         self.next_sequence = (number << PRIORITY_SHIFT) + 1
         self.head = self.next_sequence
+        self.sent_below = 0  # what waits below it may have been sent by an earlier start
+        self._leaving_below = 0  # what waits below it may leave at once
+        self._sealed_below = 0  # the same, once this batch is durable:
+        self._sealed_in = 0
         self._joined: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # those before are gone
@@ -53,6 +69,39 @@ class StoredLane:
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
         return sequence
+
+    def seal(self, batch: int, durable: int, is_connected: bool, acknowledges: bool) -> int:
+        """The lane's state goes into this batch.
+
+        Args:
+            batch: its number.
+            durable: that of the latest that is durable.
+            is_connected: whether the client is, so that what waits may leave at once.
+            acknowledges: whether it acknowledged anything since the batch before: only then may
+                more leave, for what a silent client cannot have got is to have no DUP.
+
+        Returns:
+            Below which sequence what waits may have been sent, should this batch be the last.
+        """
+        if self._sealed_in <= durable:
+            self._leaving_below = self._sealed_below
+        self._sealed_in = batch
+        if not is_connected:
+            self._sealed_below = self._leaving_below = 0
+        elif acknowledges:
+            self._sealed_below = min(self.next_sequence, self.head + _LEAVING_MAX)
+        sent_below = max(self._sealed_below, self.sent_below)
+        return sent_below if sent_below > self.head else 0
+
+    def lets_leave(self) -> bool:
+        """Whether any of what waits may leave, now or once a commit is durable."""
+        return self.head < max(self._sealed_below, self._leaving_below)
+
+    def may_leave(self, sequence: int, durable: int) -> bool:
+        """Whether what has this sequence may leave before the commit that says it did."""
+        if self._sealed_in <= durable:
+            self._leaving_below = self._sealed_below
+        return sequence < self._leaving_below
 
     def joined(self, delivery: Delivery) -> None:
         """``delivery`` joined the queue."""

@@ -2,7 +2,7 @@
 
 ::
 
-      first sending ─▶ window takes it, packet identifier ─▶ link, after commit
+      first sending ─▶ window takes it, packet identifier ─▶ link, once all it needs is on disk
                           │            ▲
                           │            ╰ again: on the next connection [MQTT-4.4.0-1], and by
                           ▼              time in MQTT 3.1 (v3.1 §4.1)
@@ -30,6 +30,7 @@ from penstock.engine.inflight import (
     UNKNOWN,
     VIOLATION,
     InFlightWindow,
+    packet_id_of,
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
@@ -69,6 +70,7 @@ class Transmission(Backlog):
         self.sender: Sender | None = None  # told what became of each message
         self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS))
         self._fetching = False
+        self._acknowledges = False  # has done so since the last snapshot
 
     def refill(self, now: Now) -> None:
         """There may be room in the window: see ``Outbound.refill``."""
@@ -95,23 +97,64 @@ class Transmission(Backlog):
                 return
         self._window.add(delivery)
         self._touch()
-        if not self._send(link, delivery, message, False, now):
+        at_once = link.unreleased_publishes == 0 and self._leaves_at_once(link, delivery)
+        if not self._send(link, delivery, message, self._may_have_left(delivery), at_once, now):
             self._window.drop(delivery.packet_id)
             return
         events = self._effects.events
         if events is not None:
-            events.sent(SENT, self.client_id, delivery, link)
+            events.sent(SENT, self.client_id, delivery, None if at_once else link)
         if link.version == V31:
             self._sent(link, delivery, now)
 
+    def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
+        """Whether ``delivery``, which is in the window, need not wait for a commit."""
+        if not link.opened or not self._is_on_disk(delivery):
+            return False
+        return not self.stored or delivery.packet_id == packet_id_of(delivery.sequence)
+
+    def _is_on_disk(self, delivery: Delivery) -> bool:
+        """Whether all that sending ``delivery`` promises is, where that takes time.
+
+        For a session that is not stored that is the message. Of another one it is also that it
+        may have been sent: after a crash it is found in the queue, and sent again as the same
+        packet. At QoS 2 the receiver must hear the same packet identifier, so that it waits for
+        the commit. So does what came through a shared subscription: it may be another session's,
+        as the store has it; and what was retained, which is to come behind its SUBACK.
+        """
+        effects = self._effects
+        if not effects.waits_for_disk:
+            return False
+        if delivery.shared is not None or delivery.retain:
+            return False
+        if not self.stored:
+            return 0 <= delivery.offset < effects.durable_end
+        sequence = delivery.sequence
+        if delivery.qos != 1 or sequence == 0:
+            return False
+        return self._stored_queue.first.may_leave(sequence, effects.durable)
+
+    def _may_have_left(self, delivery: Delivery) -> bool:
+        """Whether an earlier start of this program may have sent it."""
+        if delivery.qos != 1 or delivery.shared is not None:
+            return False
+        return 0 < delivery.sequence < self._stored_queue.first.sent_below
+
     def _send(
-        self, link: Link, entry: Delivery, message: Message, duplicate: bool, now: Now
+        self,
+        link: Link,
+        entry: Delivery,
+        message: Message,
+        duplicate: bool,
+        at_once: bool,
+        now: Now,
     ) -> bool:
         """Send ``entry``; whether it left."""
         if self.permissions is not None and not self._may_have(entry, message, duplicate, now):
             return False
+        place = link.place_of_publish(at_once)
         size_bytes = add_publish(
-            link.held,
+            place,
             link,
             self.forwarding,
             message,
@@ -120,13 +163,13 @@ class Transmission(Backlog):
             duplicate,
             entry.packet_id,
             entry.subscription_ids,
-            link.next_batch(),
+            0 if at_once else link.next_batch(),
             now,
         )
         if size_bytes == 0:
             self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, entry.qos)
             return False
-        link.held_more(size_bytes)
+        link.wrote_publish(place, size_bytes)
         return True
 
     def _may_have(self, delivery: Delivery, message: Message, duplicate: bool, now: Now) -> bool:
@@ -210,6 +253,7 @@ class Transmission(Backlog):
                 link.hold(encode_ack(PUBREL, packet_id, code, link.version))
             return False
         self._touch()
+        self._acknowledges = True
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
@@ -281,7 +325,7 @@ class Transmission(Backlog):
             self._touch()
         is_new = entry.is_new
         entry.is_new = False
-        if self._send(link, entry, message, not is_new, now):
+        if self._send(link, entry, message, not is_new, False, now):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
             if self._effects.events is not None:

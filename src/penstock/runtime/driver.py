@@ -12,7 +12,8 @@
             held bytes written ◀────────────────────╯  and the next batch is sealed
 
 One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
-under way until the committer has written it after all. A connection
+under way until the committer has written it after all. Where nobody waits for a commit, because
+sessions went on and no more, it comes ``_PROGRESS_S`` later, or with the next one. A connection
 does a bounded amount of work in one turn. What it leaves over, and what waits for room, the
 engine resumes in a later turn; until then the socket is not read (``reading``).
 """
@@ -50,6 +51,7 @@ from penstock.transport.api import Wire
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
+_PROGRESS_S: Final = 0.05  # how far sessions got waits so long for a commit that somebody needs
 
 
 @final
@@ -87,6 +89,7 @@ class Driver:
             self._committer = Committer(
                 store, self._loop, self._committed, self._failing, store_retry_s_max
             )
+            self._effects.waits_for_disk = True
         self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon)
         self._peers: dict[Link, Peer] = {}
@@ -95,6 +98,7 @@ class Driver:
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_ends = False
         self._turn_begins = False
+        self._progress_timer: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
         self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
@@ -220,7 +224,10 @@ class Driver:
         self._effects.now = None
         self._write_ready()
         if self._under_way is None and not self._failed:
-            self._commit()
+            if self._effects.is_pressing or self._awaited is not None or self._ended:
+                self._commit()
+            elif self._effects.changed and self._progress_timer is None:
+                self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)
@@ -279,6 +286,13 @@ class Driver:
         self.end_turn_soon()
         await asyncio.shield(self._awaited)
 
+    def _commit_progress(self) -> None:
+        """Sessions went on, a while ago."""
+        self._progress_timer = None
+        if self._under_way is None and not self._failed and self._effects.changed:
+            self._write_ready()  # it comes before what the batch holds
+            self._commit()
+
     def _commit(self) -> None:
         commit = self._effects.seal()
         self._awaited_under_way = self._awaited
@@ -327,6 +341,7 @@ class Driver:
         if self._awaited_under_way is not None:
             self._awaited_under_way.set_result(None)
             self._awaited_under_way = None
+        self._effects.committed(commit)
         for release in commit.releases:
             link = release.link
             peer = self._peers.get(link)
@@ -417,6 +432,8 @@ class Driver:
     async def stop(self) -> None:
         """Say farewell, commit what is open, and end the committer."""
         self._ticker.cancel()
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
         self._bodies.stop()
         if not self._failed:
             self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")

@@ -57,6 +57,7 @@ class _Progress(msgspec.Struct, array_like=True):
     lanes: list[LaneEntry] = []
     held: list[HeldEntry] = []
     window_sizes: list[int] = []
+    sent_below: int = 0
 
 
 class _Segment1(msgspec.Struct, array_like=True):
@@ -147,6 +148,7 @@ def encode_progress(progress: Progress) -> bytes:
             progress.lanes,
             progress.held,
             progress.window_sizes,
+            progress.sent_below,
         )
     )
 
@@ -166,6 +168,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.shared,
         kept.held,
         kept.window_sizes,
+        kept.sent_below,
     )
 
 

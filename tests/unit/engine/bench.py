@@ -220,6 +220,7 @@ class Bench:
         """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
         if self.server.effects.events is not None:
             self.server.effects.events.committed()
+        self.server.effects.committed(commit)
         for release in commit.releases:
             written = self._written.setdefault(release.link, bytearray())
             if not release.link.closed:

@@ -105,6 +105,7 @@ class Rig(Application):
             self.effects.ready = []
             commit = self.effects.seal()
             self.store.commit(commit)
+            self.effects.committed(commit)
             for release in commit.releases:
                 data += release.data if release.link is self.connection.link else b""
                 release.done()

@@ -190,7 +190,15 @@ def test_restored_entries_wait_and_numbering_goes_on_after_them() -> None:
     window.restore(42, AWAIT_PUBACK, delivery(1))
     window.reconnected(10)
     assert resend_all(window) == [41, 42]
-    assert added(window, delivery(1)).packet_id == 43
+    assert added(window, Delivery(Message("t", b"", 1), 0, 1)).packet_id == 43
+
+
+def test_a_stored_delivery_has_the_packet_identifier_of_its_sequence_unless_that_is_taken() -> None:
+    window = InFlightWindow(10)
+    ids = [added(window, Delivery(None, 0, 1, sequence=7)).packet_id for _ in range(2)]
+    assert ids == [7, 8]
+    window.use_only(100)
+    assert added(window, Delivery(None, 0, 1, sequence=101)).packet_id == 9
 
 
 def test_bodies_are_asked_for_in_the_order_of_sending() -> None:

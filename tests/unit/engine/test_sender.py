@@ -98,7 +98,7 @@ def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
     rig.dial()
     assert rig.says(Connack(0, True)) == [
         Publish("t", b"in flight", 1, False, True, 1),
-        Publish("t", b"young", 2, False, False, 2),
+        Publish("t", b"young", 2, False, False, 3),
     ]
     assert told.drops == [(1, EXPIRED)]
     assert (rig.session.queue_length, rig.session.queue_bytes) == (0, 0)

@@ -294,6 +294,56 @@ async def test_a_take_over_with_a_message_under_way_acknowledges_it_to_nobody_an
     await rig.driver.stop()
 
 
+async def in_flight(rig: Rig) -> Peer:
+    """A subscriber that was sent one message of QoS 1."""
+    subscriber, wire = rig.connect("s", clean=False)
+    send(subscriber, Subscribe(1, [Subscription("t", 1)]))
+    await until(lambda: rig.store.memory.recover().subscriptions)
+    wire.written.clear()
+    publisher, _ = rig.connect("p")
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    await until(lambda: wire.written)
+    assert windows(rig) == [1]
+    return subscriber
+
+
+def windows(rig: Rig) -> list[int]:
+    """How many messages are on their way, by what is stored of each session."""
+    return [len(progress.window) for progress in rig.store.memory.recover().progress.values()]
+
+
+async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
+    rig = Rig()
+    subscriber = await in_flight(rig)
+    await until(lambda: not rig.server.effects.changed)
+    commits = rig.server.effects.sealed
+    send(subscriber, Puback(1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rig.server.effects.sealed == commits
+    await until(lambda: windows(rig) == [0])
+    await rig.driver.stop()
+
+
+async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -> None:
+    rig = Rig()
+    subscriber = await in_flight(rig)
+    await until(lambda: not rig.server.effects.changed)
+    send(subscriber, Puback(1))
+    await asyncio.sleep(0)
+    await rig.driver.durable()
+    assert windows(rig) == [0]
+    await rig.driver.stop()
+
+
+async def test_that_a_session_went_on_is_stored_before_the_end() -> None:
+    rig = Rig()
+    subscriber = await in_flight(rig)
+    send(subscriber, Puback(1))
+    await rig.driver.stop()
+    assert windows(rig) == [0]
+
+
 async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_before() -> None:
     rig = Rig(store_retry_s_max=60)
     publisher, wire = rig.connect("p")

@@ -1,0 +1,324 @@
+"""QoS 1 and 2 messages that leave before the commit of this turn: ``Transmission``."""
+
+from __future__ import annotations
+
+from typing import final
+
+import pytest
+
+from penstock.engine.access import Permissions
+from penstock.engine.inflight import packet_id_of
+from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.session import Session
+from penstock.engine.stored_queue import StoredLane
+from penstock.protocol.packets import (
+    Connack,
+    Puback,
+    Publish,
+    Pubrec,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line, publishes
+from tests.unit.engine.dialled_rig import Rig
+
+
+@final
+class Nothing(Permissions):
+    """May receive nothing."""
+
+    def may_receive(self, topic: str) -> bool:
+        del topic
+        return False
+
+
+def made() -> Bench:
+    """A broker whose commits take longer than a turn."""
+    bench = Bench()
+    bench.server.effects.waits_for_disk = True
+    return bench
+
+
+def restarted(bench: Bench) -> None:
+    """A crash: what was not committed is gone."""
+    bench.restart()
+    bench.lines.clear()
+    bench.server.effects.waits_for_disk = True
+
+
+def silent(bench: Bench, receive_maximum: int, durable: bool = True) -> Line:
+    """A subscriber that acknowledged nothing yet."""
+    line = bench.join("s", durable=durable, receive_maximum=receive_maximum)
+    line.send(Subscribe(1, [Subscription("t", 2)]))
+    bench.commit()
+    line.read()
+    return line
+
+
+def joined(bench: Bench, receive_maximum: int, durable: bool = True) -> Line:
+    """A subscriber that acknowledged its first message, in the open batch."""
+    line = silent(bench, receive_maximum, durable)
+    published(bench, 1)
+    bench.commit()
+    assert arrived(line) == [(b"0", 1, False)]
+    line.send(Puback(1))
+    return line
+
+
+def published(bench: Bench, *qos: int) -> None:
+    """Messages 0, 1, … with these QoS, in one turn and not committed."""
+    open_lines = [line for line in bench.lines if line.connection.client_id == "p"]
+    line = open_lines[-1] if open_lines else bench.join("p")  # which commits
+    for number, one in enumerate(qos):
+        line.send(Publish("t", b"%d" % number, one, packet_id=number + 1))
+
+
+def at_once(bench: Bench, line: Line) -> list[tuple[bytes, int, bool]]:
+    """Payload, packet identifier and DUP of what leaves in this turn, without a commit."""
+    bench.write_ready()
+    return arrived(line)
+
+
+def arrived(line: Line) -> list[tuple[bytes, int, bool]]:
+    return [(one.payload, one.packet_id, one.dup) for one in publishes(line.read())]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_on_disk_leaves_as_soon_as_there_is_a_place(durable: bool) -> None:
+    bench = made()
+    line = joined(bench, 1, durable)
+    published(bench, 1, 1, 1)
+    assert at_once(bench, line) == []
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, False)]
+    line.send(Puback(2))
+    assert at_once(bench, line) == [(b"1", 3, False)]
+    line.send(Puback(3))
+    assert at_once(bench, line) == [(b"2", 4, False)]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_not_on_disk_waits_and_nothing_overtakes_it(durable: bool) -> None:
+    bench = made()
+    line = joined(bench, 2, durable)
+    published(bench, 1, 1, 1)
+    commit = bench.seal()
+    line.send(Puback(9))
+    assert at_once(bench, line) == []
+    bench.finish(commit)
+    assert [payload for payload, _, _ in arrived(line)] == [b"0", b"1"]
+    published(bench, 1)
+    line.send(Puback(2), Puback(3))
+    assert at_once(bench, line) == [(b"2", 4, False)]  # the other waits for its commit
+    line.send(Puback(4))
+    assert at_once(bench, line) == []
+    bench.commit()
+    assert arrived(line) == [(b"0", 5, False)]
+
+
+def test_a_silent_client_is_sent_nothing_before_the_commit_and_has_no_repeats() -> None:
+    """What waits behind its window cannot have left, whatever became of the broker."""
+    bench = made()
+    line = silent(bench, 1)
+    published(bench, 1, 1, 1)
+    bench.commit()
+    assert arrived(line) == [(b"0", 1, False)]
+    bench.commit()
+    restarted(bench)
+    line = bench.join("s", durable=True, receive_maximum=10)
+    bench.commit()
+    assert arrived(line) == [(b"0", 1, True), (b"1", 2, False), (b"2", 3, False)]
+
+
+def test_a_client_that_falls_silent_may_have_had_what_it_could() -> None:
+    bench = made()
+    line = joined(bench, 1)
+    published(bench, 1, 1)
+    bench.commit()
+    published(bench, 1)
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, False)]
+    restarted(bench)
+    line = bench.join("s", durable=True, receive_maximum=10)
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, True), (b"1", 3, True), (b"0", 4, False)]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_was_retained_comes_behind_its_suback(durable: bool) -> None:
+    bench = made()
+    bench.join("p").send(Publish("t", b"kept", 1, retain=True, packet_id=1))
+    bench.commit()
+    line = bench.join("s", durable=durable)
+    line.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.write_ready()
+    assert line.read() == []
+    bench.commit()
+    suback, publish = line.read()
+    assert isinstance(suback, Suback)
+    assert isinstance(publish, Publish)
+    assert publish.payload == b"kept"
+
+
+def test_at_qos_2_the_packet_identifier_is_on_disk_first() -> None:
+    bench = made()
+    line = joined(bench, 1)
+    published(bench, 1, 2, 1)
+    bench.commit()
+    assert [payload for payload, _, _ in arrived(line)] == [b"0"]
+    line.send(Puback(2))
+    assert at_once(bench, line) == []
+    bench.commit()
+    assert arrived(line) == [(b"1", 3, False)]
+    line.send(Pubrec(3, 0x80))
+    assert at_once(bench, line) == [(b"2", 4, False)]
+
+
+def test_of_a_session_that_is_not_stored_qos_2_leaves_too() -> None:
+    bench = made()
+    line = joined(bench, 1, durable=False)
+    published(bench, 2, 2)
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, False)]
+    line.send(Pubrec(2, 0x80))
+    assert at_once(bench, line) == [(b"1", 3, False)]
+
+
+def test_qos_1_does_not_overtake_qos_2_that_waits_for_its_commit() -> None:
+    bench = made()
+    line = joined(bench, 2)
+    published(bench, 1, 1, 2, 1)
+    bench.commit()
+    assert [payload for payload, _, _ in arrived(line)] == [b"0", b"1"]
+    line.send(Puback(2), Puback(3))
+    assert at_once(bench, line) == []
+    bench.commit()
+    assert [payload for payload, _, _ in arrived(line)] == [b"2", b"3"]
+
+
+def test_after_a_crash_it_is_the_same_packet_and_may_be_a_repeat() -> None:
+    bench = made()
+    line = joined(bench, 2)
+    published(bench, 1, 1, 1, 1, 1)
+    bench.commit()
+    line.send(Puback(2), Puback(3))
+    before = arrived(line) + at_once(bench, line)
+    assert [packet_id for _, packet_id, _ in before] == [2, 3, 4, 5]
+    restarted(bench)
+    line = bench.join("s", durable=True, receive_maximum=10)
+    bench.commit()
+    again = arrived(line)
+    assert again[:4] == [(payload, packet_id, True) for payload, packet_id, _ in before]
+    assert [payload for payload, _, _ in again[4:]] == [b"4"]
+
+
+def test_a_second_crash_before_the_client_is_back_forgets_nothing() -> None:
+    bench = made()
+    line = joined(bench, 1)
+    published(bench, 1, 1)
+    bench.commit()
+    line.send(Puback(2))
+    assert at_once(bench, line)[-1] == (b"1", 3, False)
+    for _ in range(2):
+        restarted(bench)
+        bench.commit()
+    line = bench.join("s", durable=True, receive_maximum=1)
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, True)]
+    line.send(Puback(2))
+    bench.commit()  # its body is read from the log
+    assert arrived(line) == [(b"1", 3, True)]
+
+
+def test_what_waited_for_a_client_that_was_away_is_no_repeat() -> None:
+    bench = made()
+    line = joined(bench, 1)
+    line.cut()
+    bench.commit()
+    published(bench, 1, 1)
+    bench.commit()
+    restarted(bench)
+    line = bench.join("s", durable=True)
+    bench.commit()
+    assert arrived(line) == [(b"0", 2, False), (b"1", 3, False)]
+
+
+def test_what_is_handed_back_to_a_session_that_is_not_stored_waits_for_the_commit() -> None:
+    """Until then it is another session's, as the store has it, which would send it, too."""
+    bench = made()
+    first = bench.join("first", durable=True, receive_maximum=1)
+    first.send(Subscribe(1, [Subscription("$share/g/t", 2)]))
+    bench.commit()
+    published(bench, 2, 2)
+    bench.commit()
+    assert [payload for payload, _, _ in arrived(first)] == [b"0"]
+    second = bench.join("second")
+    second.send(Subscribe(1, [Subscription("$share/g/t", 2)]))
+    bench.commit()
+    second.read()
+    first.session.permissions = Nothing()
+    first.send(Pubrec(1, 0x80))
+    assert at_once(bench, second) == []
+    bench.commit()
+    assert arrived(second) == [(b"1", 1, False)]
+
+
+def test_a_server_that_lost_the_session_is_sent_no_repeats() -> None:
+    rig = Rig()
+    rig.effects.waits_for_disk = True
+    rig.says(Connack(0, True, Properties(receive_maximum=1)))
+    rig.publish(b"-", 1)
+    rig.says(Puback(1))
+    for number in range(3):
+        rig.publish(b"%d" % number, 1)
+    rig.says(Puback(2))
+    found = rig.store.recover()
+    progress = found.progress[1]
+    assert progress.sent_below == 5
+    session = Session("c", 1, NEVER_EXPIRES_S, rig.effects, rig.limits, rig.drops)
+    session.restore(progress, found.queues[1], found.segments[1])
+    rig.session = session
+    rig.dial()
+    sent = publishes(rig.says(Connack(0, False)))
+    assert [(one.payload, one.dup) for one in sent] == [(b"%d" % n, False) for n in (1, 2)]
+
+
+def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
+    lane = StoredLane(0)
+    for _ in range(2000):
+        lane.number()
+    assert not lane.may_leave(1, 0)
+    assert lane.seal(1, 0, True, True) == 1025
+    assert not lane.may_leave(1, 0)
+    assert lane.may_leave(1024, 1)
+    assert not lane.may_leave(1025, 1)
+    lane.passed(10)
+    assert lane.seal(2, 1, True, True) == 1035
+    assert lane.may_leave(1024, 1)
+    assert not lane.may_leave(1034, 1)
+    assert lane.may_leave(1034, 2)
+    lane.passed(20)
+    assert lane.seal(3, 2, True, False) == 1035
+    assert lane.may_leave(1034, 2)
+    assert not lane.may_leave(1035, 3)
+    assert lane.seal(4, 3, False, True) == 0
+    assert not lane.may_leave(21, 3)
+    assert not lane.may_leave(21, 4)
+
+
+def test_what_an_earlier_start_may_have_sent_is_known_until_it_has_left() -> None:
+    lane = StoredLane(0)
+    lane.next_sequence, lane.sent_below = 100, 50
+    assert lane.seal(1, 0, False, False) == 50
+    lane.passed(47)
+    assert lane.seal(2, 1, True, False) == 50
+    lane.passed(48)
+    assert lane.seal(3, 2, False, False) == 50
+    lane.passed(49)
+    assert lane.seal(4, 3, False, False) == 0
+
+
+def test_packet_identifiers_follow_from_sequences() -> None:
+    assert [packet_id_of(sequence) for sequence in (0, 1, 65_535, 65_536)] == [0, 1, 65_535, 1]
