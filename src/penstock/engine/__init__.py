@@ -21,6 +21,7 @@ Words and bounds::
 What one client is sent::
 
     inflight           the in-flight window: sent, not yet acknowledged
+    packet_ids         packet identifiers that follow from places in the queue
     queue              the message queue: waits for the window, or for the client; what it drops
     lane, priorities   one priority in the queue; which topic has which
     shared_lanes       lanes beside those, of shared subscriptions

@@ -30,6 +30,7 @@ from typing import Final, final
 
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
+from penstock.engine.packet_ids import KeptIds, packet_id_of
 from penstock.engine.records import SharedEntry, WindowEntry
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
@@ -65,10 +66,13 @@ class InFlightWindow:
 
     Args:
         capacity: places, 1..65535; set anew by each connection's Receive Maximum.
+        stored: whether what is sent has sequences, which give packet identifiers.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, stored: bool = False) -> None:
         self.capacity = capacity
+        self.kept = KeptIds()
+        self._step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
         self._unsent: list[Delivery] = []  # from before a reconnect, last first
         self._cursor = 0
@@ -131,17 +135,33 @@ class InFlightWindow:
         packet_id = packet_id_of(delivery.sequence)
         if packet_id == 0 or not self._is_unused(packet_id):
             packet_id = self._unused_packet_id()
-        self._cursor = packet_id
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
 
     def _unused_packet_id(self) -> int:
+        """The next that is; one of those kept free only if there is no other."""
         packet_id = self._cursor
-        while True:
-            packet_id = packet_id + 1 if packet_id < self._last_id else 1
+        at_worst = 0
+        for _ in range(self._last_id):
+            packet_id += self._step
+            if not 1 <= packet_id <= self._last_id:
+                packet_id = 1 if self._step > 0 else self._last_id
             if self._is_unused(packet_id):
-                return packet_id
+                if packet_id not in self.kept:
+                    at_worst = packet_id
+                    break
+                at_worst = at_worst or packet_id
+        self._cursor = at_worst
+        return at_worst
+
+    def free_below(self, head: int) -> int:
+        """Below which sequence, from ``head`` on, none has the packet identifier of an entry."""
+        head_id = packet_id_of(head)
+        free = PACKET_IDENTIFIERS
+        for packet_id in self._entries:
+            free = min(free, (packet_id - head_id) % PACKET_IDENTIFIERS)
+        return head + free
 
     def _is_unused(self, packet_id: int) -> bool:
         if packet_id in self._entries or packet_id > self._last_id:
@@ -153,7 +173,6 @@ class InFlightWindow:
         if len(self._entries) + len(self._reserved) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
-        self._cursor = packet_id
         self._reserved.add(packet_id)
         return packet_id
 
@@ -173,7 +192,6 @@ class InFlightWindow:
         """Put back an entry from the store; it counts as not sent on this connection."""
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
-        self._cursor = packet_id
 
     def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry], list[int]]:
         """The durable form: the entries of stored deliveries, oldest first, and their sizes."""
@@ -329,11 +347,3 @@ class InFlightWindow:
         del self._entries[entry.packet_id]
         if not entry.sent and entry in self._unsent:
             self._unsent.remove(entry)
-
-
-def packet_id_of(sequence: int) -> int:
-    """The packet identifier of a stored delivery, unless that is in use; 0 if it is not stored.
-
-    It can be told again after a crash, of one that was sent and is still found in the queue.
-    """
-    return 0 if sequence <= 0 else (sequence - 1) % PACKET_IDENTIFIERS + 1

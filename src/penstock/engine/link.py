@@ -204,6 +204,14 @@ class Link:
             self.unreleased_publishes += 1
             self.held_more(size_bytes)
 
+    def releases_publishes(self) -> bool:
+        """Whether QoS 1 or 2 messages wait for a commit, and all for one that was sealed.
+
+        What would wait for the open batch alone is to wait with it: another must not come later
+        because of it.
+        """
+        return self.unreleased_publishes > 0 and self.held_publishes == 0
+
     def hold_plain(self, packet_type: int, packet_id: int) -> None:
         """Hold an acknowledgement without a reason code."""
         self.held.add_ack(packet_type, packet_id)

@@ -213,8 +213,8 @@ class Outbound(Transmission):
             if message is None:
                 self._want(queue.without_body(self._bodies_at_once()))
                 return
-            if link.unreleased_publishes > 0 and link.opened and self._is_on_disk(head):
-                link.resume_when_room()  # behind those it leaves at once: sooner than with more
+            if link.releases_publishes() and link.opened and self._is_on_disk(head):
+                link.resume_when_room()  # behind those it leaves at once
                 return
             queue.pop()
             self._passed(head)

@@ -317,16 +317,17 @@ class Session(Outbound):
         queue = self._stored_queue
         effects = self._effects
         is_connected = self.link is not None and effects.waits_for_disk
-        sent_below = queue.first.seal(
-            effects.sealed, effects.durable, is_connected, self._acknowledges
-        )
+        first = queue.first
+        free_below = self._window.free_below(first.head) if self._acknowledges else 0
+        sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
+        self._window.kept.keep(first.head, first.leaving_end())
         self._acknowledges = False
         segments = queue.take_segments(self._queue)
         window, window_shared, window_sizes = self._window.snapshot()
         return Progress(
             self.number,
-            queue.first.head,
-            queue.first.next_sequence,
+            first.head,
+            first.next_sequence,
             window,
             self._inbound.packet_ids(),
             segments,
@@ -349,9 +350,11 @@ class Session(Outbound):
             segments: first sequences of the stored segments, ascending.
         """
         stored_queue = self._stored_queue
-        stored_queue.first.head = progress.queue_head
-        stored_queue.first.next_sequence = progress.next_sequence
-        stored_queue.first.sent_below = progress.sent_below
+        first = stored_queue.first
+        first.head = progress.queue_head
+        first.next_sequence = progress.next_sequence
+        first.sent_below = progress.sent_below
+        self._window.kept.keep(first.head, first.leaving_end())
         for number, head, next_sequence in progress.lanes:
             lane = stored_queue.lane(number)
             lane.head = head
@@ -371,9 +374,9 @@ class Session(Outbound):
                     self._shared = SharedLanes(self._queue)
                 self._shared.restore(run)
             self._queue.restore(run, head)
-        for first in segments:
-            number = first >> PRIORITY_SHIFT
-            stored_queue.lane(number).restore_segment(first, ends.get(number, first + 1))
+        for begin in segments:
+            number = begin >> PRIORITY_SHIFT
+            stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
         sizes = progress.window_sizes or [0] * len(progress.window)
         for place, entry in enumerate(progress.window):
             packet_id, state, sequence, offset, qos, retain, ids = entry

@@ -23,7 +23,8 @@ QoS 1 message is sent as soon as the window has a place::
                   head          waits               sent below        next
 
 After a crash it is found where it was, and sent again with the packet identifier that its sequence
-gives (``inflight.packet_id_of``), unless that is in use, and with DUP.
+gives (``packet_ids``), and with DUP, which so means that it may be a repeat. Nothing may leave
+whose identifier an entry of the window has.
 """
 
 from __future__ import annotations
@@ -70,15 +71,16 @@ class StoredLane:
         self.next_sequence = sequence + 1
         return sequence
 
-    def seal(self, batch: int, durable: int, is_connected: bool, acknowledges: bool) -> int:
+    def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
         """The lane's state goes into this batch.
 
         Args:
             batch: its number.
             durable: that of the latest that is durable.
             is_connected: whether the client is, so that what waits may leave at once.
-            acknowledges: whether it acknowledged anything since the batch before: only then may
-                more leave, for what a silent client cannot have got is to have no DUP.
+            free_below: the packet identifiers of what waits below are free; 0 if the client
+                acknowledged nothing since the batch before: then no more may leave, for what it
+                cannot have got is to have no DUP.
 
         Returns:
             Below which sequence what waits may have been sent, should this batch be the last.
@@ -88,14 +90,19 @@ class StoredLane:
         self._sealed_in = batch
         if not is_connected:
             self._sealed_below = self._leaving_below = 0
-        elif acknowledges:
-            self._sealed_below = min(self.next_sequence, self.head + _LEAVING_MAX)
+        elif free_below > 0:
+            end = min(self.next_sequence, self.head + _LEAVING_MAX, free_below)
+            self._sealed_below = max(self._sealed_below, end)
         sent_below = max(self._sealed_below, self.sent_below)
         return sent_below if sent_below > self.head else 0
 
     def lets_leave(self) -> bool:
         """Whether any of what waits may leave, now or once a commit is durable."""
         return self.head < max(self._sealed_below, self._leaving_below)
+
+    def leaving_end(self) -> int:
+        """Below which sequence what waits may leave, or have left before a crash."""
+        return max(self._sealed_below, self._leaving_below, self.sent_below)
 
     def may_leave(self, sequence: int, durable: int) -> bool:
         """Whether what has this sequence may leave before the commit that says it did."""

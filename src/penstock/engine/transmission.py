@@ -30,11 +30,11 @@ from penstock.engine.inflight import (
     UNKNOWN,
     VIOLATION,
     InFlightWindow,
-    packet_id_of,
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
+from penstock.engine.packet_ids import packet_id_of
 from penstock.engine.publish_frame import add_publish
 from penstock.engine.sender import Sender
 from penstock.errors import RemoteProtocolError
@@ -68,7 +68,7 @@ class Transmission(Backlog):
         super().__init__(client_id, stored, effects, limits, drops)
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.sender: Sender | None = None  # told what became of each message
-        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS))
+        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored)
         self._fetching = False
         self._acknowledges = False  # has done so since the last snapshot
 
@@ -88,7 +88,8 @@ class Transmission(Backlog):
     # -- sending -----------------------------------------------------------------------
 
     def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        if delivery.qos > link.qos_max:  # [MQTT-3.2.2-11]
+        is_lowered = delivery.qos > link.qos_max
+        if is_lowered:  # [MQTT-3.2.2-11]
             delivery.qos = link.qos_max
             if delivery.qos == 0:
                 ids = delivery.subscription_ids
@@ -97,7 +98,11 @@ class Transmission(Backlog):
                 return
         self._window.add(delivery)
         self._touch()
-        at_once = link.unreleased_publishes == 0 and self._leaves_at_once(link, delivery)
+        at_once = (
+            link.unreleased_publishes == 0
+            and not is_lowered  # the queue has it with its own QoS
+            and self._leaves_at_once(link, delivery)
+        )
         if not self._send(link, delivery, message, self._may_have_left(delivery), at_once, now):
             self._window.drop(delivery.packet_id)
             return
@@ -136,7 +141,7 @@ class Transmission(Backlog):
 
     def _may_have_left(self, delivery: Delivery) -> bool:
         """Whether an earlier start of this program may have sent it."""
-        if delivery.qos != 1 or delivery.shared is not None:
+        if delivery.qos != 1 or delivery.shared is not None or delivery.retain:
             return False
         return 0 < delivery.sequence < self._stored_queue.first.sent_below
 

@@ -474,13 +474,13 @@ def test_subscribe_takes_a_packet_identifier_that_no_message_has() -> None:
     rig = opened()
     rig.publish(b"0", 1)
     packet_id = rig.connection.subscribe([Subscription("a", 1)])
-    assert rig.turn() == [Subscribe(2, [Subscription("a", 1)])]
-    assert packet_id == 2
+    assert rig.turn() == [Subscribe(65_535, [Subscription("a", 1)])]
+    assert packet_id == 65_535
     rig.publish(b"1", 1)
     assert rig.session.window_length == 2
-    rig.says(Suback(2, [1]))
-    assert rig.told[-1] == Suback(2, [1])
-    rig.says(Suback(2, [1]))
+    rig.says(Suback(65_535, [1]))
+    assert rig.told[-1] == Suback(65_535, [1])
+    rig.says(Suback(65_535, [1]))
     assert rig.connection.state == CLOSED
 
 
@@ -489,9 +489,9 @@ def test_what_is_asked_when_the_server_lets_us_in_is_answered() -> None:
     rig.publish(b"0", 1)
     rig.subscribes_at_once = True
     again = Publish("t", b"0", 1, False, True, 1)
-    assert rig.again() == [Subscribe(2, [Subscription("a", 1)]), again]
-    rig.says(Suback(2, [1]))
-    assert rig.told[-1] == Suback(2, [1])
+    assert rig.again() == [Subscribe(65_535, [Subscription("a", 1)]), again]
+    rig.says(Suback(65_535, [1]))
+    assert rig.told[-1] == Suback(65_535, [1])
 
 
 def test_a_subscribe_that_the_server_would_not_accept_is_not_sent() -> None:

@@ -13,7 +13,9 @@ from penstock.engine.inflight import (
     VIOLATION,
     InFlightWindow,
 )
+from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
+from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBCOMP)
@@ -184,21 +186,43 @@ def test_a_second_reconnect_starts_over() -> None:
     assert resend_all(window) == ids
 
 
-def test_restored_entries_wait_and_numbering_goes_on_after_them() -> None:
+def test_restored_entries_wait_and_keep_their_packet_identifiers() -> None:
     window = InFlightWindow(10)
     window.restore(41, AWAIT_PUBCOMP, delivery(2))
     window.restore(42, AWAIT_PUBACK, delivery(1))
     window.reconnected(10)
     assert resend_all(window) == [41, 42]
-    assert added(window, Delivery(Message("t", b"", 1), 0, 1)).packet_id == 43
+    for _ in range(41):
+        assert added(window, Delivery(Message("t", b"", 1), 0, 1)).packet_id not in (41, 42)
 
 
 def test_a_stored_delivery_has_the_packet_identifier_of_its_sequence_unless_that_is_taken() -> None:
-    window = InFlightWindow(10)
+    window = InFlightWindow(10, stored=True)
+    of_another_lane = Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 3)
     ids = [added(window, Delivery(None, 0, 1, sequence=7)).packet_id for _ in range(2)]
-    assert ids == [7, 8]
-    window.use_only(100)
-    assert added(window, Delivery(None, 0, 1, sequence=101)).packet_id == 9
+    assert [*ids, added(window, of_another_lane).packet_id] == [7, 65_535, 65_534]
+
+
+def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_no_other() -> None:
+    window = InFlightWindow(10, stored=True)
+    window.use_only(6)
+    window.kept.keep(3, 6)
+    assert [window.reserve() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
+    assert window.reserve() == 0
+    window.kept.keep(6, 3)  # none
+    for packet_id in range(1, 7):
+        window.let_go_of_reserved(packet_id)
+    assert window.reserve() == 2
+
+
+def test_what_has_an_identifier_of_the_window_is_not_free() -> None:
+    window = InFlightWindow(10, stored=True)
+    assert window.free_below(5) == 5 + PACKET_IDENTIFIERS
+    window.restore(4, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=4))
+    assert window.free_below(5) == 4 + PACKET_IDENTIFIERS
+    window.restore(9, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 1))
+    assert window.free_below(5) == 9
+    assert window.free_below(10) == 4 + PACKET_IDENTIFIERS
 
 
 def test_bodies_are_asked_for_in_the_order_of_sending() -> None:

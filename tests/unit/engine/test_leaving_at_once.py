@@ -7,15 +7,23 @@ from typing import final
 import pytest
 
 from penstock.engine.access import Permissions
-from penstock.engine.inflight import packet_id_of
-from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.inflight import AWAIT_PUBACK
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
+from penstock.engine.message import Delivery
+from penstock.engine.packet_ids import packet_id_of
+from penstock.engine.queue import PRIORITY_SHIFT
 from penstock.engine.session import Session
 from penstock.engine.stored_queue import StoredLane
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connack,
+    Packet,
     Puback,
+    Pubcomp,
     Publish,
     Pubrec,
+    Pubrel,
     Suback,
     Subscribe,
     Subscription,
@@ -290,20 +298,20 @@ def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
     for _ in range(2000):
         lane.number()
     assert not lane.may_leave(1, 0)
-    assert lane.seal(1, 0, True, True) == 1025
+    assert lane.seal(1, 0, True, 9999) == 1025
     assert not lane.may_leave(1, 0)
     assert lane.may_leave(1024, 1)
     assert not lane.may_leave(1025, 1)
     lane.passed(10)
-    assert lane.seal(2, 1, True, True) == 1035
+    assert lane.seal(2, 1, True, 9999) == 1035
     assert lane.may_leave(1024, 1)
     assert not lane.may_leave(1034, 1)
     assert lane.may_leave(1034, 2)
     lane.passed(20)
-    assert lane.seal(3, 2, True, False) == 1035
+    assert lane.seal(3, 2, True, 0) == 1035
     assert lane.may_leave(1034, 2)
     assert not lane.may_leave(1035, 3)
-    assert lane.seal(4, 3, False, True) == 0
+    assert lane.seal(4, 3, False, 9999) == 0
     assert not lane.may_leave(21, 3)
     assert not lane.may_leave(21, 4)
 
@@ -311,14 +319,161 @@ def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
 def test_what_an_earlier_start_may_have_sent_is_known_until_it_has_left() -> None:
     lane = StoredLane(0)
     lane.next_sequence, lane.sent_below = 100, 50
-    assert lane.seal(1, 0, False, False) == 50
+    assert lane.seal(1, 0, False, 0) == 50
     lane.passed(47)
-    assert lane.seal(2, 1, True, False) == 50
+    assert lane.seal(2, 1, True, 0) == 50
     lane.passed(48)
-    assert lane.seal(3, 2, False, False) == 50
+    assert lane.seal(3, 2, False, 0) == 50
     lane.passed(49)
-    assert lane.seal(4, 3, False, False) == 0
+    assert lane.seal(4, 3, False, 0) == 0
 
 
 def test_packet_identifiers_follow_from_sequences() -> None:
     assert [packet_id_of(sequence) for sequence in (0, 1, 65_535, 65_536)] == [0, 1, 65_535, 1]
+
+
+# -- the same packet again, whoever wants an identifier ----------------------------------------
+
+
+def left_at_once(rig: Rig, *packets: Packet) -> list[tuple[bytes, int, int]]:
+    """Payload, QoS and packet identifier of what a dialled session sends before the commit."""
+    rig.connection.receive(b"".join(encode(packet, 5) for packet in packets), rig.now)
+    decoder = Decoder(1_000_000, 5, server=True)
+    decoder.feed(b"".join(link.take_ready() for link in rig.effects.ready))
+    rig.effects.ready = []
+    sent: list[Packet] = []
+    while (packet := decoder.next_packet()) is not None:
+        sent.append(packet)
+    return [(one.payload, one.qos, one.packet_id) for one in publishes(sent)]
+
+
+def crashed(rig: Rig) -> None:
+    """What is on disk, dialled again."""
+    found = rig.store.recover()
+    session = Session("c", 1, NEVER_EXPIRES_S, rig.effects, rig.limits, rig.drops)
+    session.restore(found.progress[1], found.queues[1], found.segments[1])
+    rig.session = session
+    rig.dial()
+
+
+def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
+    rig = Rig()
+    rig.effects.waits_for_disk = True
+    rig.says(Connack(0, True, Properties(receive_maximum=2)))
+    rig.publish(b"-", 1)
+    rig.says(Puback(1))
+    for number in range(5):
+        rig.publish(b"%d" % number, 1)
+    rig.says(Puback(2))
+    assert left_at_once(rig, Puback(3), Puback(4)) == [(b"3", 1, 5), (b"4", 1, 6)]
+    rig.subscribes_at_once = True
+    crashed(rig)
+    rig.session.inherit(6)  # no others than these
+    subscribe, *again = rig.says(Connack(0, True))
+    assert isinstance(subscribe, Subscribe)
+    assert subscribe.packet_id == 2
+    sent = [(one.payload, one.packet_id, one.dup) for one in publishes(again)]
+    assert sent == [(b"%d" % n, n + 2, True) for n in range(1, 5)]
+
+
+def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> None:
+    rig = Rig()
+    rig.effects.waits_for_disk = True
+    rig.says(Connack(0, True, Properties(receive_maximum=1, maximum_qos=1)))
+    rig.publish(b"-", 1)
+    rig.says(Puback(1))
+    for number in range(3):
+        rig.publish(b"%d" % number, 2)
+    rig.says(Puback(2))
+    assert left_at_once(rig, Puback(3)) == []
+
+
+def with_priorities() -> tuple[Bench, Line]:
+    """Topic h goes first; the client acknowledged one message."""
+    bench = Bench(EngineLimits(mqueue_priorities={"h": 1}))
+    bench.server.effects.waits_for_disk = True
+    line = bench.join("s", durable=True, receive_maximum=2)
+    line.send(Subscribe(1, [Subscription("#", 2)]))
+    bench.commit()
+    line.read()
+    return bench, line
+
+
+def sent_to(bench: Bench, *messages: tuple[str, bytes]) -> None:
+    publisher = bench.join("p")
+    for topic, payload in messages:
+        publisher.send(Publish(topic, payload, 1, packet_id=1))
+    bench.commit()
+
+
+def test_what_was_published_since_takes_no_identifier_of_what_left_before_the_crash() -> None:
+    bench, line = with_priorities()
+    sent_to(bench, ("t", b"1"), ("t", b"2"), ("t", b"3"), ("t", b"4"))
+    line.send(Puback(1))
+    bench.commit()
+    line.send(Puback(2))
+    assert at_once(bench, line)[-1] == (b"4", 4, False)
+    restarted(bench)
+    sent_to(bench, ("h", b"H"), ("h", b"H"), ("h", b"H"))
+    line = bench.join("s", durable=True)
+    bench.commit()
+    again = arrived(line)
+    assert (b"4", 4, True) in again
+    assert [packet_id for _, packet_id, _ in again if packet_id <= 4] == [2, 3, 4]
+
+
+def test_what_another_has_the_identifier_of_waits_for_its_commit() -> None:
+    bench, line = with_priorities()
+    window = line.session._window
+    window.restore(3, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 9))
+    sent_to(bench, ("t", b"1"), ("t", b"2"), ("t", b"3"))
+    line.send(Puback(1))
+    bench.commit()
+    line.read()
+    line.send(Puback(3), Puback(2))
+    assert at_once(bench, line) == []
+    bench.commit()
+    assert arrived(line) == [(b"3", 3, False)]
+
+
+def test_what_was_published_retained_and_waited_is_no_repeat() -> None:
+    bench = made()
+    line = bench.join("s", durable=True, receive_maximum=1)
+    line.send(Subscribe(1, [Subscription("t", 2, retain_as_published=True)]))
+    bench.commit()
+    publisher = bench.join("p")
+    for number in range(3):
+        publisher.send(Publish("t", b"%d" % number, 1, retain=True, packet_id=1))
+    bench.commit()
+    line.send(Puback(1))
+    bench.commit()
+    line.read()
+    line.send(Puback(2))
+    assert at_once(bench, line) == []
+    restarted(bench)
+    line = bench.join("s", durable=True)
+    bench.commit()
+    assert arrived(line) == [(b"1", 2, True), (b"2", 3, False)]
+
+
+@pytest.mark.parametrize("qos", [(1,), (1, 2), (1, 1, 1, 2), (2,)])
+def test_a_commit_takes_what_the_window_has_room_for(qos: tuple[int, ...]) -> None:
+    """QoS 1 does not wait behind QoS 2 for one commit after the other."""
+    bench = made()
+    line = joined(bench, 40)
+    published(bench, *[qos[number % len(qos)] for number in range(400)])
+    received, commits = 0, 0
+    while received < 400:
+        bench.write_ready()
+        packets = line.read()
+        received += len(publishes(packets))
+        for packet in packets:
+            if isinstance(packet, Publish):
+                ack = Puback if packet.qos == 1 else Pubrec
+                line.send(ack(packet.packet_id))
+            elif isinstance(packet, Pubrel):
+                line.send(Pubcomp(packet.packet_id))
+        if not packets:
+            bench.finish(bench.seal())
+            commits += 1
+            assert commits < 30

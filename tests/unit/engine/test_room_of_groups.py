@@ -6,7 +6,13 @@ import pytest
 
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Permissions
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, EngineLimits
+from penstock.engine.limits import (
+    DROP_NEWEST,
+    DROP_OLDEST,
+    PACKET_IDENTIFIERS,
+    REJECT,
+    EngineLimits,
+)
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
@@ -176,9 +182,9 @@ def test_what_a_member_may_not_receive_goes_on_to_one_that_may(qos: int, busy: b
     bench.commit()
     if busy:
         barred.session.permissions = None
-        barred.send(Puback(1))
+        barred.send(Puback(PACKET_IDENTIFIERS))  # they are not in the log, and have no sequence
         barred.session.permissions = Barred()
-        barred.send(Puback(2))
+        barred.send(Puback(PACKET_IDENTIFIERS - 1))
         bench.commit()
     assert sum(bench.server.drops.counts) == 0
     assert waiting(holder, barred) == [(0, 3), (0, 0)]
