@@ -21,6 +21,7 @@ from typing import Final
 import pyarrow as pa
 
 from penstock.errors import StoreFormatError
+from penstock.store.record_batch import RecordBatchForm
 
 LOG_SCHEMA: Final = pa.schema(
     [
@@ -54,11 +55,13 @@ def decode_key(key: bytes) -> int:
     return int.from_bytes(key, "big")
 
 
-def encode_chunk(columns: Sequence[pa.Array]) -> bytes:
-    """Return the stored form of the messages given column by column, as `LOG_SCHEMA` names them."""
-    batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
-    value: bytes = batch.serialize().to_pybytes()
-    return value
+_FORM: Final = RecordBatchForm(LOG_SCHEMA)
+
+
+def encode_chunk(rows: int, null_counts: Sequence[int], buffers: Sequence[bytes]) -> bytes:
+    """Return the stored form of `rows` messages; for the columns that `LOG_SCHEMA` names, how many
+    of each are null, and all their buffers (`RecordBatchForm.encode`)."""
+    return _FORM.encode(rows, null_counts, buffers)
 
 
 def decode_chunk(value: bytes) -> pa.RecordBatch:

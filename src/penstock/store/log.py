@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from penstock.engine.columns import Columns, Text, columns_of
+from penstock.engine.columns import Columns, columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import decode_chunk, encode_chunk
 
@@ -16,30 +16,18 @@ def chunk_of(columns: Columns) -> bytes:
     count = columns.count
     properties = columns.has_properties
     without = count - properties.true
-    return encode_chunk(
-        [
-            _array(pa.int64(), count, columns.received_at()),
-            _text(pa.string(), count, columns.topics),
-            _text(pa.binary(), count, columns.payloads),
-            _array(pa.int8(), count, columns.qos()),
-            _array(pa.bool_(), count, columns.retained.data()),
-            _text(pa.string(), count, columns.client_ids),
-            _text(pa.binary(), count, columns.properties, properties.data(), without),
-            _array(pa.bool_(), count, columns.internal.data()),
-        ]
-    )
-
-
-def _array(kind: pa.DataType, count: int, data: bytes) -> pa.Array:
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(data)], null_count=0)
-
-
-def _text(
-    kind: pa.DataType, count: int, column: Text, valid: bytes = b"", null_count: int = 0
-) -> pa.Array:
-    validity = pa.py_buffer(valid) if null_count else None
-    buffers = [validity, pa.py_buffer(column.positions()), pa.py_buffer(column.data())]
-    return pa.Array.from_buffers(kind, count, buffers, null_count=null_count)
+    buffers = [  # each begins with its validity, which is empty where nothing is null
+        *(b"", columns.received_at()),
+        *(b"", columns.topics.positions(), columns.topics.data()),
+        *(b"", columns.payloads.positions(), columns.payloads.data()),
+        *(b"", columns.qos()),
+        *(b"", columns.retained.data()),
+        *(b"", columns.client_ids.positions(), columns.client_ids.data()),
+        *(properties.data() if without else b"", columns.properties.positions()),
+        columns.properties.data(),
+        *(b"", columns.internal.data()),
+    ]
+    return encode_chunk(count, (0, 0, 0, 0, 0, 0, without, 0), buffers)
 
 
 def messages_of(batch: pa.RecordBatch, base_offset: int, rows: Sequence[int]) -> list[Message]:

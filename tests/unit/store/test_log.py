@@ -31,11 +31,11 @@ def test_rows_are_picked_from_a_chunk() -> None:
         assert message.properties == expected.properties
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 MESSAGES = st.builds(
     Message,
     topic=TEXT,
-    payload=st.binary(max_size=9),
+    payload=st.binary(max_size=40),
     qos=st.integers(0, 2),
     retain=st.booleans(),
     client_id=TEXT,
@@ -60,9 +60,12 @@ def test_a_chunk_is_what_arrow_makes_of_the_same_values(messages: list[Message])
         }
         for message in messages
     ]
-    batch = decode_chunk(chunk_of(columns_of(messages)))
+    chunk = chunk_of(columns_of(messages))
+    expected = pa.RecordBatch.from_pylist(rows, schema=LOG_SCHEMA)
+    assert chunk == expected.serialize().to_pybytes()
+    batch = decode_chunk(chunk)
     batch.validate(full=True)
-    assert batch.equals(pa.RecordBatch.from_pylist(rows, schema=LOG_SCHEMA))
+    assert batch.equals(expected)
 
 
 def test_columns_have_a_limit_and_stay_whole_at_it() -> None:

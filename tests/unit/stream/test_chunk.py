@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from penstock.errors import StoreFormatError
 from penstock.store.chunk import (
-    LOG_SCHEMA,
     decode_chunk,
     decode_key,
-    encode_chunk,
     encode_key,
 )
-
-ROWS = st.lists(
-    st.tuples(
-        st.integers(0, 2**62),
-        st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
-        st.binary(),
-        st.integers(0, 2),
-        st.booleans(),
-        st.text(st.characters(exclude_categories=["Cs"])),
-        st.none() | st.binary(),
-        st.booleans(),
-    ),
-    min_size=1,
-    max_size=20,
-)
-
-
-@given(ROWS)
-def test_what_was_stored_comes_back(rows: list[tuple[object, ...]]) -> None:
-    columns = zip(*rows, strict=True)
-    arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, LOG_SCHEMA, strict=True)
-    ]
-    batch = decode_chunk(encode_chunk(arrays))
-    assert batch.schema == LOG_SCHEMA
-    assert [tuple(row.values()) for row in batch.to_pylist()] == rows
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00", b"garbage" * 20, encode_key(7)])
