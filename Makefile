@@ -59,6 +59,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.side_by_side --write
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks.subscriptions
+	@$(PY) -m benchmarks.memory
 	@$(PY) -m benchmarks.shared
 	@$(PY) -m benchmarks.durability
 	@$(PY) -m benchmarks.landing

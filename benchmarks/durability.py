@@ -21,93 +21,33 @@ import contextlib
 import json
 import os
 import selectors
-import socket
 import statistics
 import tempfile
 import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.blocking_client import Client
 from benchmarks.broker import Broker, penstock, penstock_in
 from benchmarks.publish import publish, publish_so_many
 from penstock.cli.version import build_kind
-from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.packets import (
-    Connack,
-    Connect,
-    Packet,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    Subscription,
-)
-from penstock.protocol.properties import Properties
+from penstock.protocol.packets import Puback, Publish
 
 _VERSION: Final = 5
 _TIMEOUT_S: Final = 120.0
 _SYNCED_BYTES: Final = 4096
 _SECONDS_AWAY: Final = 86_400
 _FILTERS_OF_ONE: Final = 100
+_LOADS: Final = ((1, 100), (10, 100), (100, 100), (1, 1000), (10, 1000))  # messages in flight
 _PACED_PER_S: Final = 2000
 _STEADY_PER_S: Final = 5000
 _STEADY_PAYLOAD: Final = b"x" * 1024
-
-
-@final
-class Client:
-    """One MQTT 5 client that does a thing at a time."""
-
-    def __init__(self, broker: Broker, client_id: str, kept: bool = False) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", broker.port), _TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._decoder = Decoder(1_048_576, _VERSION, server=False)
-        properties = Properties(session_expiry_interval=_SECONDS_AWAY) if kept else None
-        self.send(Connect(client_id, _VERSION, not kept, properties=properties))
-        answer = self.read()
-        assert isinstance(answer, Connack)
-        assert answer.reason_code == 0, answer
-
-    def send(self, packet: Packet) -> None:
-        """Send ``packet``."""
-        self.socket.sendall(encode(packet, _VERSION))
-
-    def send_bytes(self, data: bytes) -> None:
-        """Send packets that are encoded already."""
-        self.socket.sendall(data)
-
-    def read(self) -> Packet:
-        """The next packet."""
-        packet = self._decoder.next_packet()
-        while packet is None:
-            data = self.socket.recv(65_536)
-            if not data:
-                raise RuntimeError("the broker closed a connection")
-            self._decoder.feed(data)
-            packet = self._decoder.next_packet()
-        return packet
-
-    def subscribe(self, *filters: str) -> None:
-        """Subscribe with QoS 1."""
-        self.send(Subscribe(1, [Subscription(one, 1) for one in filters]))
-        assert isinstance(self.read(), Suback)
-
-    def publish_s(self, topic: str) -> float:
-        """How long one QoS 1 message waits for its PUBACK, seconds."""
-        started_s = time.perf_counter()
-        self.send(Publish(topic, b"x" * 64, 1, packet_id=1))
-        assert isinstance(self.read(), Puback)
-        return time.perf_counter() - started_s
-
-    def close(self) -> None:
-        """Drop the connection."""
-        self.socket.close()
 
 
 def p99(values: list[float]) -> float:
@@ -138,6 +78,7 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
     table = Table(title=f"as fast as acknowledgements allow, medians of {repeats} runs")
     headings = (
         "publishers",
+        "window",
         "file, messages/s",
         "memory, messages/s",
         "ratio",
@@ -146,21 +87,22 @@ def rates(directory: Path, seconds: float, repeats: int) -> Table:
     )
     for heading in headings:
         table.add_column(heading, justify="right")
-    for publishers in (1, 10, 100):
+    for publishers, window in _LOADS:
         file: list[float] = []
         memory: list[float] = []
         shares: list[float] = []
         for _ in range(repeats):
             with tempfile.TemporaryDirectory(dir=directory) as store, _telling(store) as broker:
                 before = _commits(broker)
-                measured = publish(broker, publishers, seconds)
+                measured = publish(broker, publishers, seconds, window)
                 file.append(measured.messages_per_s)
                 shares.append(measured.messages / (_commits(broker) - before))
             with penstock("memory") as broker:
-                memory.append(publish(broker, publishers, seconds).messages_per_s)
+                memory.append(publish(broker, publishers, seconds, window).messages_per_s)
         durable, volatile, share = (statistics.median(runs) for runs in (file, memory, shares))
         table.add_row(
             str(publishers),
+            f"{window:,}",
             f"{durable:,.0f}",
             f"{volatile:,.0f}",
             f"{durable / volatile:.2f}",

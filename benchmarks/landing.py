@@ -40,8 +40,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.blocking_client import Client
 from benchmarks.broker import Broker, penstock_in
-from benchmarks.durability import Client, p99
+from benchmarks.durability import p99
 from benchmarks.machine import machine
 from benchmarks.paho_ingestion import subscribe
 from benchmarks.publish import publish_so_many

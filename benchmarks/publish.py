@@ -37,9 +37,9 @@ class Measured:
     resident_mib: float
 
 
-def publish(broker: Broker, publishers: int, seconds: float) -> Measured:
+def publish(broker: Broker, publishers: int, seconds: float, window: int = WINDOW) -> Measured:
     """Publish with QoS 1 from ``publishers`` connections for ``seconds``."""
-    load = _Load(broker, publishers)
+    load = _Load(broker, publishers, window=window)
     warming, _ = load.run(WARM_UP_S)
     cpu_before_s = broker.cpu_s()
     acknowledged, elapsed_s = load.run(seconds)
@@ -71,9 +71,14 @@ class _Load:
     """Publishers that keep their windows full."""
 
     def __init__(
-        self, broker: Broker, publishers: int, payloads: Iterator[bytes] | None = None
+        self,
+        broker: Broker,
+        publishers: int,
+        payloads: Iterator[bytes] | None = None,
+        window: int = WINDOW,
     ) -> None:
         self._payloads = payloads
+        self._window = window
         self._selector = selectors.DefaultSelector()
         self._owed: dict[socket.socket, int] = {}
         self._blocks: dict[socket.socket, bytes] = {}
@@ -82,7 +87,7 @@ class _Load:
         for number in range(publishers):
             connection = _connect(broker.port, number)
             self._numbers[connection] = number
-            self._blocks[connection] = _block(number, itertools.repeat(PAYLOAD))
+            self._blocks[connection] = _block(number, itertools.repeat(PAYLOAD), window)
             self._selector.register(connection, selectors.EVENT_READ)
             self._by_descriptor[connection.fileno()] = connection
         for connection in self._blocks:
@@ -100,7 +105,7 @@ class _Load:
                     raise RuntimeError("the broker closed a connection")
                 self._owed[connection] -= len(received)
                 if self._owed[connection] == 0:
-                    acknowledged += WINDOW
+                    acknowledged += self._window
                     self._send(connection)
         return acknowledged, elapsed_s
 
@@ -120,16 +125,16 @@ class _Load:
     def _send(self, connection: socket.socket) -> None:
         block = self._blocks[connection]
         if self._payloads is not None:
-            block = _block(self._numbers[connection], self._payloads)
+            block = _block(self._numbers[connection], self._payloads, self._window)
         connection.sendall(block)
-        self._owed[connection] = WINDOW * _PUBACK_LENGTH_BYTES
+        self._owed[connection] = self._window * _PUBACK_LENGTH_BYTES
 
 
-def _block(number: int, payloads: Iterator[bytes]) -> bytes:
+def _block(number: int, payloads: Iterator[bytes], window: int) -> bytes:
     """A window of ready-made packets of one publisher."""
     return b"".join(
         encode(Publish(f"bench/{number}", payload, 1, packet_id=packet_id), _VERSION)
-        for packet_id, payload in zip(range(1, WINDOW + 1), payloads, strict=False)
+        for packet_id, payload in zip(range(1, window + 1), payloads, strict=False)
     )
 
 

@@ -17,8 +17,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.blocking_client import Client
 from benchmarks.broker import penstock_in
-from benchmarks.durability import Client, p99
+from benchmarks.durability import p99
 from penstock.cli.version import build_kind
 from penstock.stream.client import StreamClient
 from penstock.stream.requests import PutRequest, SetRequest
