@@ -3,7 +3,7 @@
 ================  ==========================================================================
 idle connections  each with a session and one subscription, that send and get nothing
 churn             connect, subscribe, publish, disconnect, again and again: what stays
-fan-out           QoS 1 to sessions that are away: how many copies of the bodies there are
+fan-out           QoS 1 to sessions that are away: copies of the bodies, and what else
 ================  ==========================================================================
 
 Sessions are in memory, so that nothing rests in the log; resident memory as the kernel tells it.
@@ -27,8 +27,9 @@ from penstock.protocol.kinds import DISCONNECT
 from penstock.protocol.packets import Puback, Publish
 
 _OURS: Final = 200  # files of this process beside its connections
-_PARTS: Final = 5
+_PARTS: Final = 8
 _BODY: Final = b"x" * 262_144
+_SMALL_BYTES: Final = 1024
 _WARM_UP: Final = 200  # connections, before anything is counted
 
 
@@ -69,8 +70,8 @@ def churn(broker: Broker, rounds: int, console: Console) -> list[float]:
     return resident
 
 
-def copies(broker: Broker, sessions: int, messages: int) -> float:
-    """How many times each body is there that waits in the queues of so many sessions."""
+def waiting(broker: Broker, sessions: int, messages: int, body: bytes) -> float:
+    """Bytes of one message that waits in the queues of so many sessions."""
     for number in range(sessions):
         client = Client(broker, f"away-{number}", kept=True)
         client.subscribe("fan/#")
@@ -78,18 +79,18 @@ def copies(broker: Broker, sessions: int, messages: int) -> float:
     publisher = Client(broker, "publisher")
     before = broker.resident_mib()
     for _ in range(messages):
-        publisher.send(Publish("fan/out", _BODY, 1, packet_id=1))
+        publisher.send(Publish("fan/out", body, 1, packet_id=1))
         assert isinstance(publisher.read(), Puback)
     grown = broker.resident_mib() - before
     publisher.close()
-    return grown * 2**20 / (messages * len(_BODY))
+    return grown * 2**20 / messages
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--connections", type=int, default=4000)
-    parser.add_argument("--rounds", type=int, default=20_000, help="of the churn")
+    parser.add_argument("--rounds", type=int, default=80_000, help="of the churn")
     parser.add_argument("--sessions", type=int, default=1000, help="of the fan-out")
     parser.add_argument("--messages", type=int, default=200, help="of 256 KiB, of the fan-out")
     chosen = parser.parse_args()
@@ -107,9 +108,14 @@ def main() -> None:
         grown = ", ".join(f"{after - before:.2f}" for before, after in pairwise(resident))
         part = chosen.rounds // _PARTS
         table.add_row(f"growth in each {part:,} of {chosen.rounds:,} lives", f"{grown} MiB")
-    with penstock("memory") as broker:
-        figure = copies(broker, chosen.sessions, chosen.messages)
-        table.add_row(f"copies of a body for {chosen.sessions:,} sessions", f"{figure:.2f}")
+    sizes = []
+    for body in (_BODY[:_SMALL_BYTES], _BODY):
+        with penstock("memory") as broker:
+            sizes.append(waiting(broker, chosen.sessions, chosen.messages, body))
+    copies = (sizes[1] - sizes[0]) / (len(_BODY) - _SMALL_BYTES)
+    each = (sizes[0] - copies * _SMALL_BYTES) / chosen.sessions
+    table.add_row(f"copies of a body that {chosen.sessions:,} sessions wait for", f"{copies:.2f}")
+    table.add_row("and beside it, of each message in each of their queues", f"{each:,.0f} bytes")
     console.print(table)
 
 
