@@ -2,7 +2,8 @@
 
     python -m benchmarks.client_programs LIBRARY publish|receive PORT QOS COUNT
 
-Each library is used as its documentation does it. To publish ends with a QoS 1 message whose
+Each library is used as its documentation does it, and every session ends with its connection, as
+those of the others do unless told. To publish ends with a QoS 1 message whose
 acknowledgement is awaited: the server handles what came before first. At most 100 messages are
 unacknowledged at a time, whatever the library. What took how long, and how much CPU time of the
 process, is printed as one line of JSON.
@@ -62,7 +63,9 @@ def penstock_publish(port: int, qos: int, count: int, window: int) -> None:
     import penstock
 
     async def main() -> None:
-        async with penstock.Client(f"mqtt://127.0.0.1:{port}", max_inflight=window) as client:
+        async with penstock.Client(
+            f"mqtt://127.0.0.1:{port}", max_inflight=window, session_expiry_s=0
+        ) as client:
             clock = Clock()
             clock.start()
             if qos == 0:
@@ -84,7 +87,9 @@ def penstock_receive(port: int, qos: int, count: int, window: int) -> None:
     import penstock
 
     async def main() -> None:
-        async with penstock.Client(f"mqtt://127.0.0.1:{port}", receive_maximum=window) as client:
+        async with penstock.Client(
+            f"mqtt://127.0.0.1:{port}", receive_maximum=window, session_expiry_s=0
+        ) as client:
             await client.subscribe(TOPIC, qos=qos)
             _ready()
             clock = Clock()

@@ -131,19 +131,21 @@ def _run(broker: Broker, library: str, work: str, qos: int, count: int, window: 
 def feed(port: int, qos: int, count: int, window: int) -> None:
     """Publish ``count`` messages, at most a window of them unacknowledged.
 
-    The packets are made before the first is sent, and what comes back is 4 bytes each: the less
-    this costs, the more the receiver has.
+    The packets are one piece before the first is sent, and what comes back is 4 bytes each: the
+    less this costs, the more the receiver has.
     """
-    packets = [
-        encode(Publish(TOPIC, PAYLOAD, qos, packet_id=number % 65_535 + 1 if qos else 0), _VERSION)
-        for number in range(count)
-    ]
+    packets = memoryview(
+        b"".join(
+            encode(Publish(TOPIC, PAYLOAD, qos, packet_id=at % 65_535 + 1 if qos else 0), _VERSION)
+            for at in range(count)
+        )
+    )
+    size_bytes = len(packets) // count  # they are of one length
     with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection:
         connection.sendall(encode(Connect("bench-feeder", _VERSION), _VERSION))
         connection.recv(4)  # CONNACK
         if qos == 0:
-            for first in range(0, count, window):
-                connection.sendall(b"".join(packets[first : first + window]))
+            connection.sendall(packets)
             connection.sendall(encode(Disconnect(0), _VERSION))
             connection.recv(1)  # the broker has read all of it when it hangs up
             return
@@ -153,15 +155,27 @@ def feed(port: int, qos: int, count: int, window: int) -> None:
         while acknowledged < count:
             last = min(count, acknowledged + window)
             if last > sent:
-                connection.sendall(b"".join(packets[sent:last]))
+                connection.sendall(packets[sent * size_bytes : last * size_bytes])
                 sent = last
             received += connection.recv(65_536)
-            answers = [received[at : at + 4] for at in range(0, len(received) - 3, 4)]
-            received = received[4 * len(answers) :]
-            releases = [_PUBREL + answer[2:] for answer in answers if answer[0] == _PUBREC]
-            acknowledged += len(answers) - len(releases)
-            if releases:
-                connection.sendall(b"".join(releases))
+            whole = len(received) - len(received) % 4
+            releases = _releases(received[:whole])
+            acknowledged += (whole - len(releases)) // 4
+            received = received[whole:]
+            connection.sendall(releases)
+
+
+def _releases(answers: bytes) -> bytes:
+    """The PUBRELs for the PUBRECs among ``answers``."""
+    kinds = answers[::4]
+    if _PUBREC not in kinds:
+        return b""
+    if kinds.count(_PUBREC) == len(kinds):
+        releases = bytearray(answers)
+        releases[::4] = _PUBREL[:1] * len(kinds)
+        return bytes(releases)
+    pieces = [answers[at : at + 4] for at in range(0, len(answers), 4)]
+    return b"".join([_PUBREL + piece[2:] for piece in pieces if piece[0] == _PUBREC])
 
 
 if __name__ == "__main__":
