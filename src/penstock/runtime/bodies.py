@@ -5,6 +5,8 @@
       wanted ─▶ read in a thread ── read ─▶ supplied to who asked, in the loop
                     ▲         │
                     ╰─ 1 s ───╯ it failed: nothing is gone, and it is tried again
+
+What the log has in memory is read in the loop: to hand it to a thread would take longer.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ class BodyReader:
     """Reads bodies from the log.
 
     Args:
-        read: messages by offset, of those that are there; called in a thread.
+        read: messages by offset, of those that are there; called in a thread if it ``waits``.
         now: both clocks.
         supplied: called when somebody was given what they asked for.
+        waits: whether ``read`` may take time, or fail.
         read_again_s: how long to wait after a read that failed, seconds.
     """
 
@@ -40,11 +43,13 @@ class BodyReader:
         read: Callable[[list[int]], dict[int, Message]],
         now: Callable[[], Now],
         supplied: Callable[[], None],
+        waits: bool = True,
         read_again_s: float = 1.0,
     ) -> None:
         self._read = read
         self._now = now
         self._supplied = supplied
+        self._waits = waits
         self._read_again_s = read_again_s
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
@@ -53,6 +58,9 @@ class BodyReader:
     def fetch(self, stored: Stored, offsets: list[int]) -> None:
         """Read what ``stored`` asked for, if it still wants it."""
         if self._is_stopped or not stored.wants(offsets):
+            return
+        if not self._waits:
+            self._loop.call_soon(self._read_here, stored, offsets)
             return
         reading = self._loop.run_in_executor(None, self._read, offsets)
         reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
@@ -83,5 +91,12 @@ class BodyReader:
             )
             self._loop.call_later(self._read_again_s, self.fetch, stored, offsets)
             return
+        self._supply(stored, offsets, bodies)
+
+    def _read_here(self, stored: Stored, offsets: list[int]) -> None:
+        if stored.wants(offsets):
+            self._supply(stored, offsets, self._read(offsets))
+
+    def _supply(self, stored: Stored, offsets: list[int], bodies: dict[int, Message]) -> None:
         stored.supply(offsets, bodies, self._now())
         self._supplied()

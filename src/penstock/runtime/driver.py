@@ -85,13 +85,14 @@ class Driver:
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
-        if store.acknowledged_when != "memory":
+        waits = store.acknowledged_when != "memory"
+        if waits:
             self._committer = Committer(
                 store, self._loop, self._committed, self._failing, store_retry_s_max
             )
             self._effects.waits_for_disk = True
         self._turn_ended = turn_ended
-        self._bodies = BodyReader(store.read, self.now, self.end_turn_soon)
+        self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines(self._peers)
         self._reading = Reading(self._effects, self.end_turn_soon)

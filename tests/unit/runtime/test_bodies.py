@@ -55,6 +55,16 @@ async def test_a_read_that_fails_is_told_and_tried_again(
     )
 
 
+async def test_what_is_in_memory_is_read_in_the_loop() -> None:
+    log, supplied = ShakyLog(0), asyncio.Event()
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, waits=False)
+    reader.fetch(asking(), OFFSETS)
+    assert log.reads == []  # one that fails must not keep another from being asked for
+    await asyncio.sleep(0)
+    assert log.reads == [OFFSETS]
+    assert supplied.is_set()
+
+
 async def test_what_is_not_wanted_any_more_is_not_read() -> None:
     log = ShakyLog(0)
     reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None)
