@@ -282,7 +282,7 @@ class Crowd:
             connection = client.line and client.line.connection
             if connection is None or connection.link.user is None:
                 continue
-            waits = connection._publishing._waits
+            waits = connection._publishing._waiting()
             lines = waits.lines
             effects = self.bench.server.effects
             if effects.tick_line in lines:
@@ -297,7 +297,7 @@ class Crowd:
                 assert self.is_blocked(lines[0], message), f"{client.client_id} waits elsewhere"
             elif connection.held_back_count > 0 and not lines:
                 session = self.bench.server.registry.sessions[client.client_id]
-                waits_for_itself = session.releases or not session.has_room_to_receive()
+                waits_for_itself = session.released_count or not session.has_room_to_receive()
                 assert waits_for_itself or effects.is_full(), f"{client.client_id} is forgotten"
 
     def is_blocked(self, line: RoomLine, message: Message) -> bool:

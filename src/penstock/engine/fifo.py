@@ -6,7 +6,7 @@
                         ╰─ pop ─▶
 
 A ``deque`` does the same; compiled, each of its operations is a call by name, those of a list are
-not.
+not, and an empty one takes 760 bytes.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class Fifo(Generic[T]):
         """The first, left in place. The line must not be empty."""
         return cast(T, self._places[self._at])
 
+    def at(self, position: i64) -> T:
+        """The one at ``position``, 0 = the first, left in place. There must be so many."""
+        return cast(T, self._places[self._at + position])
+
     def pop(self) -> T:
         """Take the first. The line must not be empty."""
         at = self._at
@@ -54,6 +58,13 @@ class Fifo(Generic[T]):
             at = 0
         self._at = at
         return item
+
+    def remove(self, item: T) -> None:
+        """Take ``item`` out, wherever it stands; it must be in the line."""
+        if self.first() == item:
+            self.pop()
+        else:
+            self._places.remove(item)
 
     def push_front(self, item: T) -> None:
         """Join as the first."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from librt.strings import BytesWriter
-from mypy_extensions import i64, u8
+from mypy_extensions import i64, mypyc_attr, u8
 
 from penstock.protocol.encode import append_publish_head
 from penstock.protocol.kinds import PUBREL
@@ -21,6 +21,7 @@ from penstock.protocol.kinds import PUBREL
 _PART_BYTES_MIN: Final = 4096
 
 
+@mypyc_attr(acyclic=True)
 @final
 class Frames:
     """Packets of one link. It costs little while it is empty."""

@@ -21,9 +21,9 @@ sends PUBREL again until it has PUBCOMP.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
+from penstock.engine.fifo import Fifo
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.records import HeldEntry
 
@@ -44,12 +44,16 @@ class Held:
 
 @final
 class HeldMessages:
-    """The held messages of one session, by packet identifier."""
+    """The held messages of one session, by packet identifier.
 
-    def __init__(self) -> None:
+    Args:
+        bytes_max: of the bodies in memory.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
         self.size_bytes = 0  # of the bodies in memory
-        self.bytes_max = 0
-        self.line: deque[int] = deque()  # packet identifiers whose PUBREL came
+        self.bytes_max = bytes_max
+        self.line: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
         self.wanted: list[int] = []  # log offsets of bodies asked for
         self._entries: dict[int, Held] = {}
 
@@ -102,7 +106,7 @@ class HeldMessages:
         if self.wanted:
             return []
         size_bytes = self.size_bytes
-        for packet_id in self.line:
+        for packet_id in self.line.items():
             held = self._entries[packet_id]
             if held.message is None and not held.gone:
                 size_bytes += held.size_bytes
@@ -118,7 +122,7 @@ class HeldMessages:
         asked = set(self.wanted)
         self.wanted = []
         gone = 0
-        for packet_id in self.line:
+        for packet_id in self.line.items():
             held = self._entries[packet_id]
             if held.message is None and held.offset in asked:
                 message = bodies.get(held.offset)

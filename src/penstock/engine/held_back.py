@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
+from penstock.engine.fifo import Fifo
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
@@ -50,8 +50,8 @@ class HeldBack:
         self.count = 0
         self.size_bytes = 0
         self.looked_at = 0  # places in the line
-        self._line: deque[_Waiting] = deque()
-        self._by_id: dict[int, _Waiting] = {}  # the latest with each identifier
+        self._line: Fifo[_Waiting] | None = None
+        self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
         self._count_much = limits.receive_maximum
         self._bytes_much = limits.write_buffer_bytes_max
         in_flight = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
@@ -60,7 +60,7 @@ class HeldBack:
     @property
     def unacknowledged(self) -> int:
         """Those above QoS 0."""
-        return len(self._by_id)
+        return 0 if self._by_id is None else len(self._by_id)
 
     def is_much(self) -> bool:
         """Whether the client is read on only for what may make room."""
@@ -74,7 +74,11 @@ class HeldBack:
         """The next one; its topic alias is resolved."""
         waiting = _Waiting(packet)
         if packet.qos > 0:
+            if self._by_id is None:
+                self._by_id = {}
             self._by_id[packet.packet_id] = waiting
+        if self._line is None:
+            self._line = Fifo()
         self._line.append(waiting)
         self.count += 1
         self.size_bytes += _size_bytes(packet)
@@ -86,6 +90,8 @@ class HeldBack:
         message with the identifier of a repeated one of QoS 1 tells that the client has its
         PUBACK: a second one it would take for the answer to the new message, so none is sent.
         """
+        if self._by_id is None:
+            return False
         waiting = self._by_id.get(packet.packet_id)
         earlier = None if waiting is None else waiting.packet
         if waiting is None or earlier is None:
@@ -99,17 +105,18 @@ class HeldBack:
     def first(self) -> Publish | None:
         """The next to go on; it stays until ``pass_on``."""
         line = self._line
-        while line:
+        while line is not None and len(line) > 0:
             self.looked_at += 1
-            packet = line[0].packet
+            packet = line.first().packet
             if packet is not None:
                 return packet
-            line.popleft()
+            line.pop()
         return None
 
     def pass_on(self) -> None:
-        """``first`` waits no more."""
-        waiting = self._line.popleft()
+        """``first``, which there must be, waits no more."""
+        assert self._line is not None
+        waiting = self._line.pop()
         if waiting.packet is not None:
             self._leave(waiting, waiting.packet)
 
@@ -117,5 +124,6 @@ class HeldBack:
         waiting.packet = None
         self.count -= 1
         self.size_bytes -= _size_bytes(packet)
-        if packet.qos > 0 and self._by_id.get(packet.packet_id) is waiting:
-            del self._by_id[packet.packet_id]
+        by_id = self._by_id
+        if by_id is not None and packet.qos > 0 and by_id.get(packet.packet_id) is waiting:
+            del by_id[packet.packet_id]

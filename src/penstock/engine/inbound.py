@@ -29,9 +29,9 @@ class Inbound:
     """Packet identifiers that wait for PUBREL."""
 
     def __init__(self) -> None:
-        self.held = HeldMessages()
+        self.held: HeldMessages | None = None  # from the first of an MQTT 3.1 client on
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
-        self._here: set[int] = set()  # that came on this connection, until their PUBREL
+        self._here: dict[int, None] = {}  # that came on this connection, until their PUBREL
         self.resumed = False  # an earlier connection may have left what this one releases
         self._was_connected = False
 
@@ -53,7 +53,7 @@ class Inbound:
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """A QoS 2 PUBLISH came; whether its identifier is new."""
-        self._here.add(packet_id)
+        self._here[packet_id] = None
         if packet_id in self._since_us:
             return False
         self._since_us[packet_id] = now.wall_us
@@ -69,8 +69,9 @@ class Inbound:
 
     def release(self, packet_id: int) -> int:
         """PUBREL came; the reason code for PUBCOMP."""
-        self._here.discard(packet_id)
-        self.held.forget(packet_id)
+        self._here.pop(packet_id, None)
+        if self.held is not None:
+            self.held.forget(packet_id)
         if packet_id not in self._since_us:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
@@ -89,15 +90,23 @@ class Inbound:
         """
         old = [number for number, since_us in self._since_us.items() if since_us <= before_us]
         forgotten = 0
+        held = self.held
         for packet_id in old:
-            if self.held.in_line(packet_id):
+            if held is not None and held.in_line(packet_id):
                 del self._since_us[packet_id]
                 self._since_us[packet_id] = now.wall_us
             else:
                 del self._since_us[packet_id]  # until PUBCOMP it is open for its sender: ``here``
-                self.held.forget(packet_id)
+                if held is not None:
+                    held.forget(packet_id)
                 forgotten += 1
         return forgotten
+
+    def hold(self, bytes_max: int) -> HeldMessages:
+        """Where messages are held."""
+        if self.held is None:
+            self.held = HeldMessages(bytes_max)
+        return self.held
 
     def session_lost(self) -> None:
         """The sender forgot its session, and will never release these."""

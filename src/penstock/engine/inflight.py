@@ -74,10 +74,10 @@ class InFlightWindow:
         self.kept = KeptIds()
         self._step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
-        self._unsent: list[Delivery] = []  # from before a reconnect, last first
+        self._unsent: list[Delivery] | None = None  # from before a reconnect, last first
         self._cursor = 0
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
-        self._reserved: set[int] = set()  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
+        self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -148,7 +148,7 @@ class InFlightWindow:
             if not 1 <= packet_id <= self._last_id:
                 packet_id = 1 if self._step > 0 else self._last_id
             if self._is_unused(packet_id):
-                if packet_id not in self.kept:
+                if not self.kept.has(packet_id):
                     at_worst = packet_id
                     break
                 at_worst = at_worst or packet_id
@@ -173,7 +173,7 @@ class InFlightWindow:
         if len(self._entries) + len(self._reserved) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
-        self._reserved.add(packet_id)
+        self._reserved[packet_id] = None
         return packet_id
 
     def is_reserved(self, packet_id: int) -> bool:
@@ -182,7 +182,7 @@ class InFlightWindow:
 
     def let_go_of_reserved(self, packet_id: int) -> None:
         """Its answer came."""
-        self._reserved.discard(packet_id)
+        self._reserved.pop(packet_id, None)
 
     def disconnected(self) -> None:
         """No answer comes any more to SUBSCRIBE or UNSUBSCRIBE."""
@@ -312,10 +312,11 @@ class InFlightWindow:
         at most ``capacity`` are sent until acknowledgements free places.
         """
         self.capacity = capacity
-        self._unsent = self.entries()
-        self._unsent.reverse()
-        for entry in self._unsent:
+        unsent = self.entries()
+        unsent.reverse()
+        for entry in unsent:
             entry.sent = False
+        self._unsent = unsent or None
 
     def next_unsent(self) -> Delivery | None:
         """The oldest entry to send again now, or None; it stays until ``mark_sent``."""
@@ -336,7 +337,7 @@ class InFlightWindow:
     def unsent_without_body(self, limit: int) -> list[int]:
         """Log offsets of the next entries to send again whose body is not in memory."""
         offsets: list[int] = []
-        for entry in reversed(self._unsent):
+        for entry in reversed(self._unsent or []):
             if len(offsets) >= limit:
                 break
             if entry.state != AWAIT_PUBCOMP and entry.message is None:
@@ -345,5 +346,5 @@ class InFlightWindow:
 
     def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
-        if not entry.sent and entry in self._unsent:
+        if not entry.sent and self._unsent is not None and entry in self._unsent:
             self._unsent.remove(entry)

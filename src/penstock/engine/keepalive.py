@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 GRACE: Final = 1.5
 NO_DEADLINE: Final = -1.0
 
 
+@mypyc_attr(acyclic=True)
 @final
 class KeepAlive:
     """The deadline of one connection, on the monotonic clock.

@@ -2,27 +2,25 @@
 
 ::
 
-      new ──▶ [ packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
-                          ╰ between them: QoS 0, which no run holds
+      new ──▶ [ tail: packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
 
-Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what
-waits behind it and lies in the log is packed. What leaves from the middle, a QoS 0 delivery
-that has to go for a new message, or what another member of a group takes over, is marked as
-gone where it stands, so that this costs the same however long the lane is.
+Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what waits behind
+it and lies in the log is packed (``tail``). What leaves from the middle, a QoS 0 delivery that has
+to go for a new message, or what another member of a group takes over, is marked as gone where it
+stands, so that this costs the same however long the lane is.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, final
 
 from penstock.engine.fifo import Fifo
 from penstock.engine.kept import Kept
 from penstock.engine.message import Delivery, Message
 from penstock.engine.runs import Run
+from penstock.engine.tail import Tail
 
 HEAD_LEN_MAX: Final = 1024
-_UNPACKED_AT_ONCE: Final = 512
 _GONE_MAX: Final = 64  # marked deliveries beside as many as there are others
 
 
@@ -41,41 +39,36 @@ class Lane:
         self.rank = rank
         self.count = 0
         self._head: Fifo[Delivery] = Fifo()
-        self._runs: deque[Run] = deque()
-        self._is_packed = False  # whether there are any
-        self._at = 0  # in the first run
-        self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
+        self._tail: Tail | None = None  # behind the head
         self.qos0_count = 0  # QoS 0 deliveries that wait
-        self._qos0: deque[Delivery] = deque()  # those, oldest first, and some that are gone
+        self._qos0: Fifo[Delivery] | None = None  # those, oldest first, and some that are gone
         self._kept = kept
-        self._gone = 0  # marked and still in ``_head`` or ``_between``
+        self._gone = 0  # marked and still in the head or the tail
 
     def push(self, delivery: Delivery) -> None:
         """Append ``delivery``."""
         self.count += 1
         if delivery.qos == 0:
             self.qos0_count += 1
+            if self._qos0 is None:
+                self._qos0 = Fifo()
             self._qos0.append(delivery)
             self._kept.add_qos0(delivery)
-        if not self._is_packed and (len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0):
-            self._head.append(delivery)
-        elif delivery.sequence == 0:
-            self._between.append((self._runs[-1].end, delivery))
-        else:
+        tail = self._tail
+        if tail is None:
+            if len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0:
+                self._head.append(delivery)
+                return
+            tail = self._tail = Tail()
+        if tail.push(delivery):
             self._kept.pack(1)
-            if not self._is_packed or not self._runs[-1].put(delivery):
-                run = Run(delivery.sequence)
-                run.put(delivery)
-                self._runs.append(run)
-                self._is_packed = True
 
     def restore(self, run: Run, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
         another run."""
-        if not self._is_packed:
-            self._at = position
-        self._runs.append(run)
-        self._is_packed = True
+        if self._tail is None:
+            self._tail = Tail()
+        self._tail.restore(run, position)
         self.count += len(run) - position
         self._kept.pack(len(run) - position)
 
@@ -100,23 +93,28 @@ class Lane:
         self.count -= 1
         if delivery.qos == 0:
             self.first_qos0()
-            self._qos0.popleft()
+            assert self._qos0 is not None
+            self._qos0.pop()
             self._leaves_qos0(delivery)
         return delivery
 
     def first_qos0(self) -> Delivery | None:
         """The oldest QoS 0 delivery, left in place."""
-        while self._qos0:
-            first = self._qos0[0]
+        line = self._qos0
+        while line is not None and len(line) > 0:
+            first = line.first()
             if not first.gone:
                 return first
-            self._qos0.popleft()
+            line.pop()
         return None
 
     def qos0_without_body(self, limit: int) -> list[int]:
         """Log offsets of the first QoS 0 deliveries whose body is not in memory."""
         offsets: list[int] = []
-        for delivery in self._qos0:
+        line = self._qos0
+        for position in range(0 if line is None else len(line)):
+            assert line is not None
+            delivery = line.at(position)
             if delivery.gone:
                 continue
             if len(offsets) >= limit or delivery.message is not None:
@@ -129,7 +127,8 @@ class Lane:
         delivery = self.first_qos0()
         if delivery is None:
             return None
-        self._qos0.popleft()
+        assert self._qos0 is not None
+        self._qos0.pop()
         self._leaves_middle(delivery)
         self._tidy()
         return delivery
@@ -138,29 +137,20 @@ class Lane:
         """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head.items():
-            if delivery.offset >= 0 and _needs_log(delivery, stored):
+            if delivery.offset >= 0 and delivery.needs_log(stored):
                 if lowest < 0 or delivery.offset < lowest:
                     lowest = delivery.offset
                 if not mixed:
                     return lowest
-        if mixed:
-            for _, delivery in self._between:
-                is_lower = lowest < 0 or delivery.offset < lowest
-                if is_lower and delivery.offset >= 0 and _needs_log(delivery, stored):
-                    lowest = delivery.offset
-        at = self._at
-        for run in self._runs:
-            offset = min(run.offsets[at:]) if mixed else run.offsets[at]
-            if lowest < 0 or offset < lowest:
-                lowest = offset
-            if not mixed:
-                return lowest
-            at = 0
+        if self._tail is not None:
+            behind = self._tail.lowest_offset(mixed, stored)
+            if lowest < 0 or 0 <= behind < lowest:
+                lowest = behind
         return lowest
 
     def unpacked(self, limit: int) -> list[Delivery]:
         """The next deliveries themselves, none of them packed any more."""
-        while self._is_packed and len(self._head) < limit + self._gone:
+        while self._tail is not None and len(self._head) < limit + self._gone:
             self._unpack()
         found: list[Delivery] = []
         for delivery in self._head.items():
@@ -190,20 +180,16 @@ class Lane:
         what is packed."""
         head = self._head.items()
         found = [item for item in head if first <= item.sequence < end and not item.gone]
-        at = self._at
-        for run in self._runs:
-            if run.first >= end:
-                break
-            start = max(at, first - run.first)
-            stop = min(len(run), end - run.first)
-            found.extend([run.delivery(position) for position in range(start, stop)])
-            at = 0
+        if self._tail is not None:
+            found.extend(self._tail.between(first, end))
         return found
 
     def without_body(self, limit: int) -> list[int]:
         """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
         offsets: list[int] = []
-        for delivery in self._head.items():
+        head = self._head
+        for position in range(len(head)):
+            delivery = head.at(position)
             if delivery.gone:
                 continue
             if len(offsets) >= limit or delivery.message is not None:
@@ -214,13 +200,18 @@ class Lane:
     def supply(self, bodies: dict[int, Message]) -> None:
         """Give the first deliveries, and the first of QoS 0, their bodies, by log offset, as far
         as they are known."""
-        for delivery in self._head.items():
+        head = self._head
+        for position in range(len(head)):
+            delivery = head.at(position)
             if delivery.message is None and not delivery.gone:
                 body = bodies.get(delivery.offset)
                 if body is None:
                     break
                 delivery.message = body
-        for delivery in self._qos0:
+        line = self._qos0
+        for position in range(0 if line is None else len(line)):
+            assert line is not None
+            delivery = line.at(position)
             if delivery.gone:
                 continue
             body = bodies.get(delivery.offset) if delivery.message is None else None
@@ -232,32 +223,25 @@ class Lane:
         """Let go of the bodies the log has."""
         for delivery in self._head.items():
             delivery.rest_in_log()
-        for _, delivery in self._between:
-            delivery.rest_in_log()
+        if self._tail is not None:
+            self._tail.rest_in_log()
 
     def show(self, found: list[Delivery], limit: int) -> None:
         """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first in a run."""
         for delivery in self._head.items():
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)
-        for _, delivery in self._between:
-            if not delivery.gone and len(found) < limit:
-                found.append(delivery)
-        at = self._at
-        for run in self._runs:
-            stop = min(len(run), at + limit - len(found))
-            found.extend([run.delivery(position) for position in range(at, stop)])
-            at = 0
+        if self._tail is not None:
+            self._tail.show(found, limit)
 
     def ended(self) -> None:
         """Nobody asks for what waits any more."""
-        for delivery in self._qos0:
+        waiting = [] if self._qos0 is None else self._qos0.items()
+        for delivery in waiting:
             if not delivery.gone:
                 self._kept.remove_qos0(delivery)
-        packed = -self._at
-        for run in self._runs:
-            packed += len(run)
-        self._kept.pack(-packed)
+        if self._tail is not None:
+            self._kept.pack(-self._tail.packed())
 
     def _leaves_middle(self, delivery: Delivery) -> None:
         delivery.gone = True
@@ -278,36 +262,21 @@ class Lane:
             for delivery in head:
                 if not delivery.gone:
                     self._head.append(delivery)
-            self._between = deque([pair for pair in self._between if not pair[1].gone])
+            if self._tail is not None:
+                self._tail.forget_gone()
             self._gone = 0
-        if len(self._qos0) > 2 * self.qos0_count + _GONE_MAX:
-            self._qos0 = deque([item for item in self._qos0 if not item.gone])
+        line = self._qos0
+        if line is not None and len(line) > 2 * self.qos0_count + _GONE_MAX:
+            waiting = line.items()
+            line.clear()
+            for delivery in waiting:
+                if not delivery.gone:
+                    line.append(delivery)
 
     def _unpack(self) -> None:
-        """Move the next deliveries from the runs to the head."""
-        head = self._head
-        run = self._runs[0]
-        stop = min(len(run), self._at + _UNPACKED_AT_ONCE)
-        for position in range(self._at, stop):
-            while self._between and self._between[0][0] <= run.first + position:
-                head.append(self._between.popleft()[1])
-            head.append(run.delivery(position))
-        self._kept.pack(self._at - stop)
-        self._at = stop
-        if stop == len(run):
-            self._runs.popleft()
-            self._is_packed = len(self._runs) > 0
-            self._at = 0
-        if not self._is_packed:
-            for _, delivery in self._between:
-                head.append(delivery)
-            self._between.clear()
-
-
-def _needs_log(delivery: Delivery, stored: bool) -> bool:
-    """Whether what is in the log is needed from there: by a session that is ``stored``, which lets
-    go of bodies while its client is away; for want of the body; or by whoever takes it over, who
-    gets no more than its offset."""
-    if delivery.gone:
-        return False
-    return stored or delivery.message is None or delivery.shared is not None
+        """Move the next deliveries from the tail to the head."""
+        tail = self._tail
+        assert tail is not None
+        self._kept.pack(-tail.unpack(self._head))
+        if tail.is_empty:
+            self._tail = None

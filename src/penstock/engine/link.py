@@ -96,7 +96,7 @@ class Link:
         self.unwritten_bytes = 0  # handed to the socket since it is congested
         self.ready = Frames()
         self.held = Frames()
-        self.behind = Frames()  # QoS 0 that waits for nothing but its place
+        self.behind: Frames | None = None  # QoS 0 that waits for nothing but its place
         self.held_acks = 0
         self.held_qos0 = 0
         self.held_publishes = 0
@@ -108,7 +108,7 @@ class Link:
     @property
     def waits(self) -> bool:
         """Whether anything waits for a commit, so that what is sent now would overtake it."""
-        return self.releasing > 0 or self.held.count > 0 or self.behind.count > 0
+        return self.releasing > 0 or self.held.count > 0 or self._has_behind()
 
     def has_room(self) -> bool:
         """Whether a message that can wait in a queue may be sent now."""
@@ -149,14 +149,19 @@ class Link:
         """
         if at_once:
             if self.unreleased_qos0 > 0:
+                if self.behind is None:
+                    self.behind = Frames()
                 return self.behind
             if self.opened:
                 return self.ready
-        count = self.behind.count
-        if count > 0:  # they came first, and wait for the same commit now
+        behind = self.behind
+        if (
+            behind is not None and behind.count > 0
+        ):  # they came first, and wait for the same commit now
             if self.held.count == 0:
                 self._turn.holding.append(self)
-            self.held.add_all(self.behind)
+            count = behind.count
+            self.held.add_all(behind)
             self.held_qos0 += count
             self.unreleased_qos0 += count
         return self.held
@@ -255,10 +260,11 @@ class Link:
         self.unreleased_acks -= acks
         self.unreleased_qos0 -= qos0
         self.unreleased_publishes -= publishes
-        if self.behind.count > 0 and self.unreleased_qos0 == 0:
+        behind = self.behind
+        if behind is not None and behind.count > 0 and self.unreleased_qos0 == 0:
             if self.ready.count == 0:
                 self._turn.ready.append(self)
-            self.ready.add_all(self.behind)
+            self.ready.add_all(behind)
             if self.closed:
                 self._turn.closing.append(self)
         self._handed_over(size_bytes)
@@ -285,9 +291,9 @@ class Link:
         self.closed = True
         self.draining = drain
         self._turn.closing.append(self)
-        if not drain and self.behind.count > 0:
+        if not drain and self.behind is not None and self.behind.count > 0:
             size_bytes = self.behind.size_bytes()
-            self.behind = Frames()
+            self.behind = None
             self._handed_over(size_bytes)
 
     @property
@@ -295,8 +301,8 @@ class Link:
         """Whether the socket of a closed link may be closed now."""
         if not self.draining:
             return True
-        waiting = self.held.count + self.ready.count + self.behind.count
-        return waiting == 0 and self.releasing == 0
+        waiting = self.held.count + self.ready.count
+        return waiting == 0 and self.releasing == 0 and not self._has_behind()
 
     def take_ready(self) -> bytes:
         """The bytes to write now."""
@@ -305,6 +311,9 @@ class Link:
         self.counters.bytes_sent += len(data)
         self._handed_over(len(data))
         return data
+
+    def _has_behind(self) -> bool:
+        return self.behind is not None and self.behind.count > 0
 
     def _wrote(self, size_bytes: int) -> None:
         self.pending_bytes += size_bytes

@@ -217,6 +217,14 @@ class Delivery:
         self.is_new = False
         self.sent_us = 0
 
+    def needs_log(self, stored: bool) -> bool:
+        """Whether what is in the log is needed from there: by a session that is ``stored``, which
+        lets go of bodies while its client is away; for want of the body; or by whoever takes it
+        over, who gets no more than its offset."""
+        if self.gone:
+            return False
+        return stored or self.message is None or self.shared is not None
+
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""
         if self.offset >= 0:

@@ -62,7 +62,7 @@ class Outbound(Transmission):
         super().__init__(client_id, stored, effects, limits, drops)
         self.age_us = 0  # what waits for so long is given up; 0 = however long
         self.took_shared = False  # may hold what came through a shared subscription
-        self._retained: dict[str, RetainedDelivery] = {}  # not delivered yet, by filter
+        self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter
 
     # -- connections -------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class Outbound(Transmission):
             head = queue.head()
         self._held_up.watch(self._queue, now)
         self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
-        if self._retained:
+        if self._retained is not None:
             self._go_on_with_retained(link, now)
 
     def give_up_before(self, offset: int, now: Now) -> None:
@@ -283,12 +283,15 @@ class Outbound(Transmission):
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver what a subscription finds retained, as there is room for it."""
         self.stop_retained(delivery.topic_filter)
+        if self._retained is None:
+            self._retained = {}
         self._retained[delivery.topic_filter] = delivery
         self.refill(now)
 
     def stop_retained(self, topic_filter: str) -> None:
         """The subscription ended, or is made anew."""
-        self._retained.pop(topic_filter, None)
+        if self._retained is not None:
+            self._retained.pop(topic_filter, None)
 
     def _go_on_with_retained(self, link: Link, now: Now) -> None:
         visits_left = PORTION
@@ -310,6 +313,7 @@ class Outbound(Transmission):
             else:
                 self._effects.resume_later(link.user)
                 return
+        self._retained = None
 
     def _has_place_for_retained(self, qos: int) -> bool:
         """In the window, or, for what a restart must find again, in half of the queue."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.queue import PRIORITY_SHIFT
 
@@ -30,6 +32,7 @@ def packet_id_of(sequence: int) -> int:
     return (sequence - 1) % PACKET_IDENTIFIERS + 1
 
 
+@mypyc_attr(acyclic=True)
 @final
 class KeptIds:
     """The packet identifiers of those messages that may leave before their commit."""
@@ -43,5 +46,6 @@ class KeptIds:
         self._first_id = packet_id_of(first)
         self._count = max(0, end - first)
 
-    def __contains__(self, packet_id: int) -> bool:
+    def has(self, packet_id: int) -> bool:
+        """Whether ``packet_id`` is one of them."""
         return (packet_id - self._first_id) % PACKET_IDENTIFIERS < self._count

@@ -67,7 +67,7 @@ class Publishing:
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
         self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
-        self._aliases = InboundAliases(limits.topic_alias_maximum)
+        self._aliases: InboundAliases | None = None  # from the first that the client uses on
         self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
         self._topic: str | None = None  # of the message before: it was checked
         self._topic_bytes = b""  # of the latest that was checked
@@ -76,7 +76,7 @@ class Publishing:
         self._limits = limits
         self._router = server.router
         self._effects = server.effects
-        self._waits = WaitingPublisher(server.router, server.effects, link)
+        self._waits: WaitingPublisher | None = None  # from the first time on
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers
@@ -95,6 +95,8 @@ class Publishing:
         encoded = b""
         if properties is not None:
             if properties.topic_alias is not None:
+                if self._aliases is None:
+                    self._aliases = InboundAliases(self._limits.topic_alias_maximum)
                 topic = self._aliases.topic_of(topic, properties.topic_alias)
                 properties = packet.take_alias()
             if properties is not None:
@@ -134,7 +136,7 @@ class Publishing:
             self._check_receive_maximum(session)
         elif qos == 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
-        if self.held_back.count > 0 or len(session.releases) > 0:
+        if self.held_back.count > 0 or session.released_count > 0:
             self._hold_back(packet, topic, session)  # what came later must not overtake
             return 0
         if self._waits_for_a_pubrel(packet, session):
@@ -179,7 +181,7 @@ class Publishing:
         the client may do is asked again. The work it was.
         """
         reached = 0
-        while session.releases:
+        while session.released_count > 0:
             if self._is_enough(reached):
                 break
             held = session.next_released()
@@ -195,11 +197,11 @@ class Publishing:
                 else:
                     again = message.once_more(now.wall_us)
                     if self._router.rejecting and self._router.refuses(again, session):
-                        self._waits.wait_for_room(again, session)
+                        self._waiting().wait_for_room(again, session)
                         break
                     reached += self._router.publish(again, session, now)
             reached += WORK_OF_A_PACKET
-            self._complete(session.releases[0], session)
+            self._complete(session.first_released(), session)
         return reached
 
     def _complete(self, packet_id: int, session: Session) -> None:
@@ -222,17 +224,24 @@ class Publishing:
         if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
             self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
 
+    def _waiting(self) -> WaitingPublisher:
+        """As whom the client waits."""
+        if self._waits is None:
+            self._waits = WaitingPublisher(self._router, self._effects, self._link)
+        return self._waits
+
     def try_again(self, session: Session, now: Now) -> int:
         """Route what is released and what is held back, in order, as far as there is room.
 
         No more than one turn's share; what the client may do is asked again. The work it was.
         """
-        self._waits.begin()
+        if self._waits is not None:
+            self._waits.begin()
         work = self._route_released(session, now)
         held_back = self.held_back
         packet = held_back.first()
         while packet is not None:
-            if session.releases or self._is_enough(work):
+            if session.released_count > 0 or self._is_enough(work):
                 break
             if self._waits_for_a_pubrel(packet, session):
                 break
@@ -247,7 +256,8 @@ class Publishing:
             work += WORK_OF_A_PACKET
             held_back.pass_on()
             packet = held_back.first()
-        self._waits.tried()
+        if self._waits is not None:
+            self._waits.tried()
         return work
 
     def _is_enough(self, work: int) -> bool:
@@ -264,7 +274,8 @@ class Publishing:
     def ended(self, client_id: str) -> None:
         """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
         has it."""
-        self._waits.stop()
+        if self._waits is not None:
+            self._waits.stop()
         packet = self.held_back.first()
         while packet is not None:
             if packet.qos == 0:
@@ -312,9 +323,9 @@ class Publishing:
             if refused or full:
                 if self._link.version != V5:
                     if full:
-                        self._waits.wait_for_room(message, session)
+                        self._waiting().wait_for_room(message, session)
                     elif effects.store_fails:
-                        self._waits.wait_for_store()
+                        self._waiting().wait_for_store()
                     return _MUST_WAIT  # else for a PUBREL of its own
                 why = effects.store_failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)

@@ -244,7 +244,7 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = 0.0
         if self._session is not None:
             self._session.refill(now)
-            if self._held_back.count > 0 or self._session.releases:
+            if self._held_back.count > 0 or self._session.released_count > 0:
                 work = self._publishing.try_again(self._session, now)
                 if work >= WORK_PER_TURN_MAX:
                     self.wait_for_turn()

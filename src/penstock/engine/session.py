@@ -82,9 +82,6 @@ class Session(Outbound):
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._inbound = Inbound()
-        self._held = self._inbound.held
-        self._held.bytes_max = limits.max_awaiting_rel_bytes
-        self.releases = self._held.line  # packet identifiers whose PUBREL waits for us
 
     # -- connections -------------------------------------------------------------------
 
@@ -100,7 +97,9 @@ class Session(Outbound):
         self.link = link
         self.disconnected_at_us = 0
         self._inbound.reconnected(now)
-        self._held.bytes_max = limits.max_awaiting_rel_bytes
+        held = self._inbound.held
+        if held is not None:
+            held.bytes_max = limits.max_awaiting_rel_bytes
         self.resume(limits, receive_maximum, now)
         self._watch_releases()
 
@@ -140,7 +139,8 @@ class Session(Outbound):
             self._touch()  # it may not any more
         self.disconnected_at_us = now.wall_us
         self._held_up.by(NOTHING, now)
-        self._held.rest()
+        if self._inbound.held is not None:
+            self._inbound.held.rest()
         self.rest()
 
     def end(self) -> None:
@@ -157,7 +157,9 @@ class Session(Outbound):
         if self._drops.events is not None:
             known = in_flight + self._queue.waiting(_DEAD_LETTERS_MAX)
         self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
-        self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", len(self._held))
+        if self._inbound.held is not None:
+            unreleased = len(self._inbound.held)
+            self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
         self._queue.ended()
 
     def _bequeath(self, in_flight: list[Delivery], heir: Heir) -> None:
@@ -205,39 +207,59 @@ class Session(Outbound):
 
     def hold(self, packet_id: int, message: Message) -> None:
         """``message``, just received, is not routed before its PUBREL; see ``held``."""
-        if self.stored or not self._held.has_room(message.size_bytes()):
+        held = self._inbound.hold(self._limits.max_awaiting_rel_bytes)
+        if self.stored or not held.has_room(message.size_bytes()):
             message.internal = True
             self._effects.append(message)
-        self._held.keep(packet_id, message)
-
-    def line_up(self, packet_id: int) -> bool:
-        """PUBREL for a held message came; whether it is its turn."""
-        return self._held.line_up(packet_id)
+        held.keep(packet_id, message)
 
     def holds(self, packet_id: int) -> bool:
         """Whether the message with this packet identifier is not routed yet."""
-        return self._held.get(packet_id) is not None
+        held = self._inbound.held
+        return held is not None and held.get(packet_id) is not None
+
+    def line_up(self, packet_id: int) -> bool:
+        """PUBREL for a message that it ``holds`` came; whether it is its turn."""
+        held = self._inbound.held
+        return held is not None and held.line_up(packet_id)
+
+    @property
+    def released_count(self) -> int:
+        """Held messages whose PUBREL came, and that wait for us."""
+        held = self._inbound.held
+        return 0 if held is None else len(held.line)
+
+    def first_released(self) -> int:
+        """The packet identifier of the first of them; there must be one."""
+        held = self._inbound.held
+        assert held is not None
+        return held.line.first()
 
     def next_released(self) -> Held | None:
-        """The first in ``releases``, with its body unless that is gone; None until it is here."""
-        held = self._held.get(self.releases[0])
+        """The first of them, with its body unless that is gone; None until it is here."""
+        messages = self._inbound.held
+        if messages is None:
+            return None
+        held = messages.get(messages.line.first())
         if held is None or held.message is not None or held.gone:
             return held
-        asked = self._held.ask()
+        asked = messages.ask()
         if asked:
             self._effects.wanting.append((self, asked))
         return None
 
     def wants(self, asked: list[int]) -> bool:
         """Whether the bodies asked for are still needed, on either way."""
-        return asked is self._held.wanted or super().wants(asked)
+        held = self._inbound.held
+        return (held is not None and asked is held.wanted) or super().wants(asked)
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset: of messages to send, or of held ones."""
-        if asked is not self._held.wanted:
+        held = self._inbound.held
+        if held is None or asked is not held.wanted:
             super().supply(asked, bodies, now)
             return
-        gone = self._held.supply(bodies)
+        gone = held.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
             self._effects.resume_later(self.link.user)
@@ -245,7 +267,9 @@ class Session(Outbound):
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
         sending = super().lowest_offset()
-        held = self._held.lowest_offset()
+        if self._inbound.held is None:
+            return sending
+        held = self._inbound.held.lowest_offset()
         return held if sending < 0 or 0 <= held < sending else sending
 
     def has_room_to_receive(self) -> bool:
@@ -268,7 +292,7 @@ class Session(Outbound):
     @property
     def owes_releases(self) -> bool:
         """Whether the client still has to send a PUBREL."""
-        return len(self._inbound) > len(self.releases)
+        return len(self._inbound) > self.released_count
 
     @property
     def was_resumed(self) -> bool:
@@ -318,7 +342,9 @@ class Session(Outbound):
         effects = self._effects
         is_connected = self.link is not None and effects.waits_for_disk
         first = queue.first
-        free_below = self._window.free_below(first.head) if self._acknowledges else 0
+        free_below = 0
+        if is_connected and self._acknowledges:
+            free_below = self._window.free_below(first.head)
         sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
         self._window.kept.keep(first.head, first.leaving_end())
         self._acknowledges = False
@@ -334,7 +360,7 @@ class Session(Outbound):
             queue.take_finished(),
             queue.entries(),
             window_shared,
-            self._held.snapshot(),
+            [] if self._inbound.held is None else self._inbound.held.snapshot(),
             window_sizes,
             sent_below,
         )
@@ -385,7 +411,8 @@ class Session(Outbound):
             delivery.shared = shared.get(sequence)
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
-        self._held.restore(progress.held)
+        if progress.held:
+            self._inbound.hold(self._limits.max_awaiting_rel_bytes).restore(progress.held)
 
 
 @final

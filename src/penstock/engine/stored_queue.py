@@ -62,8 +62,8 @@ class StoredLane:
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # those before are gone
         self._last = 0  # sequence of the last stored delivery
-        self._taken: set[int] = set()  # out of the middle, since the last snapshot
-        self._replaced: list[int] = []  # first sequences of segments that are stored anew
+        self._taken: list[int] | None = None  # out of the middle, since the last snapshot
+        self._replaced: list[int] | None = None  # first sequences of segments that are stored anew
 
     def number(self) -> int:
         """The sequence of one more delivery."""
@@ -121,14 +121,17 @@ class StoredLane:
 
     def taken_out(self, sequence: int) -> None:
         """The delivery with this sequence left from the middle of the lane."""
-        self._taken.add(sequence)
+        if self._taken is None:
+            self._taken = []
+        self._taken.append(sequence)
 
     def take_segments(self, segments: list[Run], queue: MessageQueue) -> None:
         """Add to ``segments`` what joined since the last call and still waits, and what is left
         of the stored ones from the middle of which something was taken."""
-        taken = self._taken
-        if taken:
-            self._taken = set()
+        taken: set[int] = set()
+        if self._taken is not None:
+            taken = set(self._taken)
+            self._taken = None
             self._replace(taken, segments, queue)
         joined = self._joined
         if not joined:
@@ -141,6 +144,8 @@ class StoredLane:
             self._last = waiting[-1].sequence
 
     def _replace(self, taken: set[int], segments: list[Run], queue: MessageQueue) -> None:
+        if self._replaced is None:
+            self._replaced = []
         firsts = self._firsts
         done = self._last + 1  # the segments from this sequence on are
         for sequence in sorted(taken, reverse=True):
@@ -158,8 +163,9 @@ class StoredLane:
 
     def take_finished(self, finished: list[int]) -> None:
         """Add to ``finished`` the first sequences of segments that may leave the store."""
-        finished.extend(self._replaced)
-        self._replaced = []
+        if self._replaced is not None:
+            finished.extend(self._replaced)
+            self._replaced = None
         firsts = self._firsts
         while self._at < len(firsts):
             at_last = self._at == len(firsts) - 1

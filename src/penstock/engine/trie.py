@@ -29,9 +29,12 @@ from penstock.engine.topics import unshared
 @final
 class _Node:
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.entries: dict[Session, SessionSubscription] = {}
+        self.children: dict[str, _Node] | None = None
+        self.entries: dict[Session, SessionSubscription] | None = None
         self.groups: list[ShareGroup] | None = None
+
+    def child(self, level: str) -> _Node | None:
+        return None if self.children is None else self.children.get(level)
 
     def unused(self) -> bool:
         return not self.entries and not self.children and not self.groups
@@ -55,7 +58,10 @@ class SubscriptionTrie:
     def add(self, session: Session, topic_filter: str, entry: SessionSubscription) -> None:
         """Subscribe ``session``, replacing its subscription with the same filter."""
         levels = topic_filter.split("/")
-        self._node(levels).entries[session] = entry
+        node = self._node(levels)
+        if node.entries is None:
+            node.entries = {}
+        node.entries[session] = entry
         self._cache.forget(levels)
 
     def add_group(self, group: ShareGroup) -> None:
@@ -78,6 +84,8 @@ class SubscriptionTrie:
     def _node(self, levels: list[str]) -> _Node:
         node = self._root
         for level in levels:
+            if node.children is None:
+                node.children = {}
             child = node.children.get(level)
             if child is None:
                 child = _Node()
@@ -90,18 +98,19 @@ class SubscriptionTrie:
         node = self._root
         levels = topic_filter.split("/")
         for level in levels:
-            child = node.children.get(level)
+            child = node.child(level)
             if child is None:
                 return
             path.append((node, level))
             node = child
-        if session is not None:
+        if session is not None and node.entries is not None:
             node.entries.pop(session, None)
         if group is not None and node.groups is not None and group in node.groups:
             node.groups.remove(group)
         while path and node.unused():
             node, level = path.pop()
-            del node.children[level]
+            if node.children is not None:
+                del node.children[level]
         self._cache.forget(levels)
 
     def match(self, topic: str) -> Matches:
@@ -126,13 +135,13 @@ class SubscriptionTrie:
         for depth, level in enumerate(topic.split("/")):
             further: list[_Node] = []
             for node in nodes:
-                child = node.children.get(level)
+                child = node.child(level)
                 if child is not None:
                     further.append(child)
                 if depth > 0 or not topic.startswith("$"):  # [MQTT-4.7.2-1]
-                    if "#" in node.children:
+                    if node.child("#") is not None:
                         return True
-                    any_level = node.children.get("+")
+                    any_level = node.child("+")
                     if any_level is not None:
                         further.append(any_level)
             nodes = further
@@ -148,27 +157,28 @@ class SubscriptionTrie:
     ) -> None:
         """Collect from ``node`` down; ``hidden`` keeps wildcards off ``$`` [MQTT-4.7.2-1]."""
         if not hidden:
-            rest = node.children.get("#")
+            rest = node.child("#")
             if rest is not None:
                 _collect(rest, found)
         if depth == len(levels):
             _collect(node, found)
             return
-        child = node.children.get(levels[depth])
+        child = node.child(levels[depth])
         if child is not None:
             self._walk(child, levels, depth + 1, False, found)
         if not hidden:
-            any_level = node.children.get("+")
+            any_level = node.child("+")
             if any_level is not None:
                 self._walk(any_level, levels, depth + 1, False, found)
 
 
 def _collect(node: _Node, found: _Found) -> None:
-    for session, entry in node.entries.items():
-        match = found.sessions.get(session)
-        if match is None:
-            match = Match(session)
-            found.sessions[session] = match
-        match.add(entry)
+    if node.entries is not None:
+        for session, entry in node.entries.items():
+            match = found.sessions.get(session)
+            if match is None:
+                match = Match(session)
+                found.sessions[session] = match
+            match.add(entry)
     if node.groups is not None:
         found.groups.extend(node.groups)

@@ -29,6 +29,25 @@ def test_it_is_a_deque(steps: list[int]) -> None:
         assert line.items() == list(model)
 
 
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=200, unique=False), st.data())
+def test_whatever_stands_in_it_can_be_taken_out(items: list[int], data: st.DataObject) -> None:
+    line: Fifo[int] = Fifo()
+    model: deque[int] = deque()
+    for item in items:
+        line.append(item)
+        model.append(item)
+    while model:
+        if data.draw(st.booleans()):
+            assert line.pop() == model.popleft()
+        else:
+            item = data.draw(st.sampled_from(sorted(model)))
+            line.remove(item)
+            model.remove(item)
+        assert line.items() == list(model)
+        assert [line.at(position) for position in range(len(line))] == list(model)
+        assert len(line) == len(model)
+
+
 def test_nothing_is_left_when_it_is_cleared() -> None:
     line: Fifo[int] = Fifo()
     for number in range(5):

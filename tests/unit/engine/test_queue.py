@@ -195,6 +195,22 @@ def test_a_million_deliveries_take_megabytes() -> None:
     assert used_bytes * 5 < 32 * 1024**2
 
 
+def test_asking_for_a_few_bodies_copies_no_line() -> None:
+    """Or a client that is back and finds many QoS 0 messages would wait for their square."""
+    queue = bounded()
+    for number in range(1, 1101):
+        queue.push(Delivery(None, number, 1, sequence=number))
+    for number in range(1101, 21_101):
+        queue.push(Delivery(None, number, 0))
+    tracemalloc.start()
+    asked = queue.qos0_without_body(8)
+    assert asked == list(range(1101, 1109))
+    queue.supply({offset: Message("t", b"") for offset in asked})
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 20_000
+
+
 def resting(offsets: list[int]) -> MessageQueue:
     """A queue whose bodies are in the log only."""
     queue = bounded()

@@ -149,7 +149,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
         bench.subscriber(name, "t", 1).cut()
     bench.publish("t", b"early")
     publishers = waiting(bench, 3)
-    assert publishers[0].connection._publishing._waits.looked_at == 0  # it was not asked again
+    assert publishers[0].connection._publishing._waiting().looked_at == 0  # it was not asked again
     first, second = [bench.server.registry.sessions[name] for name in ("s", "z")]
     if first.room_line is None:
         first, second = second, first
@@ -159,7 +159,7 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
     bench.commit()
     assert line.length == 0
     assert line_of(bench, second.client_id).length == 3
-    assert publishers[0].connection._publishing._waits.looked_at == 2  # it stands behind the other
+    assert publishers[0].connection._publishing._waiting().looked_at == 2  # behind the other
     assert went_on(publishers) == 0
     bench.join(second.client_id, durable=True)
     bench.commit()
@@ -352,7 +352,7 @@ def test_who_stands_at_the_end_is_asked_however_often_the_line_is_told() -> None
     for _ in publishers:
         effects.tick()
         bench.server.resume(bench.now)
-    last = publishers[-1].connection._publishing._waits
+    last = publishers[-1].connection._publishing._waiting()
     assert effects.tick_line.looked_at == len(publishers)
     assert last.refused_at == effects.told_lines.times
 
@@ -393,7 +393,7 @@ def test_a_line_that_is_told_during_its_round_begins_another() -> None:
     assert line.looked_at == 4  # the first again; the others were asked after it was told
     assert line.rests
     for publisher in publishers:
-        assert publisher.connection._publishing._waits.refused_at == told.times
+        assert publisher.connection._publishing._waiting().refused_at == told.times
 
 
 def test_a_portion_is_of_all_lines_together() -> None:
