@@ -162,7 +162,8 @@ def feed(port: int, qos: int, count: int, window: int) -> None:
             releases = _releases(received[:whole])
             acknowledged += (whole - len(releases)) // 4
             received = received[whole:]
-            connection.sendall(releases)
+            if releases:
+                connection.sendall(releases)
 
 
 def _releases(answers: bytes) -> bytes:

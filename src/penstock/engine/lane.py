@@ -112,8 +112,9 @@ class Lane:
         """Log offsets of the first QoS 0 deliveries whose body is not in memory."""
         offsets: list[int] = []
         line = self._qos0
-        for position in range(0 if line is None else len(line)):
-            assert line is not None
+        if line is None:
+            return offsets
+        for position in range(len(line)):
             delivery = line.at(position)
             if delivery.gone:
                 continue
@@ -209,8 +210,9 @@ class Lane:
                     break
                 delivery.message = body
         line = self._qos0
-        for position in range(0 if line is None else len(line)):
-            assert line is not None
+        if line is None:
+            return
+        for position in range(len(line)):
             delivery = line.at(position)
             if delivery.gone:
                 continue

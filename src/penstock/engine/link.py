@@ -155,9 +155,8 @@ class Link:
             if self.opened:
                 return self.ready
         behind = self.behind
-        if (
-            behind is not None and behind.count > 0
-        ):  # they came first, and wait for the same commit now
+        if behind is not None and behind.count > 0:
+            # they came first, and wait for the same commit now
             if self.held.count == 0:
                 self._turn.holding.append(self)
             count = behind.count

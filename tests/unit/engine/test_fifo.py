@@ -29,7 +29,7 @@ def test_it_is_a_deque(steps: list[int]) -> None:
         assert line.items() == list(model)
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=200, unique=False), st.data())
+@given(st.lists(st.integers(0, 9), max_size=200), st.data())
 def test_whatever_stands_in_it_can_be_taken_out(items: list[int], data: st.DataObject) -> None:
     line: Fifo[int] = Fifo()
     model: deque[int] = deque()

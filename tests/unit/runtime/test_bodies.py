@@ -59,9 +59,21 @@ async def test_what_is_in_memory_is_read_in_the_loop() -> None:
     log, supplied = ShakyLog(0), asyncio.Event()
     reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, waits=False)
     reader.fetch(asking(), OFFSETS)
-    assert log.reads == []  # one that fails must not keep another from being asked for
     await asyncio.sleep(0)
     assert log.reads == [OFFSETS]
+    assert supplied.is_set()
+
+
+async def test_one_that_fails_there_keeps_no_other_from_its_bodies() -> None:
+    log, supplied = ShakyLog(1), asyncio.Event()
+    failures: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, waits=False)
+    reader.fetch(asking(), OFFSETS)
+    reader.fetch(asking(), OFFSETS)
+    await asyncio.sleep(0)
+    assert [type(failure) for failure in failures] == [StoreFailed]
     assert supplied.is_set()
 
 
