@@ -10,7 +10,10 @@ It grants what is asked for, acknowledges what is published, and keeps nothing.
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar, Unpack, cast, final
@@ -72,6 +75,13 @@ class Visit(asyncio.Protocol):
         """Send packets, in one write."""
         assert self._transport is not None
         self._transport.write(b"".join(encode(one, self._decoder.version) for one in packets))
+
+    def unread_bytes(self) -> int:
+        """What the client has written and this server, in the same loop, could not read yet."""
+        assert self._transport is not None
+        count = array.array("i", [0])
+        fcntl.ioctl(self._transport.get_extra_info("socket").fileno(), termios.FIONREAD, count)
+        return count[0]
 
     def end(self) -> None:
         """Close the connection: nothing that comes later is received."""

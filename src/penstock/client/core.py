@@ -117,6 +117,7 @@ class Core(Application):
             self._effects,
             self._now,
             self._settle_reading,
+            self._write_acknowledgements,
         )
         self.subscriptions = Subscriptions()
         self.take_reply: Callable[[Arrival], bool] | None = None  # see ``responses``
@@ -426,6 +427,9 @@ class Core(Application):
         if was_full and not connection.application_is_full:
             self.server.effects.resume_later(connection)
             self.driver.end_turn_soon()
+
+    def _write_acknowledgements(self) -> None:
+        self.driver.push()
 
     def _awaits_answers(self) -> bool:
         return self.pending > 0 or self.subscriptions.is_asking

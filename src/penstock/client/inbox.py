@@ -9,6 +9,10 @@
 What waits is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max`` and
 ``bytes_max``, above which nothing more is read. Only while the program itself waits for an answer
 of the server, which lies behind what was not read, reading goes on; QoS 0 is dropped then.
+
+A program that does not let go of the loop is handed all that waits in one turn of it. Its
+acknowledgements are written each time as many are given as messages still wait, so that the server
+sends on while the program works on the rest.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from penstock.engine.link import Turn
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0
+_TOGETHER_MIN: Final = 32  # acknowledgements that are written together at least, in a long turn
 
 
 @final
@@ -40,6 +45,7 @@ class Inbox(Settler):
         turn: has the time of this turn of the loop, once somebody asked for it.
         now: the same time, for who asks first.
         changed: told when no more may be read (``is_full``), and when it may again.
+        write: called to have what was acknowledged written before this turn of the loop ends.
 
     Attributes:
         connection: the latest that the server let in; it takes the acknowledgements.
@@ -53,6 +59,7 @@ class Inbox(Settler):
         turn: Turn,
         now: Callable[[], Now],
         changed: Callable[[], None],
+        write: Callable[[], None],
     ) -> None:
         self.is_closed = False
         self._waiting: Fifo[Message] = Fifo()
@@ -66,6 +73,8 @@ class Inbox(Settler):
         self._now = now
         self.connection: ClientConnection | None = None
         self._changed = changed
+        self._write = write
+        self._unwritten = 0  # acknowledgements given since ``_write``, at most
         self.is_full = False
 
     def __len__(self) -> int:
@@ -162,7 +171,11 @@ class Inbox(Settler):
             connection = self.connection
             if message.qos > 0 and connection is not None:
                 connection.settle(arrival, code, self._turn.now or self._now())
+                self._unwritten += 1
             message.settled()
+            if self._unwritten >= _TOGETHER_MIN and self._unwritten >= len(self._waiting):
+                self._unwritten = 0
+                self._write()
 
 
 @final

@@ -220,15 +220,22 @@ class Driver:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
 
-    def _end_turn(self) -> None:
-        self._turn_ends = False
-        self._effects.now = None
+    def push(self) -> None:
+        """Write what is ready, and commit what is to be committed, before this turn ends.
+
+        For a program; never within a call of the driver's.
+        """
         self._write_ready()
         if self._under_way is None and not self._failed:
             if self._effects.is_pressing or self._awaited is not None or self._ended:
                 self._commit()
             elif self._effects.changed and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        self._effects.now = None
+        self.push()
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.engine.drop_counts import SLOW_CONSUMER
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
 from tests.support.deadline import until
 from tests.support.scripted_server import Script, Visit, core_of, opened
@@ -96,3 +100,21 @@ async def test_what_waits_is_bounded_in_bytes_too() -> None:
         assert seen == [b"%d" % n for n in range(1, 10)]
         assert not core.inbox.is_full
         assert not core.dialler.connection.application_is_full
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int) -> None:
+    """The server sends on while the program works on the rest."""
+    async with opened(sends(200, qos, 1)) as (client, server):
+        await client.subscribe("a")
+        await until("all messages", lambda: len(core_of(client).inbox) == 200)
+        visit = server.visits[0]
+        messages = client.messages()
+        written: list[int] = []
+        for _ in range(200):
+            await anext(messages)  # lets go of nothing: they are there
+            written.append(visit.unread_bytes())
+        acknowledgement_bytes = len(encode(Puback(1), V5))
+        assert written[99] == 0
+        assert written[101:150] == [100 * acknowledgement_bytes] * 49
+        assert written[-1] >= (200 - 32) * acknowledgement_bytes
