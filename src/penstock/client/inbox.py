@@ -10,9 +10,9 @@ What waits is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messa
 ``bytes_max``, above which nothing more is read. Only while the program itself waits for an answer
 of the server, which lies behind what was not read, reading goes on; QoS 0 is dropped then.
 
-A program that does not let go of the loop is handed all that waits in one turn of it. Its
-acknowledgements are written each time as many are given as messages still wait, so that the server
-sends on while the program works on the rest.
+A program that does not let go of the loop is handed all that waits in one turn of it. Each time it
+gave as many acknowledgements as messages still wait, but no fewer than 32, those that may leave are
+written, so that the server sends on while the program works on the rest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from penstock.client.message import AGAIN, Message, Settler
 from penstock.engine.arrivals import Arrival
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
+from penstock.engine.connection import CONNECTED
 from penstock.engine.fifo import Fifo
 from penstock.engine.link import Turn
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0
-_TOGETHER_MIN: Final = 32  # acknowledgements that are written together at least, in a long turn
+_TOGETHER_MIN: Final = 32  # acknowledgements before the first are written within a turn
 
 
 @final
@@ -74,7 +75,7 @@ class Inbox(Settler):
         self.connection: ClientConnection | None = None
         self._changed = changed
         self._write = write
-        self._unwritten = 0  # acknowledgements given since ``_write``, at most
+        self._unwritten = 0  # acknowledgements since ``_write``; turns may have written some
         self.is_full = False
 
     def __len__(self) -> int:
@@ -171,7 +172,8 @@ class Inbox(Settler):
             connection = self.connection
             if message.qos > 0 and connection is not None:
                 connection.settle(arrival, code, self._turn.now or self._now())
-                self._unwritten += 1
+                if connection.state == CONNECTED:  # and not being let in again, by the driver
+                    self._unwritten += 1
             message.settled()
             if self._unwritten >= _TOGETHER_MIN and self._unwritten >= len(self._waiting):
                 self._unwritten = 0

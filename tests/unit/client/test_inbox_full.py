@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.client.message import Message
+from penstock.client.options import Status
 from penstock.engine.drop_counts import SLOW_CONSUMER
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
@@ -118,3 +120,34 @@ async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int)
         assert written[99] == 0
         assert written[101:150] == [100 * acknowledgement_bytes] * 49
         assert written[-1] >= (200 - 32) * acknowledgement_bytes
+
+
+async def test_what_it_acknowledges_as_it_is_let_in_again_waits_for_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``status_changed`` is called within the driver's own work, which nothing may cut in two."""
+    had: list[Message] = []
+    pushed: list[str] = []
+
+    def changed(status: Status) -> None:
+        if status.state == "connected" and had:
+            for message in had:
+                message.acknowledge()
+            pushed.append("told")
+
+    async with opened(sends(100, 1, 1), status_changed=changed, reconnect_s_min=0.01) as (
+        client,
+        server,
+    ):
+        await client.subscribe("a")
+        messages = client.messages()
+        for _ in range(100):
+            message = await anext(messages)
+            message.defer()
+            had.append(message)
+        inbox = core_of(client).inbox
+        monkeypatch.setattr(inbox, "_write", lambda: pushed.append("written"))
+        server.visits[0].end()
+        await until("the second connection", lambda: "told" in pushed)
+        assert pushed == ["told"]
+        assert all(message.is_settled for message in had)
