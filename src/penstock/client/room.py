@@ -43,14 +43,9 @@ class Room:
         self.waiting += 1
         try:
             async with self._line:
-                loop = asyncio.get_running_loop()
                 while not self.is_over and not self.has_room():
-                    self._first = loop.create_future()
-                    again = loop.call_later(_LOOK_AGAIN_S, self.tell)
-                    try:
-                        await self._first
-                    finally:
-                        again.cancel()
+                    self._first = asyncio.get_running_loop().create_future()
+                    await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
                 self._first = None
         finally:
             self.waiting -= 1
