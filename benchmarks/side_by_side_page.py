@@ -29,8 +29,9 @@ turn; medians of {repeats} runs of {seconds:g} s, Penstock {kind}. Seen on: {mac
 The machine's cores are shared by broker and load generator, so a rate has two bounds. CPU time of
 the broker for a million copies that subscribers got has one, and the ratios are what to look at.
 All keep sessions in memory and sync nothing, but for the last table, where Penstock acknowledges
-what is on disk. Mosquitto is Debian's, with its defaults but for a queue without limit. All speak
-MQTT 5, but for aedes and amqtt, which have 3.1.1.
+what is on disk. Mosquitto is Debian's. It and Penstock have their defaults but for a queue without
+limit and the same in-flight window of 100 messages a subscriber. All speak MQTT 5, but for aedes
+and amqtt, which have 3.1.1.
 """
 
 _HEADINGS: Final = (

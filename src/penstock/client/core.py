@@ -54,7 +54,8 @@ _PROGRAM: Final = "program"  # the producer whose numbers are the program's own
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
-_IN_A_TURN_MAX: Final = 500  # messages published before others have their turn
+_IN_A_TURN_MAX: Final = 512  # messages of QoS 0 published before others have their turn
+_QUEUED: Final = 8  # so many is one that waits for an answer, which must be read in time
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
@@ -316,7 +317,7 @@ class Core(Application):
         """
         now = self._now()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
-        self._published_in_turn += 1
+        self._published_in_turn += _QUEUED
         if self.is_stored:
             self._effects.append(message)
         else:

@@ -166,3 +166,27 @@ async def test_a_program_that_only_publishes_lets_others_run(qos: int) -> None:
         others.cancel()
         await client.publish("barrier", b"", 1)
         assert len(server.of(Publish)) == published + 1
+
+
+@pytest.mark.parametrize(("qos", "turns_min"), [(0, 1), (1, 15), (2, 15)])
+async def test_a_program_that_only_publishes_leaves_others_their_turn(
+    qos: int, turns_min: int
+) -> None:
+    """Answers are read meanwhile; QoS 0 has none, and goes further in a turn."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with opened() as (client, _):
+        rest = asyncio.create_task(others())
+        for _ in range(1000):
+            if qos == 0:
+                await client.publish("a", b"", 0)
+            else:
+                await client.send("a", b"", qos)
+        rest.cancel()
+        assert turns_min <= turns <= 50
