@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import penstock
 from penstock.config.stream import StreamDefinition
+from penstock.transport.held_port import HeldPort
 
 
 class ServiceProcess:
@@ -22,7 +22,8 @@ class ServiceProcess:
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self._data_dir = data_dir
         self._arguments = arguments
-        self.address = f"127.0.0.1:{free_port()}"
+        self._port = HeldPort("127.0.0.1")
+        self.address = str(self._port)
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -69,6 +70,7 @@ class ServiceProcess:
         return code
 
     def stop(self) -> None:
+        self._port.close()
         if self._process is not None:
             self.kill()
 
@@ -83,10 +85,3 @@ def serving(data_dir: Path, *streams: StreamDefinition) -> Iterator[ServiceProce
         yield process
     finally:
         process.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

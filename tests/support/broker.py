@@ -5,8 +5,9 @@
       Broker(dir) ── start ─▶ running ── kill | stop ─▶ ended ── start ─▶ running ...
                                  ╰────────── close ─▶ nothing left ◀────────╯
 
-The port chosen by the first start is kept, as is the data directory, so a client finds the broker
-again. Every start is the leader of its own process group; ``close`` ends all that is in it, and a
+The ports of the first start are kept, as is the data directory, so a client finds the broker
+again; they are held until ``close``, so that nobody else is given one while the broker is away.
+Every start is the leader of its own process group; ``close`` ends all that is in it, and a
 traceback in the broker's log fails the test, whatever else it checked. Nothing is left either when
 the test run is killed (``left_behind``).
 """
@@ -25,6 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, final
 
+from penstock.transport.held_port import HeldPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -92,6 +94,7 @@ class Broker:
         self._environment = environment(chosen | dict(settings or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
+        self._held: list[HeldPort] = []
 
     def set_environment(self, name: str, value: str) -> None:
         """Set one more variable for the starts to come."""
@@ -115,6 +118,8 @@ class Broker:
 
     def start(self) -> None:
         """Start it and wait until it accepts connections."""
+        self.address = self._hold(self.address)
+        self.stream_address = self._hold(self.stream_address)
         command = [
             *self.command,
             "--bind",
@@ -168,6 +173,8 @@ class Broker:
 
     def close(self) -> None:
         """End everything that is left, for certain, and look for defects in the log."""
+        for held in self._held:
+            held.close()
         for group in self._groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
@@ -179,6 +186,14 @@ class Broker:
         log = self.log()
         print(f"--- log of the broker at {_text(self.address)}\n{log[-20_000:]}")
         assert "Traceback" not in log, "the broker logged a traceback"
+
+    def _hold(self, address: Address) -> Address:
+        host, port = address
+        if port:
+            return address
+        held = HeldPort(host)
+        self._held.append(held)
+        return host, held.port
 
     def _ended(self) -> int:
         code = self.process.wait(DEADLINE_S)

@@ -12,6 +12,7 @@ from typing import Final, final
 
 import pytest
 
+from penstock.transport.held_port import HeldPort
 from tests.support.broker import Address
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -34,9 +35,8 @@ class Mosquitto:
     """
 
     def __init__(self, directory: Path, settings: str = "allow_anonymous true\n") -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address: Address = probe.getsockname()
+        self._port = HeldPort("127.0.0.1")
+        self.address: Address = (self._port.host, self._port.port)
         data = directory / "data"
         data.mkdir(mode=0o777)
         self._configuration = directory / "mosquitto.conf"
@@ -69,6 +69,7 @@ class Mosquitto:
 
     def close(self) -> None:
         """End it, if it runs."""
+        self._port.close()
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:

@@ -13,7 +13,6 @@ and their Python never leave: so what belongs to it is known, and nothing is lef
 import json
 import os
 import signal
-import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, Final, Self, final
 from pyspark.find_spark_home import _find_spark_home
 
 from penstock.spark.java import find_java_home
+from penstock.transport.held_port import HeldPort
 from tests.support.broker import environment
 from tests.support.deadline import wait_for
 from tests.support.process_tree import kill_session
@@ -49,7 +49,7 @@ class SparkCluster:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._port, self._page_port = _free_port(), _free_port()
+        self._port, self._page_port = HeldPort(_HOST), HeldPort(_HOST)
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes] | None] = [None] * WORKERS
         conf = directory / "conf"
@@ -65,14 +65,14 @@ class SparkCluster:
     @property
     def url(self) -> str:
         """Spark's master URL."""
-        return f"spark://{_HOST}:{self._port}"
+        return f"spark://{self._port}"
 
     def __enter__(self) -> Self:
         try:
             self._master = self._start(
                 "master",
                 "org.apache.spark.deploy.master.Master",
-                *("--port", str(self._port), "--webui-port", str(self._page_port)),
+                *("--port", str(self._port.port), "--webui-port", str(self._page_port.port)),
             )
             wait_for("the master of the cluster", lambda: self._state() is not None, _READY_S)
             for number in range(WORKERS):
@@ -115,6 +115,8 @@ class SparkCluster:
 
     def close(self) -> None:
         """End all of it."""
+        self._port.close()
+        self._page_port.close()
         for process in (*self._workers, self._master):
             if process is not None:
                 _end(process)
@@ -136,7 +138,7 @@ class SparkCluster:
     def _state(self) -> dict[str, Any] | None:
         """What the master's page says, once it answers."""
         try:
-            with _LOCAL.open(f"http://{_HOST}:{self._page_port}/json/", timeout=5) as answer:
+            with _LOCAL.open(f"http://{self._page_port}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)
         except (OSError, ValueError):
             return None
@@ -148,10 +150,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         os.kill(process.pid, signal.SIGKILL)
     kill_session(process.pid)
     process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -251,14 +251,13 @@ class _Broker:
             port = await settle_port(bind.host, bind.port)
             self._stream = StreamProcess(
                 settings.durability.data_dir,
-                bind.host,
                 port,
                 self._streams_json(),
                 self._publishing_json(),
                 stream.files,
             )
             scheme = "grpc+tls" if stream.certificate else "grpc"
-            stream_address = f" stream {scheme}://{bind.host}:{port}"
+            stream_address = f" stream {scheme}://{port}"
             if not (bind.is_loopback or stream.certificate):
                 logger.warning(
                     "stream.bind is %s, and what is read there travels in the clear, tokens too:"

@@ -2,7 +2,8 @@
 
 It reads the log through a RocksDB secondary in its own process, so nothing it does can
 hold up the event loop. It ends when its standard input does, hence also when the broker
-is killed.
+is killed. Its port is held from before its first start until it is to end, for while it starts
+nobody listens there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.errors import ConfigError
+from penstock.transport.held_port import HeldPort
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,7 @@ class StreamProcess:
 
     Args:
         data_dir: the broker's data directory.
-        host: address to listen on.
-        port: port to listen on; must not be 0, so that readers find it again.
+        port: where it listens, each time; let go of by ``stop``.
         streams: JSON list of {"name", "topic_filters"}.
         publishing: JSON of the bounds of what may be published through it; empty: nothing may.
         options: further arguments. They can be seen by everyone on the machine: secrets are named
@@ -48,8 +48,7 @@ class StreamProcess:
     def __init__(
         self,
         data_dir: Path,
-        host: str,
-        port: int,
+        port: HeldPort,
         streams: str,
         publishing: str = "",
         options: Sequence[str] = (),
@@ -61,12 +60,13 @@ class StreamProcess:
             "--data-dir",
             str(data_dir),
             "--bind",
-            f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            str(port),
             "--streams",
             streams,
             *(("--publishing", publishing) if publishing else ()),
             *options,
         )
+        self._port = port
         self._is_restarting = False
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -83,6 +83,7 @@ class StreamProcess:
 
     async def stop(self) -> None:
         """End the service and wait for it."""
+        self._port.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -127,8 +128,8 @@ class StreamProcess:
         return await process.wait()
 
 
-async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> int:
-    """The port the stream service will use: ``port``, or a free one for 0.
+async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> HeldPort:
+    """The port the stream service will use: ``port``, or a free one for 0; kept for it.
 
     Args:
         host: address to listen on.
@@ -143,7 +144,7 @@ async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -
     deadline_s = loop.time() + patience_s
     while True:
         try:
-            return _probe(host, port)
+            return HeldPort(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or loop.time() >= deadline_s:
                 raise ConfigError(
@@ -151,12 +152,3 @@ async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -
                     "choose another address with --stream-bind"
                 ) from error
         await asyncio.sleep(_PROBE_AGAIN_S)
-
-
-def _probe(host: str, port: int) -> int:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-        settled: int = probe.getsockname()[1]
-        return settled

@@ -351,7 +351,9 @@ class StreamClient:
             deadline = now + patience_s
         if now >= deadline:
             doubt = "is the broker running?"
-            if _CLOSED in str(error):
+            if isinstance(error, flight.FlightTimedOutError):
+                doubt = "is the broker running, and is it its stream service that listens there?"
+            elif _CLOSED in str(error):
                 doubt = "is it being restarted, or does it "
                 if not self._credentials.tls:
                     doubt += "speak TLS?"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def listener() -> tuple[socket.socket, int]:
 async def test_a_port_that_is_let_go_in_time_is_taken() -> None:
     holder, port = listener()
     asyncio.get_running_loop().call_later(0.1, holder.close)
-    assert await settle_port("127.0.0.1", port, patience_s=10.0) == port
+    with await settle_port("127.0.0.1", port, patience_s=10.0) as settled:
+        assert settled.port == port
 
 
 async def test_a_port_that_stays_taken_is_one_sentence() -> None:
@@ -34,7 +36,19 @@ async def test_a_port_that_stays_taken_is_one_sentence() -> None:
 
 
 async def test_port_0_is_a_free_port() -> None:
-    assert await settle_port("127.0.0.1", 0) > 0
+    with await settle_port("127.0.0.1", 0) as settled:
+        assert settled.port > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can hold a port")
+async def test_nobody_else_is_given_the_port_before_the_service_ends() -> None:
+    settled = await settle_port("127.0.0.1", 0)
+    service = StreamProcess(Path("nowhere"), settled, "[]")
+    with socket.socket() as other:
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", settled.port))
+        await service.stop()
+        other.bind(("127.0.0.1", settled.port))
 
 
 async def test_a_service_that_cannot_be_started_is_tried_again(
@@ -53,7 +67,7 @@ async def test_a_service_that_cannot_be_started_is_tried_again(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", no_process_left)
     monkeypatch.setattr(stream_process, "_BACKOFF_FIRST_S", 0.001)
-    service = StreamProcess(Path("nowhere"), "127.0.0.1", 1, "[]")
+    service = StreamProcess(Path("nowhere"), await settle_port("127.0.0.1", 0), "[]")
     with caplog.at_level(logging.WARNING):
         service.start()
         await asyncio.wait_for(tried.wait(), 10)

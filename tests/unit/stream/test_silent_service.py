@@ -1,9 +1,12 @@
-"""A service that vanishes in the middle of a range, as a machine does whose power fails."""
+"""A service that says nothing: one that vanished in the middle of a range, as a machine does whose
+power fails; and a stranger that listens at its port.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections import deque
 from pathlib import Path
 
@@ -36,3 +39,16 @@ def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
             os.kill(service.pid, signal.SIGSTOP)  # connected, and silent
             with pytest.raises(StreamUnavailable, match="no stream service answers at"):
                 deque(rows, maxlen=0)
+
+
+def test_a_stranger_that_listens_and_says_nothing_is_suspected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "CALL_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        server = "{}:{}".format(*stranger.getsockname())
+        with (
+            StreamClient(server, connect_timeout_s=0) as client,
+            pytest.raises(StreamUnavailable, match="is it its stream service that listens there"),
+        ):
+            client.streams()

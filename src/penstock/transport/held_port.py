@@ -1,0 +1,73 @@
+"""A port kept for a program that listens there later, or again after it was away for a moment.
+
+Between two starts of a program nobody listens at its port, and where the port is one that the
+system hands out by itself (to who binds port 0, or to a connection that goes out), another program
+may be given it then, and keep it. So a socket is bound there and never listens:
+
+========================== ===========================================
+who comes                  while the port is held
+========================== ===========================================
+binds port 0, or goes out  is given another one
+binds it with SO_REUSEADDR may, and may listen, unless somebody does
+binds it without           is refused
+connects to it             is refused, unless somebody listens
+========================== ===========================================
+
+So Linux does it (socket(7), ``SO_REUSEADDR``); elsewhere a socket bound with that option is in the
+way of another, and the port is only looked for, as everybody does.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from types import TracebackType
+from typing import Final, Self, final
+
+_CAN_HOLD: Final = sys.platform == "linux"
+
+
+@final
+class HeldPort:
+    """A TCP port that the system gives nobody else until ``close``.
+
+    Args:
+        host: an address of this machine.
+        port: 0 to 65535; 0 for one that is free.
+
+    Raises:
+        OSError: somebody listens there, or has bound it without SO_REUSEADDR; or the address is not
+            of this machine.
+    """
+
+    def __init__(self, host: str, port: int = 0) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+        except BaseException:
+            self._socket.close()
+            raise
+        self.host: Final = host
+        self.port: Final[int] = self._socket.getsockname()[1]
+        if not _CAN_HOLD:
+            self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def close(self) -> None:
+        """Let go of the port; who listens there does so still."""
+        self._socket.close()
