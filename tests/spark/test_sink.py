@@ -16,12 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from penstock.errors import ConfigError
+from penstock.store.staging import DECIDED
 from penstock.stream.client import StreamClient
 from penstock.stream.requests import PutRequest, SetRequest
 from penstock.stream.rows import PUBLISH_SCHEMA, STREAM_SCHEMA
 from tests.spark.waiting import run_available, wait_until
 from tests.support.broker import Broker, environment
 from tests.support.fixtures import Clients, running_broker
+from tests.support.staged import staged_files
 
 PROGRAM = """
 import sys
@@ -116,7 +118,7 @@ def test_mistakes_are_one_sentence_and_publish_nothing(spark: SparkSession, brok
         spark.range(0, 10, 1, 2).selectExpr(row, "cast(id as string) payload")
     )
     assert log_of(broker).num_rows == 0
-    assert not list(broker.data_dir.glob("staged/*/*/*.arrow"))
+    assert not staged_files(broker.data_dir, ".arrow")
 
 
 def test_where_clients_have_passwords_publishing_must_be_allowed(tmp_path: Path) -> None:
@@ -209,14 +211,14 @@ def test_a_decided_batch_is_published_though_spark_never_comes_back(broker: Brok
         [sys.executable, "-c", program, server_of(broker), json.dumps(parts)], env=environment()
     )
     try:
-        wait_until(lambda: list(broker.data_dir.glob("staged/*/*/decided")), "the decision")
+        wait_until(lambda: staged_files(broker.data_dir, DECIDED), "the decision")
     finally:
         driver.kill()
         driver.wait()
     kills = 0
     for share in (0, 1, 10_000):
         wait_until(partial(reaches, broker, share), f"{share} rows")
-        kills += bool(list(broker.data_dir.glob("staged/*/*/decided")))
+        kills += bool(staged_files(broker.data_dir, DECIDED))
         broker.restart()
     wait_until(lambda: not list(broker.data_dir.glob("staged/*")), "the end of the batch")
     found = [int(payload) for payload in log_of(broker)["payload"].to_pylist()]
@@ -250,7 +252,7 @@ def test_source_to_sink_is_exactly_once_while_driver_and_broker_are_killed(
         before = len(numbers(broker, "out/#"))
         wait_until(lambda: len(numbers(broker, "out/#")) > before, "another batch")
         # With rows staged that are perhaps not decided.
-        wait_until(lambda: list(broker.data_dir.glob("staged/*/*/*.arrow")), "staged rows")
+        wait_until(lambda: staged_files(broker.data_dir, ".arrow"), "staged rows")
     finally:
         driver.kill()
         driver.wait()

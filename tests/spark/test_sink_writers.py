@@ -15,6 +15,7 @@ from penstock.spark.sink import Staged, StreamWriter
 from penstock.spark.sink_options import parse_sink_options
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
+from tests.support.staged import staged_files
 
 SCHEMA = StructType([StructField(name, StringType()) for name in ("topic", "payload")])
 
@@ -48,10 +49,6 @@ def rows(count: int, topic: str = "t") -> Iterator[pa.RecordBatch]:
     )
 
 
-def staged_files(broker: Broker) -> list[Path]:
-    return list(broker.data_dir.glob("staged/*/*/*"))
-
-
 def test_what_a_batch_staged_goes_when_spark_aborts_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,9 +57,9 @@ def test_what_a_batch_staged_goes_when_spark_aborts_it(
     for partition in range(2):
         in_task(monkeypatch, 0, partition, attempt=partition)
         messages.append(tasks.write(rows(3)))
-    assert len(staged_files(broker)) == 2
+    assert len(staged_files(broker.data_dir)) == 2
     writer(broker).abort(list(messages), 0)
-    assert staged_files(broker) == []
+    assert staged_files(broker.data_dir) == []
 
 
 def test_a_task_that_fails_takes_its_own_files_and_no_others(
@@ -80,9 +77,10 @@ def test_a_task_that_fails_takes_its_own_files_and_no_others(
     in_task(monkeypatch, 0, 0, attempt=11)
     with pytest.raises(ConfigError, match="row 3 of its task"):
         tasks.write(broken())
-    assert {path.name for path in staged_files(broker)} == {name for name, _, _ in kept.files}
+    names = {path.name for path in staged_files(broker.data_dir)}
+    assert names == {name for name, _, _ in kept.files}
     writer(broker).commit([kept], 0)
-    assert staged_files(broker) == []
+    assert staged_files(broker.data_dir) == []
 
 
 def test_a_checkpoint_that_was_set_back_ends_the_query_and_loses_nothing_unsaid(
@@ -99,4 +97,4 @@ def test_a_checkpoint_that_was_set_back_ends_the_query_and_loses_nothing_unsaid(
     run(2, 3)  # as after a crash
     with pytest.raises(ConfigError, match="published batch 2 of this query already, and Spark com"):
         run(1, 300)
-    assert staged_files(broker) == []
+    assert staged_files(broker.data_dir) == []

@@ -29,11 +29,13 @@ def descendants(pid: int) -> set[Process]:
     below: set[Process] = set()
     waiting = [pid]
     while waiting:
-        for task in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                children = [int(child) for child in task.read_text().split()]
-                below.update(_known(children))
-                waiting += children
+        tasks = Path(f"/proc/{waiting.pop()}/task")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            for task in tasks.iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    children = [int(child) for child in (task / "children").read_text().split()]
+                    below.update(_known(children))
+                    waiting += children
     return below
 
 

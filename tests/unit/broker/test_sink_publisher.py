@@ -23,6 +23,7 @@ from penstock.store.control import Abandon, Publish, Published
 from penstock.store.memory import MemoryStore
 from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
 from tests.support.deadline import DEADLINE_S, until
+from tests.support.staged import staged_files
 from tests.unit.engine.bench import EPOCH, START_US
 
 
@@ -77,9 +78,10 @@ async def test_a_set_is_published_and_its_repetition_is_done(running: Running) -
 async def test_sets_of_several_sinks_take_turns(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks_module, "PIECE_ROWS_MAX", 2)
+    # Both files are read at once, before the first row: no piece waits for a thread, or sleeps.
+    monkeypatch.setattr(sinks_module, "PIECE_BYTES_MAX", 4)  # two rows
     monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
-    monkeypatch.setattr(sinks_module, "_LOOK_AGAIN_S", 0.0)  # nobody sleeps while the other works
+    monkeypatch.setattr(sinks_module, "_LOOK_AGAIN_S", 0.0)
     running.server.effects.store_cannot_write("no space")  # until both are at work
     at_work: set[str] = set()
     end_of_piece = sinks_module._end_of_piece
@@ -96,7 +98,8 @@ async def test_sets_of_several_sinks_take_turns(
     await until("all rows", lambda: _rows(running) == 12)
     order = "".join(sink for sink, _ in running.log())
     assert sorted(order) == list("aaaaaabbbbbb")
-    assert "aaaaaa" not in order
+    assert "aaaa" not in order
+    assert "bbbb" not in order
 
 
 async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
@@ -110,10 +113,6 @@ async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
     await until("all rows", lambda: _rows(running) == 6)
     monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", DEADLINE_S)
     assert await running.publisher.publish(request) == Published(True)
-
-
-def staged_files(data_dir: Path) -> list[Path]:
-    return list(data_dir.glob("staged/*/*/*.arrow"))
 
 
 def _rows(running: Running) -> int:
@@ -143,7 +142,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = running.propose("s", 0, 3)
-    (path,) = staged_files(running.data_dir)
+    (path,) = staged_files(running.data_dir, ".arrow")
     whole = path.read_bytes()
     path.write_bytes(b"\xff" * len(whole))
     with pytest.raises(StoreError, match="cannot be read"):
@@ -157,7 +156,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
 async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> None:
     request = running.propose("s", 0, 3)
     assert await running.publisher.abandon(Abandon("s", 0, "run")) == Published(False)
-    assert not staged_files(running.data_dir)
+    assert not staged_files(running.data_dir, ".arrow")
     with pytest.raises(StoreError, match="were removed before it was published"):
         await running.publisher.publish(request)
     assert (await running.publisher.publish(running.propose("s", 0, 3))).is_done
@@ -168,10 +167,10 @@ async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> 
 async def test_what_nobody_decides_is_removed_when_its_time_is_over(tmp_path: Path) -> None:
     running = Running(tmp_path, EngineLimits(), expiry_s=3600.0)
     running.propose("s", 0, 3)
-    for path in staged_files(tmp_path):
+    for path in staged_files(tmp_path, ".arrow"):
         os.utime(path, (1000.0, 1000.0))
     running.publisher.start()
-    await until("the removal", lambda: not staged_files(tmp_path))
+    await until("the removal", lambda: not staged_files(tmp_path, ".arrow"))
     await running.close()
 
 
@@ -181,7 +180,7 @@ async def test_a_start_goes_on_with_what_was_decided(running: Running) -> None:
         running.staging.decide("s", batch, request.proposal)
     running.publisher.start()
     await until("all rows", lambda: _rows(running) == 5)
-    await until("the removal", lambda: not staged_files(running.data_dir))
+    await until("the removal", lambda: not staged_files(running.data_dir, ".arrow"))
     assert running.server.sinks.is_done("s", 5)
 
 
