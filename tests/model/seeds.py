@@ -1,8 +1,11 @@
-"""How the seeded simulations are run, from the environment.
+"""How the seeded simulations are run: so many seeds, the same on every machine.
+
+Nothing here depends on how fast a machine is: ``make test`` plays the first seeds of each
+simulation, as many as its test names; ``python -m tests.model`` plays any others.
 
 ========================  =============================================================
 PENSTOCK_SEED             play this seed only
-PENSTOCK_MODEL_SECONDS    how long each simulation plays one seed after the other (4)
+PENSTOCK_SEEDS            how many seeds each simulation plays (default: the test's own)
 PENSTOCK_FIRST_SEED       where it begins (0)
 ========================  =============================================================
 """
@@ -10,29 +13,28 @@ PENSTOCK_FIRST_SEED       where it begins (0)
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import Final
 
-SECONDS: Final = float(os.environ.get("PENSTOCK_MODEL_SECONDS", "4"))
 SEED: Final = os.environ.get("PENSTOCK_SEED", "")
+SEEDS: Final = int(os.environ.get("PENSTOCK_SEEDS", "0"))
 FIRST_SEED: Final = int(os.environ.get("PENSTOCK_FIRST_SEED", "0"))
+TIMEOUT_S: Final = max(300.0, SEEDS / 2)  # of a test that plays seeds
 
 
 def replay(seed: int) -> str:
-    """What to put before the command to see this run again."""
+    """Return what to put before the command to see this run again."""
     return f"PENSTOCK_SEED={seed}"
 
 
-def play_seeds(play: Callable[[int], object]) -> None:
-    """``play`` one seed after the other for as long as there is time, or the one that is named."""
+def chosen_seeds(count: int) -> range:
+    """Return the seeds to play, where a test plays ``count`` unless the environment says more."""
     if SEED:
-        play(int(SEED))
-        return
-    deadline_s = time.monotonic() + SECONDS
-    seed = FIRST_SEED
-    while time.monotonic() < deadline_s:
+        return range(int(SEED), int(SEED) + 1)
+    return range(FIRST_SEED, FIRST_SEED + (SEEDS or count))
+
+
+def play_seeds(play: Callable[[int], object], count: int) -> None:
+    """Call ``play`` with one seed after the other, ``count`` of them or as the environment says."""
+    for seed in chosen_seeds(count):
         play(seed)
-        seed += 1
-    print(f"seeds {FIRST_SEED} to {seed - 1}")
-    assert seed > FIRST_SEED

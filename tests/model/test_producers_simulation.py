@@ -29,7 +29,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
-from tests.model.seeds import SECONDS, play_seeds, replay
+from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.unit.engine.bench import Bench, Line, publishes
 
 STEPS: Final = 250
@@ -217,9 +217,9 @@ def play(seed: int) -> Plant:
     return plant
 
 
-@pytest.mark.timeout(max(120, 10 * SECONDS))
+@pytest.mark.timeout(TIMEOUT_S)
 def test_each_message_is_in_the_log_once_and_in_order() -> None:
-    play_seeds(play)
+    play_seeds(play, 300)
 
 
 def test_the_runs_are_hard_enough() -> None:

@@ -27,7 +27,7 @@ from penstock.engine.session import SessionLine
 from penstock.engine.share_group import GroupLine
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
-from tests.model.seeds import SECONDS, play_seeds, replay
+from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.unit.engine.bench import Bench
 
 STEPS: Final = 300
@@ -358,6 +358,6 @@ def play(seed: int) -> None:
         raise AssertionError(f"{replay(seed)}: {failure}") from failure
 
 
-@pytest.mark.timeout(max(120, 10 * SECONDS))
+@pytest.mark.timeout(TIMEOUT_S)
 def test_without_room_every_promise_is_kept() -> None:
-    play_seeds(play)
+    play_seeds(play, 300)

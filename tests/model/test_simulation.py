@@ -3,8 +3,6 @@
 A failure names its seed. To replay it, and nothing else::
 
       PENSTOCK_SEED=1234 python -m pytest tests/model/test_simulation.py
-
-``PENSTOCK_MODEL_SECONDS`` is the time for each of the two stores (default 4).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import pytest
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
-from tests.model.seeds import SECONDS, play_seeds, replay
+from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.model.world import TRACE_LENGTH, Disk, World
 
 STEPS: Final = 400
@@ -63,7 +61,7 @@ def play(seed: int, make: Callable[[Path], Disk]) -> None:
             world.close()
 
 
-@pytest.mark.timeout(max(120, 10 * SECONDS))
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
 def test_every_promise_is_kept(make: Callable[[Path], Disk]) -> None:
-    play_seeds(partial(play, make=make))
+    play_seeds(partial(play, make=make), 150)

@@ -7,6 +7,7 @@
                   │    ╰─ PUBLISH again, on the next connection: the same arrival, in the new line
                   ├─ left to the sender ─▶ forgotten: the next connection brings it again
                   ├─ its identifier is another message's ─▶ forgotten
+                  ├─ PUBREL: the server gave it up ───────▶ forgotten, never acknowledged
                   ╰─ session lost ──────────────────────▶ forgotten
 
 A server that sends again what we did not acknowledge says so (DUP). Such a message is not handed
@@ -110,6 +111,18 @@ class Arrivals:
             again.code = reasons.SUCCESS
             again.is_known = False
             self._join(again)
+
+    def released(self, packet_id: int) -> None:
+        """Forget the QoS 2 message with this packet identifier: its server is done with it.
+
+        PUBREL before our PUBREC comes from a server that cannot send the message again and frees
+        its packet identifier (``InFlightWindow.give_up``). An acknowledgement of ours that came
+        after PUBCOMP would be taken for that of the next message with the same identifier.
+        """
+        known = self._open.get(packet_id)
+        if known is not None and known.publish.qos == 2:
+            self._forget(known)
+        self._repeats.discard(packet_id)
 
     def _forget(self, arrival: Arrival) -> None:
         arrival.is_known = False

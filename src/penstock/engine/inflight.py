@@ -189,9 +189,15 @@ class InFlightWindow:
         self._reserved.clear()
 
     def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
-        """Put back an entry from the store; it counts as not sent on this connection."""
+        """Put back an entry from the store, oldest first; it counts as not sent on this connection.
+
+        The next identifier that follows from no sequence is behind its own: one that was free for a
+        moment may still be acknowledged twice, where MQTT 3.1 had the message sent again by time.
+        """
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
+        if packet_id != packet_id_of(delivery.sequence):
+            self._cursor = packet_id
 
     def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry], list[int]]:
         """The durable form: the entries of stored deliveries, oldest first, and their sizes."""

@@ -150,5 +150,6 @@ class Receiving:
 
     def released(self, packet_id: int) -> None:
         """PUBREL came."""
+        self._arrivals.released(packet_id)
         code = self._session.release(packet_id)
         self._link.hold_ack(encode_ack(PUBCOMP, packet_id, code, self._link.version))

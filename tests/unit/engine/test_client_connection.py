@@ -319,6 +319,26 @@ def test_what_is_left_to_the_server_comes_again() -> None:
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
+def test_pubrel_instead_of_the_message_ends_it_and_frees_its_packet_identifier(
+    is_settled: bool,
+) -> None:
+    """The server cannot send it again, and asks us to forget its packet identifier."""
+    rig = opened()
+    rig.says(Publish("t", b"first", 1, packet_id=2), Publish("t", b"old", 2, packet_id=1))
+    rig.connection.lost("cut", rig.now)
+    if is_settled:
+        rig.settle(1)
+    rig.dial()
+    code = 0 if is_settled else 0x92
+    assert rig.says(Connack(0, True), Pubrel(1)) == [Pubcomp(1, code)]
+    assert rig.settle(1) == []
+    assert not rig.session.awaits_release(1)
+    rig.says(Publish("t", b"new", 2, packet_id=1))
+    assert rig.settle(2) == [Pubrec(1)]
+    assert rig.says(Pubrel(1)) == [Pubcomp(1)]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
 @pytest.mark.parametrize(
     "other",
     [

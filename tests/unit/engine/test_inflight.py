@@ -203,6 +203,15 @@ def test_a_stored_delivery_has_the_packet_identifier_of_its_sequence_unless_that
     assert [*ids, added(window, of_another_lane).packet_id] == [7, 65_535, 65_534]
 
 
+def test_after_a_restart_an_identifier_that_was_freed_is_not_the_next() -> None:
+    """MQTT 3.1 sends again by time, so that its acknowledgement may come twice."""
+    window = InFlightWindow(10, stored=True)
+    window.restore(65_534, AWAIT_PUBCOMP, Delivery(None, 0, 2, sequence=1 << PRIORITY_SHIFT))
+    window.restore(7, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=7))
+    assert window.acknowledge(PUBCOMP, 65_534, 0) == FREED
+    assert added(window, Delivery(Message("t", b"", 2), 0, 2)).packet_id == 65_533
+
+
 def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_no_other() -> None:
     window = InFlightWindow(10, stored=True)
     window.use_only(6)
