@@ -33,6 +33,7 @@ from penstock.app.composing import (
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
+from penstock.broker.administration import Administration
 from penstock.broker.authentication import Authentication
 from penstock.broker.control import BackupWriter, Control
 from penstock.broker.flow_topics import FlowTopics
@@ -274,6 +275,7 @@ class _Broker:
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
             self._control.on(Backup, BackupWriter(self._store))
+            Administration(server, driver).serve_on(self._control)
             if self._leases is not None:
                 self._control.on(Lease, self._leases.lease)
                 self._control.on(Release, self._leases.release)

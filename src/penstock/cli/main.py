@@ -18,7 +18,20 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import audit, bench, pub, rr, store, stream, sub, table, tables
+from penstock.cli import (
+    audit,
+    bench,
+    clients,
+    pub,
+    retained,
+    rr,
+    sessions,
+    store,
+    stream,
+    sub,
+    table,
+    tables,
+)
 from penstock.cli.broker_options import HELP_ONLY_LONG
 from penstock.cli.exit_codes import EXIT_FAILED, exit_code
 from penstock.cli.flow import show_flow
@@ -181,6 +194,9 @@ app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(audit.audit)
+app.add_typer(clients.app, name="clients")
+app.add_typer(sessions.app, name="sessions")
+app.add_typer(retained.app, name="retained")
 app.add_typer(table.app, name="table")
 app.add_typer(tables.app, name="tables")
 app.add_typer(store.app, name="store")

@@ -41,6 +41,7 @@ A session::
     inbound            QoS 2 messages received and not yet released
     held               those of MQTT 3.1, which nobody gets before
     registry           client identifier → session: open, take over, expire
+    session_order      sessions by number, so that a walk may begin anywhere
     wills              messages published when a client is lost
 
 A published message::
@@ -97,4 +98,8 @@ One broker::
     held_up            by which of its limits a client's queue is
     flow               all about the flow of one client, as a value
     lag                how far the other end of a bridge is behind
+    selection          which sessions an operator means
+    listing            sessions and retained messages as values; the walk over sessions
+    acts               what an operator may do: kick, remove, clear, drain
+    draining           nobody comes in, and who is in is sent elsewhere, so many a second
 """

@@ -55,6 +55,7 @@ ACKNOWLEDGED: Final = 16
 COMPLETED: Final = 17
 BRIDGED: Final = 18
 MOVED: Final = 19
+ADMINISTERED: Final = 20
 
 KINDS: Final = (
     "started",
@@ -77,6 +78,7 @@ KINDS: Final = (
     "completed",
     "bridged",
     "moved",
+    "administered",
 )
 
 Event: TypeAlias = dict[str, object]

@@ -72,6 +72,8 @@ class OpeningConnection(Connection):
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
         )
         self.client_id = ""
+        self.address = ""  # where it is connected from, as the shell says
+        self.connected_at_us = 0  # since when its client is let in
         self.version = 0
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
@@ -115,6 +117,9 @@ class OpeningConnection(Connection):
         server.registry.expire(now)
         has_room = self._has_room(connect, connect.client_id)
         code = refusal(connect, self.limits, has_room, server.options)
+        if server.draining is not None:
+            server.draining.refused += 1
+            code = server.draining.reason_code
         if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
             self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
             return
@@ -151,7 +156,7 @@ class OpeningConnection(Connection):
 
     def _refuse(self, code: int, now: Now, connect: Connect | None = None, why: str = "") -> None:
         why = why or reasons.name_of(code)
-        reference = self._server.options.server_reference
+        reference = self._server.server_reference
         connect = connect or self._connect
         answer = refusing_connack(connect, code, why, reference)
         if not self._exceeds(answer):  # [MQTT-3.1.2-24]
@@ -210,6 +215,10 @@ class OpeningConnection(Connection):
         if server.effects.store_fails and self._needs_store(connect):
             why = server.effects.store_failure
             self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
+            return
+        if server.draining is not None:  # it began meanwhile
+            server.draining.refused += 1
+            self._refuse(server.draining.reason_code, now, connect)
             return
         if not self._has_room(connect, self.client_id):  # others came meanwhile
             self._refuse(refusal(connect, limits, False, server.options), now, connect)
@@ -279,6 +288,7 @@ class OpeningConnection(Connection):
             server.wills.arm(self.client_id, message, delay_s, username)
         self._session = session
         self.state = CONNECTED
+        self.connected_at_us = now.wall_us
         server.connections[self.client_id] = self
         server.clients_max = max(server.clients_max, len(server.connections))
         self.link.counters.connections_accepted += 1

@@ -24,6 +24,7 @@ from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimit
 from penstock.engine.records import Progress, Recovered, SessionRecord
 from penstock.engine.router import Router
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.session_order import SessionOrder
 from penstock.engine.wills import Wills
 
 _ASKED_AT_ONCE: Final = 100
@@ -83,6 +84,7 @@ class Registry:
         zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
+        self.order = SessionOrder()
         drops.clients = self.sessions
         self._effects = effects
         self._router = router
@@ -140,6 +142,7 @@ class Registry:
             )
             self._next_number += 1
             self.sessions[client_id] = session
+            self.order.add(session)
             self._effects.kept.count_session(client_id, 1)
         session.zone = limits.zone
         session.username = username
@@ -197,7 +200,7 @@ class Registry:
         Bounds are those of the listener each came through last. Where it is gone, or the store
         is older than its name in there, the broker's own hold from the next message on.
         """
-        for record in recovered.sessions:
+        for record in sorted(recovered.sessions, key=_number):
             session = Session(
                 record.client_id,
                 record.number,
@@ -211,6 +214,7 @@ class Registry:
             session.username = record.username
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
+            self.order.add(session)
             self._effects.kept.count_session(record.client_id, 1)
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
@@ -265,12 +269,17 @@ class Registry:
             self._router.unsubscribe(session, topic_filter)
         self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
+        self.order.remove(session)
         self._effects.kept.count_session(session.client_id, -1)
         self._scheduled.pop(session.number, None)
         session.end()
         self._drops.forget(session.client_id)
         if session.stored:
             self._effects.end_session(session.client_id, session.number)
+
+
+def _number(record: SessionRecord) -> int:
+    return record.number
 
 
 def _expires_at_us(session: Session) -> int:

@@ -15,6 +15,7 @@ from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
 from penstock.engine.dead_letters import DeadLetters
+from penstock.engine.draining import Draining
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.event_log import EventLog
@@ -97,6 +98,7 @@ class Server:
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False
+        self.draining: Draining | None = None  # it is being emptied
         self.event_log: EventLog | None = None
         if events is not None:
             self.event_log = self._tell(events, recovered, now)
@@ -108,6 +110,8 @@ class Server:
         self.registry.expire(now)
         self.producers.expire(now)
         self.router.sharing.spread(now)
+        if self.draining is not None:
+            self.draining.tick(self.connections, self.registry.order, now)
         self.effects.timers.wake_due(now)
         if self._dead_letters is not None:
             self._dead_letters.tick(now)
@@ -134,6 +138,13 @@ class Server:
         while not asking.ask_some():
             pass
         return asking.lowest
+
+    @property
+    def server_reference(self) -> str:
+        """The other server that clients are told of; empty if there is none."""
+        if self.draining is not None and self.draining.server_reference:
+            return self.draining.server_reference
+        return self.options.server_reference
 
     def shut_down(self, reason_code: int, because: str, now: Now) -> None:
         """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5].

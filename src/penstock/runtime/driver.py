@@ -132,6 +132,7 @@ class Driver:
         """A new connection, with the bounds of its listener."""
         connection = ServerConnection(self._server, limits, self.now())
         connection.lets_anonymous_in = lets_anonymous_in
+        connection.address = wire.peer
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
         if self._ended:  # its handshake was under way

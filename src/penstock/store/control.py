@@ -22,12 +22,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.errors import StoreError, StoreFailed
+from penstock.store.admin_requests import AdminRequest
 from penstock.store.landed_requests import LandedRequest
 from penstock.store.manifest import Manifest
 from penstock.store.reader_requests import ReaderRequest
 
 SOCKET_NAME: Final = "control"
-REQUEST_BYTES_MAX: Final = 16_384
+REQUEST_BYTES_MAX: Final = 524_288
+"""A name of 65,535 bytes, each of them escaped, and more."""
 
 PROMPT_S: Final = 30.0
 """A broker that works answers everything but a request for a backup sooner than this."""
@@ -77,7 +79,7 @@ class Published(msgspec.Struct, frozen=True):
     later: int = 0
 
 
-Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest
+Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest | AdminRequest
 """Everything that may be asked."""
 
 

@@ -1,0 +1,324 @@
+"""What an operator asks of a running broker (``store.admin_requests``), done in its loop.
+
+::
+
+      control socket ─ request ─▶ Administration ── portions of ``PORTION_S`` a turn ─▶ engine
+                                       ╰── what was changed is on disk ─▶ answer
+
+However many sessions or retained messages there are, the loop goes on between the portions. What is
+told and done stands in ``engine.listing`` and ``engine.acts``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.broker.control import Control
+from penstock.engine.acts import clear, drain, end_drain, kick, remove
+from penstock.engine.clock import Now
+from penstock.engine.draining import Draining
+from penstock.engine.listing import (
+    SessionWalk,
+    Told,
+    is_bridge,
+    retained_line,
+    session_line,
+    session_whole,
+)
+from penstock.engine.retained import RetainedWalk
+from penstock.engine.selection import SessionSelection
+from penstock.engine.server import Server
+from penstock.engine.session import Session
+from penstock.engine.topics import is_topic_filter
+from penstock.errors import ConfigError
+from penstock.protocol import reasons
+from penstock.runtime.driver import Driver
+from penstock.store.admin_requests import (
+    LIMIT_MAX,
+    ClearRetained,
+    Count,
+    Drain,
+    DrainState,
+    EndDrain,
+    Kick,
+    ListRetained,
+    ListSessions,
+    Page,
+    RemoveSessions,
+    ShowDrain,
+    ShowRetained,
+    ShowSession,
+    Which,
+)
+
+logger = logging.getLogger(__name__)
+
+PORTION_S: Final = 0.002
+"""So long one request holds the loop in a turn, and a few entries longer."""
+
+VISITS: Final = 64
+"""Entries between two looks at the clock."""
+
+LEVELS_MAX: Final = 65_535
+WALKS_MAX: Final = 16
+WALK_S_MAX: Final = 60.0
+"""A list of retained messages that nobody goes on with is forgotten after this, seconds."""
+
+
+@final
+class Administration:
+    """Answers operators.
+
+    Args:
+        server: the broker.
+        driver: runs it.
+    """
+
+    def __init__(self, server: Server, driver: Driver) -> None:
+        self._server = server
+        self._driver = driver
+        self._walks: dict[str, tuple[RetainedWalk, float]] = {}  # by cursor: and when it ends
+        self._walk_number = 0
+
+    def serve_on(self, control: Control) -> None:
+        """Answer requests on ``control``."""
+        control.on(ListSessions, self.list_sessions)
+        control.on(ShowSession, self.show_session)
+        control.on(Kick, self.kick)
+        control.on(RemoveSessions, self.remove)
+        control.on(ListRetained, self.list_retained)
+        control.on(ShowRetained, self.show_retained)
+        control.on(ClearRetained, self.clear)
+        control.on(Drain, self.drain)
+        control.on(EndDrain, self.end_drain)
+        control.on(ShowDrain, self.show_drain)
+
+    # -- sessions ----------------------------------------------------------------------
+
+    async def list_sessions(self, asked: ListSessions) -> Page:
+        """Some sessions, in the order in which they were made."""
+        limit = _limit(asked.limit)
+        if asked.cursor and not asked.cursor.isdecimal():
+            raise ConfigError(f"{asked.cursor!r} is no cursor of a list of sessions")
+        walk = SessionWalk(self._server, _selection(asked.which), int(asked.cursor or 0))
+        entries: list[Told] = []
+
+        def step() -> bool:
+            now = self._driver.now()
+            found = walk.step(min(VISITS, limit - len(entries)), now)
+            entries.extend(session_line(self._server, session) for session in found)
+            return walk.finished or len(entries) >= limit
+
+        await self._in_portions(step)
+        return Page(entries, "" if walk.finished else str(walk.cursor))
+
+    async def show_session(self, asked: ShowSession) -> Told | None:
+        """All of one session."""
+        session = self._server.registry.sessions.get(asked.client_id)
+        if session is None:
+            return None
+        return session_whole(self._server, session)
+
+    async def kick(self, asked: Kick) -> Count:
+        """End the connections that are meant."""
+        count = await self._for_each(
+            asked.which,
+            lambda session: (
+                session.link is not None
+                and (asked.only_count or kick(self._server, session, asked.why, self._now()))
+            ),
+        )
+        if not asked.only_count:
+            logger.info("an operator disconnected %d clients", count)
+        return Count(count)
+
+    async def remove(self, asked: RemoveSessions) -> Count:
+        """End the sessions that are meant."""
+        connected_too = asked.which.connected is True
+        count = await self._for_each(
+            asked.which,
+            lambda session: (
+                (connected_too or session.link is None)
+                and (asked.only_count or remove(self._server, session, self._now()))
+            ),
+        )
+        if not asked.only_count:
+            await self._driver.durable()
+            logger.info("an operator removed %d sessions", count)
+        return Count(count)
+
+    async def _for_each(self, which: Which, act: Callable[[Session], bool]) -> int:
+        """How many of the sessions that are meant ``act`` is true of; it is called once for each.
+
+        Sessions that are made meanwhile are not meant.
+        """
+        walk = SessionWalk(self._server, _selection(which))
+        waiting: list[Session] = []
+        count = 0
+
+        def step() -> bool:
+            nonlocal count
+            if not waiting:
+                waiting.extend(walk.step(VISITS, self._driver.now()))
+            elif not waiting[-1].ended and not is_bridge(waiting[-1]):
+                count += act(waiting.pop())
+            else:
+                waiting.pop()
+            return walk.finished and not waiting
+
+        await self._in_portions(step)
+        return count
+
+    # -- retained messages -------------------------------------------------------------
+
+    async def list_retained(self, asked: ListRetained) -> Page:
+        """Some retained messages; a cursor stands for a walk that is kept for a while."""
+        limit = _limit(asked.limit)
+        walk = self._walk(asked)
+        before_us = self._before_us(asked.older_than_s)
+        entries: list[Told] = []
+
+        def step() -> bool:
+            for _ in range(VISITS):
+                if walk.finished or len(entries) >= limit:
+                    return True
+                message = walk.step()
+                if message is not None and message.received_at_us < before_us:
+                    entries.append(retained_line(message))
+            return False
+
+        await self._in_portions(step)
+        return Page(entries, "" if walk.finished else self._keep(walk))
+
+    async def show_retained(self, asked: ShowRetained) -> Told | None:
+        """All of one retained message."""
+        message = self._server.router.retained.get(asked.topic)
+        if message is None:
+            return None
+        told = retained_line(message)
+        told["payload_base64"] = base64.b64encode(message.payload).decode()
+        return told
+
+    async def clear(self, asked: ClearRetained) -> Count:
+        """Forget the retained messages that are meant."""
+        walk = self._server.router.retained.walk(_topic_filter(asked.topic_filter))
+        before_us = self._before_us(asked.older_than_s)
+        count = 0
+
+        def step() -> bool:
+            nonlocal count
+            for _ in range(VISITS):
+                if walk.finished:
+                    return True
+                message = walk.step()
+                if message is None or message.received_at_us >= before_us:
+                    continue
+                count += asked.only_count or clear(self._server, message.topic)
+            return False
+
+        await self._in_portions(step)
+        if not asked.only_count:
+            await self._driver.durable()
+            logger.info("an operator cleared %d retained messages", count)
+        return Count(count)
+
+    def _walk(self, asked: ListRetained) -> RetainedWalk:
+        if not asked.cursor:
+            return self._server.router.retained.walk(_topic_filter(asked.topic_filter))
+        walk, ends_s = self._walks.pop(asked.cursor, (None, 0.0))
+        if walk is None or time.monotonic() > ends_s:
+            raise ConfigError("nobody went on with this list for a while: begin it anew")
+        return walk
+
+    def _keep(self, walk: RetainedWalk) -> str:
+        now_s = time.monotonic()
+        for cursor, (_, ends_s) in list(self._walks.items()):
+            if now_s > ends_s or len(self._walks) >= WALKS_MAX:
+                del self._walks[cursor]
+        self._walk_number += 1
+        cursor = f"r{self._walk_number}"
+        self._walks[cursor] = walk, now_s + WALK_S_MAX
+        return cursor
+
+    def _before_us(self, older_than_s: float) -> int:
+        return self._now().wall_us + 1 - int(older_than_s * 1_000_000)
+
+    # -- emptying ----------------------------------------------------------------------
+
+    async def drain(self, asked: Drain) -> DrainState:
+        """Begin to empty the broker, or go on in another way."""
+        if not 0 < asked.per_s <= 1_000_000:
+            raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
+        code = reasons.SERVER_MOVED if asked.moved else reasons.USE_ANOTHER_SERVER
+        draining = Draining(code, asked.server_reference, asked.per_s, self._now())
+        drain(self._server, draining)
+        logger.warning(
+            "an operator empties this broker: nobody is let in, and %g clients a second are sent"
+            " to %s",
+            asked.per_s,
+            asked.server_reference or "no named server",
+        )
+        return self._drain_state()
+
+    async def end_drain(self, asked: EndDrain) -> bool:
+        """Let clients in again."""
+        del asked
+        was_draining = end_drain(self._server)
+        if was_draining:
+            logger.warning("an operator ended the emptying: clients are let in again")
+        return was_draining
+
+    async def show_drain(self, asked: ShowDrain) -> DrainState:
+        """How far it is."""
+        del asked
+        return self._drain_state()
+
+    def _drain_state(self) -> DrainState:
+        draining = self._server.draining
+        left = len(self._server.connections)
+        if draining is None:
+            return DrainState(False, 0, 0, left)
+        return DrainState(True, draining.sent_away, draining.refused, left)
+
+    # -- turns -------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        return self._driver.now()
+
+    async def _in_portions(self, step: Callable[[], bool]) -> None:
+        """Call ``step`` until it is true; clients have their turn after each portion."""
+        while True:
+            ends_s = time.monotonic() + PORTION_S
+            over = step()
+            while not over and time.monotonic() < ends_s:
+                over = step()
+            self._driver.end_turn_soon()
+            if over:
+                return
+            await asyncio.sleep(0)
+
+
+def _selection(which: Which) -> SessionSelection:
+    try:
+        return SessionSelection(
+            which.client, which.user, which.address, which.connected, which.older_than_s
+        )
+    except ValueError as error:
+        raise ConfigError(f"the selection cannot be used: {error}") from None
+
+
+def _topic_filter(text: str) -> str:
+    if not is_topic_filter(text, LEVELS_MAX):
+        raise ConfigError(f"{text!r} is no topic filter")
+    return text
+
+
+def _limit(limit: int) -> int:
+    if not 1 <= limit <= LIMIT_MAX:
+        raise ConfigError(f"a page has 1 to {LIMIT_MAX} entries, not {limit}")
+    return limit

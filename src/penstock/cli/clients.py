@@ -1,0 +1,170 @@
+"""`penstock clients`: who is connected to a running broker; send them away, one or all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli.operating import (
+    AsJson,
+    Client,
+    Cursor,
+    DryRun,
+    JsonObject,
+    Limit,
+    OlderThan,
+    Peer,
+    User,
+    Yes,
+    ask_broker,
+    confirmed,
+    entries,
+    moment,
+    print_list,
+    print_objects,
+    print_one,
+    which,
+)
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError
+
+_VERSIONS: Final = {0: "", 3: "3.1", 4: "3.1.1", 5: "5"}
+
+app = typer.Typer(no_args_is_help=True, help="Who is connected to a running broker.")
+
+
+@app.command(name="list")
+def list_clients(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    client: Client = None,
+    user: User = None,
+    address: Peer = None,
+    older_than: OlderThan = None,
+    limit: Limit = 100,
+    cursor: Cursor = "",
+    as_json: AsJson = False,
+) -> None:
+    """List connected clients, those first whose sessions are oldest."""
+    from penstock.store.admin_requests import ListSessions
+
+    asked = ListSessions(which(client, user, address, older_than, True), cursor)
+    found, further = entries(config, data_dir, asked, limit)
+    if as_json:
+        print_objects(found)
+        return
+    headings = ("client", "user", "address", "MQTT", "listener", "since", "window", "queue")
+    print_list(headings, map(_row, found), further)
+
+
+@app.command()
+def show(
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all about one client: address, window, queue, drops, subscriptions."""
+    from penstock.store.admin_requests import ShowSession
+
+    told = ask_broker(config, data_dir, ShowSession(client_id), JsonObject | None)
+    if told is None:
+        raise ConfigError(f"there is no session of a client {client_id!r}")
+    if as_json:
+        print_objects([told])
+    else:
+        print_one(told)
+
+
+@app.command()
+def kick(
+    client_id: Annotated[
+        str | None, typer.Argument(metavar="[CLIENT]", help="One, or those the options name.")
+    ] = None,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    client: Client = None,
+    user: User = None,
+    address: Peer = None,
+    older_than: OlderThan = None,
+    why: Annotated[
+        str, typer.Option("--why", help="A sentence that MQTT 5 clients are told.")
+    ] = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """End connections: MQTT 5 clients are told 0x98. They may come again; sessions stay."""
+    from penstock.store.admin_requests import Count, Kick
+
+    if (client_id is None) == (client is user is address is older_than is None):
+        raise ConfigError("name one client, or give options that say which")
+    if client_id is not None:
+        client = _literally(client_id)
+    chosen = which(client, user, address, older_than, True)
+    count = ask_broker(config, data_dir, Kick(chosen, why, only_count=True), Count).count
+    if client_id is not None and count == 0:
+        raise ConfigError(f"no client {client_id!r} is connected")
+    if dry_run:
+        print(f"{count:,} clients would be disconnected")
+    elif confirmed(count, "clients", "disconnect", yes=yes or client_id is not None):
+        done = ask_broker(config, data_dir, Kick(chosen, why), Count)
+        print(f"disconnected {done.count:,} clients")
+
+
+@app.command()
+def drain(
+    to: Annotated[
+        str, typer.Option("--to", metavar="HOST[:PORT]", help="Another server's name.")
+    ] = "",
+    per_s: Annotated[
+        float, typer.Option("--per-second", help="Clients sent away a second.")
+    ] = 100.0,
+    moved: Annotated[bool, typer.Option("--moved", help="For good: 0x9D instead of 0x9C.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="Let clients in again.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Only say how far it is.")] = False,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Empty the broker: nobody is let in, and clients are sent elsewhere, gently.
+
+    Until '--end', or the broker's next start. Sessions and messages stay.
+    """
+    from msgspec import to_builtins
+
+    from penstock.store.admin_requests import Drain, DrainState, EndDrain, ShowDrain
+
+    if end:
+        if not ask_broker(config, data_dir, EndDrain(), bool):
+            raise ConfigError("the broker is not being emptied")
+        return
+    asked = ShowDrain() if status else Drain(to, moved, per_s)
+    state = ask_broker(config, data_dir, asked, DrainState)
+    if as_json:
+        print_objects([to_builtins(state)])
+    elif not state.draining:
+        print(f"the broker serves; {state.left:,} connections")
+    else:
+        print(
+            f"being emptied: {state.sent_away:,} sent away, {state.refused:,} refused,"
+            f" {state.left:,} connections left"
+        )
+
+
+def _literally(text: str) -> str:
+    """A pattern that matches `text` alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
+
+
+def _row(told: JsonObject) -> tuple[str, ...]:
+    return (
+        told["client_id"],
+        "" if told["user"] is None else told["user"],
+        "bridge" if told["bridge"] else told["address"] or "",
+        _VERSIONS.get(told["version"], str(told["version"])),
+        told["listener"],
+        moment(told["since_us"]),
+        f"{told['window']}/{told['window_size']}",
+        str(told["queue"]),
+    )

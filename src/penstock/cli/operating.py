@@ -1,0 +1,172 @@
+"""What commands for operators share: how they ask the broker, and how lists look.
+
+On a terminal a list is a table. In a pipe it is one line each, columns apart, without headings
+that wrap; `--json` is one object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from penstock.errors import ConfigError
+from penstock.telemetry.logs import printable
+
+if TYPE_CHECKING:
+    from penstock.store.admin_requests import ListRetained, ListSessions, Which
+    from penstock.store.control import Request
+
+JsonObject = dict[str, Any]
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many it concerns.")]
+Client = Annotated[
+    str | None, typer.Option("--client", metavar="PATTERN", help="Client identifier, as 'm-*'.")
+]
+User = Annotated[
+    str | None,
+    typer.Option("--user", metavar="PATTERN", help="User name; '' for those without one."),
+]
+Peer = Annotated[
+    str | None,
+    typer.Option("--address", metavar="WHERE", help="Connected from: a pattern, or 10.0.0.0/8."),
+]
+OlderThan = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="AGE", help="As it is for longer: 90s, 10m, 12h, 7d."),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="Entries shown.")]
+Cursor = Annotated[
+    str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+]
+
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_WIDE: Final = 10_000
+_ANSWER_S_MAX: Final = 600.0
+
+
+def age_s(option: str, text: str | None) -> float:
+    """An age in seconds; ConfigError where `text` is none."""
+    if text is None:
+        return 0.0
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", text)
+    if found is None:
+        raise ConfigError(f"{option} must be an age such as 90s, 10m, 12h or 7d, not {text!r}")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
+    """What the broker that uses the data directory answers; errors as in `store.control.ask`."""
+    from penstock.config.load import load_settings
+    from penstock.store.control import ask
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    return ask(settings.durability.data_dir, request, done, _ANSWER_S_MAX)
+
+
+def entries(
+    config: Path | None,
+    data_dir: Path | None,
+    request: ListSessions | ListRetained,
+    limit: int,
+) -> tuple[list[JsonObject], str]:
+    """At most `limit` entries of a list, page by page, and where it goes on ("": at its end)."""
+    from msgspec.structs import replace
+
+    from penstock.store.admin_requests import LIMIT_MAX, Page
+
+    found: list[JsonObject] = []
+    while True:
+        asked = replace(request, limit=min(LIMIT_MAX, limit - len(found)))
+        page = ask_broker(config, data_dir, asked, Page)
+        found += page.entries
+        if not page.cursor or len(found) >= limit:
+            return found, page.cursor
+        request = replace(request, cursor=page.cursor)
+
+
+def confirmed(count: int, what: str, act: str, *, yes: bool) -> bool:
+    """Whether the operator wants it; without a terminal only `--yes` says so."""
+    if count == 0:
+        print(f"no {what} is meant")
+        return False
+    return yes or typer.confirm(f"{act} {count:,} {what}?")
+
+
+def which(
+    client: str | None,
+    user: str | None,
+    address: str | None,
+    older_than: str | None,
+    connected: bool | None,
+) -> Which:
+    """The selection that the options name."""
+    from penstock.store.admin_requests import Which
+
+    older_than_s = age_s("--older-than", older_than)
+    return Which(client, user, address, connected, older_than_s)
+
+
+def print_objects(found: Iterable[JsonObject]) -> None:
+    """One JSON object a line."""
+    for one in found:
+        print(json.dumps(one))
+
+
+def print_list(headings: tuple[str, ...], rows: Iterable[Iterable[str]], cursor: str) -> None:
+    """A table on a terminal, else lines; then how to go on."""
+    console = Console()
+    is_terminal = console.is_terminal
+    listing = Table(box=None, pad_edge=False)
+    for name in headings:
+        listing.add_column(name, overflow="fold")
+    for row in rows:
+        listing.add_row(*(Text(printable(cell)) for cell in row))
+    if not is_terminal:
+        console = Console(width=_WIDE)
+    console.print(listing, highlight=False, markup=False)
+    if cursor:
+        typer.echo(f"there are more: --cursor {cursor}", err=not is_terminal)
+
+
+def print_one(told: JsonObject) -> None:
+    """All that is told of one thing, a line each."""
+    grid = Table.grid(padding=(0, 2))
+    for name, value in _flat(told):
+        grid.add_row(name, Text(printable(value)))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDE)
+    console.print(grid, highlight=False, markup=False)
+
+
+def moment(at_us: int | None) -> str:
+    """A time in UTC; empty where there is none."""
+    if not at_us:
+        return ""
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _flat(told: JsonObject) -> Iterator[tuple[str, str]]:
+    for name, value in told.items():
+        if name.endswith("_us"):
+            yield name.removesuffix("_us").replace("_", " "), moment(value) or "never"
+        elif isinstance(value, list):
+            for one in value:
+                words = (f"{key} {part}" for key, part in one.items() if key != "filter")
+                yield name.removesuffix("s"), f"{one.get('filter', '')}  {', '.join(words)}"
+        elif isinstance(value, dict):
+            for key, part in value.items():
+                yield f"{name} {key}", str(part)
+        else:
+            yield name.replace("_", " "), "" if value is None else str(value)

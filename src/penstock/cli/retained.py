@@ -1,0 +1,106 @@
+"""`penstock retained`: the retained messages of a running broker."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock.cli.operating import (
+    AsJson,
+    Cursor,
+    DryRun,
+    JsonObject,
+    Limit,
+    OlderThan,
+    Yes,
+    age_s,
+    ask_broker,
+    confirmed,
+    entries,
+    moment,
+    print_list,
+    print_objects,
+)
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="The retained messages of a running broker.")
+
+TopicFilter = Annotated[str, typer.Argument(metavar="FILTER", help="A topic filter.")]
+
+
+@app.command(name="list")
+def list_retained(
+    topic_filter: TopicFilter = "#",
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    older_than: OlderThan = None,
+    limit: Limit = 100,
+    cursor: Cursor = "",
+    as_json: AsJson = False,
+) -> None:
+    """List retained messages whose topics match a filter."""
+    from penstock.store.admin_requests import ListRetained
+
+    asked = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
+    found, further = entries(config, data_dir, asked, limit)
+    if as_json:
+        print_objects(found)
+        return
+    print_list(("topic", "bytes", "QoS", "since", "from"), map(_row, found), further)
+
+
+@app.command()
+def show(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the payload of one retained message to standard output, as it is."""
+    from penstock.store.admin_requests import ShowRetained
+
+    told = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
+    if told is None:
+        raise ConfigError(f"nothing is retained of {topic!r}")
+    if as_json:
+        print_objects([told])
+    else:
+        sys.stdout.buffer.write(base64.b64decode(told["payload_base64"]))
+
+
+@app.command()
+def clear(
+    topic_filter: TopicFilter,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    older_than: OlderThan = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Forget retained messages whose topics match a filter. Subscribers are told nothing."""
+    from penstock.store.admin_requests import ClearRetained, Count
+
+    older_than_s = age_s("--older-than", older_than)
+    tried = ClearRetained(topic_filter, older_than_s, only_count=True)
+    count = ask_broker(config, data_dir, tried, Count).count
+    if dry_run:
+        print(f"{count:,} retained messages would be cleared")
+    elif confirmed(count, "retained messages", "clear", yes=yes):
+        done = ask_broker(config, data_dir, ClearRetained(topic_filter, older_than_s), Count)
+        print(f"cleared {done.count:,} retained messages")
+    elif count and not yes:
+        raise ConfigError("nothing was cleared")
+
+
+def _row(told: JsonObject) -> tuple[str, ...]:
+    return (
+        told["topic"],
+        str(told["bytes"]),
+        str(told["qos"]),
+        moment(told["received_at_us"]),
+        told["client_id"],
+    )

@@ -1,0 +1,104 @@
+"""`penstock sessions`: what a running broker keeps for its clients, also while they are away."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli import clients
+from penstock.cli.operating import (
+    AsJson,
+    Client,
+    Cursor,
+    DryRun,
+    JsonObject,
+    Limit,
+    OlderThan,
+    Peer,
+    User,
+    Yes,
+    ask_broker,
+    confirmed,
+    entries,
+    moment,
+    print_list,
+    print_objects,
+    which,
+)
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="What a running broker keeps for its clients.")
+app.command()(clients.show)
+
+Connected = Annotated[
+    bool | None,
+    typer.Option("--connected/--away", help="Only those with, or without a connection."),
+]
+
+
+@app.command(name="list")
+def list_sessions(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    client: Client = None,
+    user: User = None,
+    address: Peer = None,
+    older_than: OlderThan = None,
+    connected: Connected = None,
+    limit: Limit = 100,
+    cursor: Cursor = "",
+    as_json: AsJson = False,
+) -> None:
+    """List sessions, the oldest first."""
+    from penstock.store.admin_requests import ListSessions
+
+    asked = ListSessions(which(client, user, address, older_than, connected), cursor)
+    found, further = entries(config, data_dir, asked, limit)
+    if as_json:
+        print_objects(found)
+        return
+    headings = ("client", "user", "is", "since", "ends", "queue", "bytes", "filters", "dropped")
+    print_list(headings, map(_row, found), further)
+
+
+@app.command()
+def remove(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    client: Client = None,
+    user: User = None,
+    older_than: OlderThan = None,
+    connected: Annotated[
+        bool, typer.Option("--connected", help="Those that are connected, instead; kicked first.")
+    ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """End sessions, and drop what waits for them. Without options all that are away."""
+    from penstock.store.admin_requests import Count, RemoveSessions
+
+    chosen = which(client, user, None, older_than, connected)
+    count = ask_broker(config, data_dir, RemoveSessions(chosen, only_count=True), Count).count
+    if dry_run:
+        print(f"{count:,} sessions would be removed")
+    elif confirmed(count, "sessions", "remove", yes=yes):
+        done = ask_broker(config, data_dir, RemoveSessions(chosen), Count)
+        print(f"removed {done.count:,} sessions")
+    elif count and not yes:
+        raise ConfigError("nothing was removed")
+
+
+def _row(told: JsonObject) -> tuple[str, ...]:
+    return (
+        told["client_id"],
+        "" if told["user"] is None else told["user"],
+        "connected" if told["connected"] else "away",
+        moment(told["since_us"]),
+        "" if told["connected"] else moment(told["expires_at_us"]) or "never",
+        str(told["queue"]),
+        str(told["queue_bytes"]),
+        str(told["subscriptions"]),
+        str(told["dropped"]),
+    )

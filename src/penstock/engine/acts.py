@@ -1,0 +1,107 @@
+"""What an operator may do to a running broker: each act is one function, and one event.
+
+::
+
+      kick            DISCONNECT 0x98, the will is published; the session stays, if it lasts
+      remove          the session ends as if it had expired; its client is kicked first
+      clear           a retained message is gone, from memory and with the next commit
+      drain           see ``draining``
+
+Nothing here walks over many: the caller does so in portions (``listing``). Sessions of our own
+bridges are left alone: their settings say what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.clock import Now
+from penstock.engine.draining import Draining
+from penstock.engine.events import ADMINISTERED, Event
+from penstock.engine.listing import connection_of, is_bridge
+from penstock.engine.server import Server
+from penstock.engine.session import Session
+from penstock.protocol import reasons
+
+KICKED: Final = "disconnected by an operator"
+
+
+def kick(server: Server, session: Session, why: str, now: Now) -> bool:
+    """End the connection of ``session``; whether it had one that may be ended.
+
+    Args:
+        server: the broker.
+        session: whose.
+        why: one sentence, told to the client and the log; empty for the usual one.
+        now: when.
+    """
+    connection = connection_of(server, session)
+    if connection is None or is_bridge(session):
+        return False
+    told: Event = {
+        "client": session.client_id,
+        "user": session.username,
+        "address": connection.address,
+    }
+    tell(server, "kick", told)
+    connection.close(reasons.ADMINISTRATIVE_ACTION, why or KICKED, now)
+    return True
+
+
+def remove(server: Server, session: Session, now: Now) -> bool:
+    """End ``session``, and first the connection it has; whether there was one to be ended."""
+    if session.ended or is_bridge(session):
+        return False
+    told: Event = {
+        "client": session.client_id,
+        "user": session.username,
+        "queue": session.queue_length,
+        "window": session.window_length,
+    }
+    tell(server, "remove", told)
+    kick(server, session, "", now)
+    if not session.ended:  # one that is not kept ended with its connection
+        server.registry.end(session, now)
+    return True
+
+
+def clear(server: Server, topic: str) -> bool:
+    """Forget the retained message of ``topic``; whether there was one.
+
+    Subscribers are told nothing: what they have is true as long as nobody publishes anew.
+    """
+    if not server.router.retained.remove(topic):
+        return False
+    server.effects.put_retained(topic, None)
+    told: Event = {"topic": topic}
+    tell(server, "clear", told)
+    return True
+
+
+def drain(server: Server, draining: Draining) -> None:
+    """Let nobody in any more, and send those that are connected elsewhere, gently."""
+    server.draining = draining
+    told: Event = {
+        "code": draining.reason_code,
+        "server_reference": draining.server_reference,
+        "per_s": draining.per_s,
+    }
+    tell(server, "drain", told)
+
+
+def end_drain(server: Server) -> bool:
+    """Let clients in again; whether they were not."""
+    draining = server.draining
+    if draining is None:
+        return False
+    server.draining = None
+    told: Event = {"sent_away": draining.sent_away}
+    tell(server, "end_drain", told)
+    return True
+
+
+def tell(server: Server, act: str, event: Event) -> None:
+    """Note an act as an event, where events are wanted."""
+    if server.effects.events is not None:
+        event["act"] = act
+        server.effects.events.note(ADMINISTERED, event)

@@ -1,0 +1,161 @@
+"""What an operator asks a running broker, or has it do, over the control socket.
+
+Lists come in pages: an answer's ``cursor`` goes into the next request, and is empty at the end. An
+act that is to be *tried* changes nothing, and says how many it would concern. What is told of a
+session or a retained message is a JSON object (docs/control.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+LIMIT_MAX: Final = 1000
+"""Entries of one page."""
+
+
+class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which sessions are meant; see ``engine.selection.SessionSelection``."""
+
+    client: str | None = None
+    user: str | None = None
+    address: str | None = None
+    connected: bool | None = None
+    older_than_s: float = 0.0
+
+
+class ListSessions(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sessions", tag_field="do"
+):
+    """List sessions; ``done`` is a ``Page``."""
+
+    which: Which = Which()
+    cursor: str = ""
+    limit: int = 100
+
+
+class ShowSession(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="session", tag_field="do"
+):
+    """Tell all of one session; ``done`` is an object, or null where there is none."""
+
+    client_id: str
+
+
+class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", tag_field="do"):
+    """End connections (0x98); ``done`` is ``Count``."""
+
+    which: Which
+    why: str = ""
+    only_count: bool = False
+
+
+class RemoveSessions(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="remove", tag_field="do"
+):
+    """End sessions; ``done`` is ``Count``, once it is on disk.
+
+    Those with a connection only where ``which.connected`` is true.
+    """
+
+    which: Which
+    only_count: bool = False
+
+
+class ListRetained(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="retained", tag_field="do"
+):
+    """List retained messages; ``done`` is a ``Page``. A cursor holds for a minute."""
+
+    topic_filter: str = "#"
+    older_than_s: float = 0.0
+    cursor: str = ""
+    limit: int = 100
+
+
+class ShowRetained(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="retained_one", tag_field="do"
+):
+    """Tell all of one retained message; ``done`` is an object, or null where there is none."""
+
+    topic: str
+
+
+class ClearRetained(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="clear", tag_field="do"
+):
+    """Forget retained messages; ``done`` is ``Count``, once it is on disk."""
+
+    topic_filter: str
+    older_than_s: float = 0.0
+    only_count: bool = False
+
+
+class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain", tag_field="do"):
+    """Let nobody in, and send those that are in elsewhere; ``done`` is ``DrainState``.
+
+    Attributes:
+        server_reference: the other server's name, for clients of MQTT 5; empty for none.
+        moved: for good (0x9D) instead of for now (0x9C).
+        per_s: clients sent away a second.
+    """
+
+    server_reference: str = ""
+    moved: bool = False
+    per_s: float = 100.0
+
+
+class EndDrain(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="end_drain", tag_field="do"
+):
+    """Let clients in again; ``done`` says whether they were not."""
+
+
+class ShowDrain(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain_state", tag_field="do"
+):
+    """How far it is; ``done`` is ``DrainState``."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list; ``cursor`` is empty where it is the last."""
+
+    entries: list[dict[str, Any]]
+    cursor: str
+
+
+class Count(msgspec.Struct, frozen=True):
+    """So many."""
+
+    count: int
+
+
+class DrainState(msgspec.Struct, frozen=True):
+    """How far a broker is emptied.
+
+    Attributes:
+        draining: whether it is being emptied, or is empty.
+        sent_away: so many clients.
+        refused: so many that came meanwhile.
+        left: so many connections there still are, bridges among them.
+    """
+
+    draining: bool
+    sent_away: int
+    refused: int
+    left: int
+
+
+AdminRequest = (
+    ListSessions
+    | ShowSession
+    | Kick
+    | RemoveSessions
+    | ListRetained
+    | ShowRetained
+    | ClearRetained
+    | Drain
+    | EndDrain
+    | ShowDrain
+)

@@ -1,0 +1,127 @@
+"""What an operator sees and does through the control socket of a real broker."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.protocol import reasons
+from tests.support.broker import Broker
+from tests.support.deadline import wait_for
+from tests.support.fixtures import Clients
+
+
+def operate(broker: Broker, *words: str) -> Result:
+    result = CliRunner().invoke(app, [*words, "--data-dir", str(broker.data_dir)])
+    assert result.exception is None or result.exit_code, result.output
+    return result
+
+
+def objects(broker: Broker, *words: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in operate(broker, *words, "--json").stdout.splitlines()]
+
+
+def names(found: list[dict[str, object]]) -> list[object]:
+    return [one["client_id"] for one in found]
+
+
+def test_clients_are_listed_by_filters_and_in_pages(own_broker: Broker, clients: Clients) -> None:
+    for number in range(5):
+        clients.join(own_broker, f"m-{number}")
+    clients.join(own_broker, "other", 4)
+    assert names(objects(own_broker, "clients", "list", "--client", "m-*")) == [
+        f"m-{number}" for number in range(5)
+    ]
+    assert len(objects(own_broker, "clients", "list", "--address", "127.0.0.0/8")) == 6
+    assert objects(own_broker, "clients", "list", "--address", "10.0.0.0/8") == []
+    assert objects(own_broker, "clients", "list", "--older-than", "1d") == []
+    assert len(objects(own_broker, "clients", "list", "--user", "")) == 6
+    page = operate(own_broker, "clients", "list", "--limit", "4")
+    assert "there are more: --cursor " in page.stderr
+    cursor = page.stderr.split()[-1]
+    assert names(objects(own_broker, "clients", "list", "--cursor", cursor)) == ["m-4", "other"]
+
+
+def test_one_client_is_shown_whole(own_broker: Broker, clients: Clients) -> None:
+    client = clients.join(own_broker, "one")
+    client.subscribe("a/+")
+    (told,) = objects(own_broker, "clients", "show", "one")
+    assert told["version"] == 5
+    assert str(told["address"]).startswith("127.0.0.1:")
+    assert told["subscriptions"] == 1
+    shown = operate(own_broker, "clients", "show", "one").stdout
+    assert "a/+" in shown
+    assert operate(own_broker, "clients", "show", "nobody").exit_code != 0
+
+
+def test_a_kicked_client_is_told_and_its_session_stays(
+    own_broker: Broker, clients: Clients
+) -> None:
+    """MQTT 5 §3.14.2.1: 0x98 administrative action."""
+    client = clients.join(own_broker, "k", expiry_s=100)
+    operate(own_broker, "clients", "kick", "k", "--why", "maintenance")
+    farewell = client.expect_disconnect(reasons.ADMINISTRATIVE_ACTION)
+    assert farewell.properties is not None
+    assert farewell.properties.reason_string == "maintenance"
+    assert names(objects(own_broker, "sessions", "list", "--away")) == ["k"]
+
+
+def test_removed_sessions_are_gone_after_a_restart_too(
+    own_broker: Broker, clients: Clients
+) -> None:
+    for number in range(3):
+        clients.join(own_broker, f"away-{number}", expiry_s=1000).drop()
+    clients.join(own_broker, "here", expiry_s=1000)
+    wait_for(
+        "three to be away", lambda: len(objects(own_broker, "sessions", "list", "--away")) == 3
+    )
+    chosen = ("sessions", "remove", "--client", "*-[01]")
+    assert "2 sessions would be removed" in operate(own_broker, *chosen, "--dry-run").stdout
+    refused = operate(own_broker, *chosen)  # nobody is there to be asked
+    assert refused.exit_code != 0
+    assert "removed 2 sessions" in operate(own_broker, *chosen, "--yes").stdout
+    own_broker.restart()
+    assert set(names(objects(own_broker, "sessions", "list"))) == {"away-2", "here"}
+
+
+def test_retained_messages_are_listed_shown_and_cleared(
+    own_broker: Broker, clients: Clients
+) -> None:
+    client = clients.join(own_broker, "p")
+    for number in range(3):
+        client.publish(f"r/{number}", b"v%d" % number, 1, retain=True)
+    assert [one["topic"] for one in objects(own_broker, "retained", "list", "r/+")] == [
+        "r/0",
+        "r/1",
+        "r/2",
+    ]
+    page = operate(own_broker, "retained", "list", "--limit", "2")
+    rest = objects(own_broker, "retained", "list", "--cursor", page.stderr.split()[-1])
+    assert [one["topic"] for one in rest] == ["r/2"]
+    assert operate(own_broker, "retained", "show", "r/1").stdout == "v1"
+    operate(own_broker, "retained", "clear", "r/1", "--yes")
+    own_broker.restart()
+    assert [one["topic"] for one in objects(own_broker, "retained", "list")] == ["r/0", "r/2"]
+
+
+def test_a_broker_that_is_emptied_sends_clients_elsewhere(
+    own_broker: Broker, clients: Clients
+) -> None:
+    """MQTT 5 §4.11; older versions are closed."""
+    new, old = clients.join(own_broker, "new"), clients.join(own_broker, "old", 4)
+    operate(own_broker, "clients", "drain", "--to", "other.example", "--moved")
+    farewell = new.expect_disconnect(reasons.SERVER_MOVED)
+    assert farewell.properties is not None
+    assert farewell.properties.server_reference == "other.example"
+    old.expect_end()
+    answer = clients.open(own_broker).connect("late")
+    assert answer.reason_code == reasons.SERVER_MOVED
+    (state,) = objects(own_broker, "clients", "drain", "--status")
+    assert (state["sent_away"], state["refused"], state["left"]) == (2, 1, 0)
+    operate(own_broker, "clients", "drain", "--end")
+    clients.join(own_broker, "again")
+
+
+def test_the_socket_is_its_owners_alone(own_broker: Broker) -> None:
+    assert Path(own_broker.data_dir / "control").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,129 @@
+"""What an operator does to a broker, on the bench: each act is an event."""
+
+import pytest
+
+from penstock.engine.acts import clear, drain, end_drain, kick, remove
+from penstock.engine.draining import Draining
+from penstock.engine.events import ADMINISTERED, KINDS
+from penstock.engine.listing import SessionWalk
+from penstock.engine.options import EventOptions
+from penstock.engine.selection import ANONYMOUS, SessionSelection, host_of
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connect, Disconnect, Will
+from tests.unit.engine.bench import Bench, publishes
+
+
+def told(bench: Bench) -> list[str]:
+    events = bench.server.effects.events
+    assert events is not None
+    return [str(event["act"]) for event in events.take(ADMINISTERED)]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(events=EventOptions(KINDS))
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_kicked_client_has_its_will_published(bench: Bench, version: int) -> None:
+    watcher = bench.subscriber("watcher", "w", 1)
+    line = bench.join("c", version, durable=True, will=Will("w", b"gone", 0, False))
+    assert kick(bench.server, line.session, "", bench.now)
+    bench.commit()
+    farewell = line.read()
+    if version == 5:
+        (packet,) = farewell
+        assert isinstance(packet, Disconnect)
+        assert packet.reason_code == reasons.ADMINISTRATIVE_ACTION
+    else:
+        assert farewell == []
+    assert [message.payload for message in publishes(watcher.read())] == [b"gone"]
+    assert not kick(bench.server, line.session, "", bench.now)
+    assert told(bench) == ["kick"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_removed_session_is_nowhere(bench: Bench, durable: bool, connected: bool) -> None:
+    line = bench.join("c", durable=durable)
+    if not connected and not durable:
+        return
+    session = line.session
+    if not connected:
+        line.cut()
+    assert remove(bench.server, session, bench.now)
+    assert not remove(bench.server, session, bench.now)
+    bench.commit()
+    assert "c" not in bench.server.registry.sessions
+    assert bench.server.registry.order.after(0, 10) == []
+    assert bench.store.recover().sessions == []
+
+
+def test_a_cleared_message_is_not_there_after_a_restart(bench: Bench) -> None:
+    bench.publish("t", b"v", retain=True)
+    assert clear(bench.server, "t")
+    assert not clear(bench.server, "t")
+    bench.commit()
+    assert told(bench) == ["clear"]
+    bench.restart()
+    assert len(bench.server.router.retained) == 0
+
+
+def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
+    lines = [bench.join(f"c{number}") for number in range(10)]
+    drain(bench.server, Draining(reasons.USE_ANOTHER_SERVER, "other", 4.0, bench.now))
+    left = []
+    for _ in range(5):
+        bench.pass_s(0.5)
+        left.append(len(bench.server.connections))
+    assert left == [7, 5, 3, 1, 0]
+    bench.commit()
+    (packet,) = lines[0].read()
+    assert isinstance(packet, Disconnect)
+    assert packet.properties is not None
+    assert packet.properties.server_reference == "other"
+    late, answer = bench.connect(Connect("late", 4, True, 0))
+    assert answer.reason_code == reasons.SERVER_UNAVAILABLE  # 3 on the wire
+    assert late.connection.closed_because.startswith("CONNECT refused")
+    assert end_drain(bench.server)
+    assert not end_drain(bench.server)
+    bench.join("late")
+    assert told(bench) == ["drain", "end_drain"]
+
+
+def test_a_bridge_is_left_alone(bench: Bench) -> None:
+    line = bench.join("c", durable=True)
+    session = line.session
+    session.client_id = "$bridge/x"
+    assert not kick(bench.server, session, "", bench.now)
+    assert not remove(bench.server, session, bench.now)
+
+
+def test_selections(bench: Bench) -> None:
+    here = bench.join("m-1", durable=True)
+    here.connection.address = "10.1.2.3:4000"
+    bench.join("m-2", durable=True).cut()
+    bench.join("[x]", durable=True).cut()
+    bench.pass_s(60.0)
+
+    def chosen(**which: object) -> list[str]:
+        walk = SessionWalk(bench.server, SessionSelection(**which))  # type: ignore[arg-type]
+        found: list[str] = []
+        while not walk.finished:
+            found += [session.client_id for session in walk.step(1, bench.now)]
+        return found
+
+    assert chosen() == ["m-1", "m-2", "[x]"]
+    assert chosen(client="m-*", connected=False) == ["m-2"]
+    assert chosen(client="[[]x]") == ["[x]"]
+    assert chosen(address="10.0.0.0/8") == chosen(address="10.1.2.3") == ["m-1"]
+    assert chosen(address="192.168.0.0/16") == []
+    assert chosen(user=ANONYMOUS) == chosen(older_than_s=59.0) == chosen()
+    assert chosen(user="*x") == chosen(older_than_s=61.0) == []
+    with pytest.raises(ValueError, match="does not appear"):
+        SessionSelection(address="not/a/network")
+    assert [host_of(text) for text in ("[::1]:1", "h:1", "process 1 of user 2")] == [
+        "::1",
+        "h",
+        "process 1 of user 2",
+    ]
