@@ -3,6 +3,7 @@
 Requests are small JSON objects::
 
     list_flights                        a flight for each stream; its descriptor's path is [name]
+    get_flight_info, get_schema         the same for one: by its path, or by a command, see below
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
     action "offset_at"  {"stream", "epoch", "received_at"} → {"offset"}
@@ -22,6 +23,7 @@ Requests are small JSON objects::
 last], that the repair of a damaged store has given up; a range with any of them is refused.
 Leases are explained in `penstock.store.reader_requests`, what has landed in
 `penstock.store.landed_requests`.
+A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of what these choose.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.
@@ -44,6 +46,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
+import msgspec
+
 from penstock.engine.topics import is_topic_filter
 
 TOPIC_LEVELS_MAX: Final = 1000
@@ -57,6 +61,9 @@ REQUEST_BYTES_MAX: Final = 1_048_576
 
 SET_BYTES_MAX: Final = 16 * 1_048_576
 """Length of one request that names the files of a batch, some hundred bytes each."""
+
+COUNT_MAX: Final = 2**63 - 1
+"""The largest offset or number; Arrow has no larger."""
 
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, beyond which nobody looks."""
@@ -128,17 +135,33 @@ class RangeRequest:
         start, end = _offset(fields, "start"), _offset(fields, "end")
         if start > end:
             raise _bad(f"the range ends at {end}, before it starts at {start}")
-        columns = fields.get("columns")
-        if columns is not None and not _is_texts(columns):
-            raise _bad("columns must be a list of names")
         return cls(
             stream=read_text(fields, "stream"),
             epoch=read_text(fields, "epoch"),
             start=start,
             end=end,
             topic_filters=_topic_filters(fields.get("filter")),
-            columns=None if columns is None else tuple(columns),
+            columns=_columns(fields),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FlightRequest:
+    """What a Flight descriptor asks for: a stream, or what filters and columns leave of it."""
+
+    stream: str
+    topic_filters: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_json(cls, data: bytes) -> FlightRequest:
+        """Read a command; RequestError says what is wrong with it."""
+        fields = read_object(data)
+        unknown = set(fields) - {"stream", "filter", "columns"}
+        if unknown:
+            raise _bad(f"a command has no field {min(unknown)!r}")
+        columns = _columns(fields)
+        return cls(read_text(fields, "stream"), _topic_filters(fields.get("filter")), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +242,8 @@ def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, An
     if len(data) > bytes_max:
         raise _bad(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
     try:
-        fields = json.loads(data)
-    except ValueError as error:
+        fields = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError) as error:  # the latter: nested too deep
         raise _bad("a request must be a JSON object") from error
     if not isinstance(fields, dict):
         raise _bad("a request must be a JSON object")
@@ -266,7 +289,7 @@ def _number(fields: dict[str, Any], name: str) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX
 
 
 def _is_file(value: object) -> bool:
@@ -287,6 +310,15 @@ def _topic_filters(value: object) -> tuple[str, ...]:
     if wrong is not None:
         raise _bad(f"{wrong!r} is not an MQTT topic filter")
     return tuple(filters)
+
+
+def _columns(fields: dict[str, Any]) -> tuple[str, ...] | None:
+    columns = fields.get("columns")
+    if columns is None:
+        return None
+    if not _is_texts(columns):
+        raise _bad("columns must be a list of names")
+    return tuple(columns)
 
 
 def _is_texts(value: object) -> bool:

@@ -49,6 +49,7 @@ from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.reader_actions import ReaderActions
 from penstock.stream.requests import (
+    FlightRequest,
     PutRequest,
     RangeRequest,
     Refusal,
@@ -58,7 +59,7 @@ from penstock.stream.requests import (
     read_text,
     read_time,
 )
-from penstock.stream.rows import STREAM_SCHEMA, make_rows, select_schema
+from penstock.stream.rows import make_rows, select_schema
 from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
@@ -126,21 +127,46 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
         """A flight for each stream. Its records are the offsets it spans, filters aside."""
         try:
-            for name, stream in self._streams.items():
-                extent = self._log.extent(stream)
-                ranges = without(extent.earliest, extent.end, extent.given_up) or [
-                    (extent.end, extent.end)
-                ]
-                requests = [RangeRequest(name, extent.epoch, *span) for span in ranges]
-                yield flight.FlightInfo(
-                    STREAM_SCHEMA,
-                    flight.FlightDescriptor.for_path(name),
-                    [flight.FlightEndpoint(request.to_json(), []) for request in requests],
-                    sum(end - start for start, end in ranges),
-                    -1,
-                )
+            for name in self._streams:
+                descriptor = flight.FlightDescriptor.for_path(name)
+                yield self._flight(FlightRequest(name), descriptor)
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
+
+    def get_flight_info(
+        self, _context: object, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """The flight of one stream, as `list_flights` has it, or of a part of its rows."""
+        try:
+            return self._flight(_asked_by(descriptor), descriptor)
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+
+    def get_schema(
+        self, _context: object, descriptor: flight.FlightDescriptor
+    ) -> flight.SchemaResult:
+        """The columns of a flight."""
+        try:
+            request = _asked_by(descriptor)
+            self._stream(request.stream)
+            return flight.SchemaResult(_schema(request.columns))
+        except (RequestError, PenstockError) as error:
+            raise _refuse(error) from error
+
+    def _flight(
+        self, request: FlightRequest, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """One endpoint for each range without a gap. How many rows match, and bytes, is not known:
+        records are the offsets they span, -1 where filters leave an unknown part of them."""
+        stream = self._stream(request.stream)
+        schema = _schema(request.columns)
+        extent = self._log.extent(stream)
+        ranges = without(extent.earliest, extent.end, extent.given_up) or [(extent.end, extent.end)]
+        parts = (request.topic_filters, request.columns)
+        tickets = [RangeRequest(stream.name, extent.epoch, *span, *parts) for span in ranges]
+        records = -1 if request.topic_filters else sum(end - start for start, end in ranges)
+        endpoints = [flight.FlightEndpoint(ticket.to_json(), []) for ticket in tickets]
+        return flight.FlightInfo(schema, descriptor, endpoints, records, -1)
 
     def list_actions(self, _context: object) -> list[tuple[str, str]]:
         """The actions served, each with what it answers."""
@@ -184,12 +210,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         try:
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
-            try:
-                schema = select_schema(request.columns)
-            except KeyError as error:
-                raise RequestError(
-                    Refusal.BAD_REQUEST, f"a stream has no column {error.args[0]!r}"
-                ) from error
+            schema = _schema(request.columns)
             _check_range(request, self._log.extent(stream))
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
@@ -262,6 +283,24 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 Refusal.UNKNOWN_STREAM, f"there is no stream {name!r}; there is: {offered}"
             )
         return stream
+
+
+def _asked_by(descriptor: flight.FlightDescriptor) -> FlightRequest:
+    if descriptor.descriptor_type == flight.DescriptorType.CMD:
+        return FlightRequest.from_json(descriptor.command)
+    path = descriptor.path or []
+    if len(path) != 1:
+        raise RequestError(Refusal.BAD_REQUEST, "the path of a flight is the name of a stream")
+    return FlightRequest(path[0].decode("utf-8", "replace"))
+
+
+def _schema(columns: Sequence[str] | None) -> pa.Schema:
+    try:
+        return select_schema(columns)
+    except KeyError as error:
+        raise RequestError(
+            Refusal.BAD_REQUEST, f"a stream has no column {error.args[0]!r}"
+        ) from error
 
 
 def _check_epoch(epoch: str, extent: Extent) -> None:
