@@ -139,6 +139,8 @@ def _engine_limits(
         mqueue_store_qos0=limits.mqueue_store_qos0,
         receive_maximum=limits.receive_maximum,
         max_packet_size_bytes=limits.max_packet_size_bytes,
+        connect_packet_size_bytes_max=limits.connect_packet_size_bytes_max,
+        connect_user_properties_max=limits.connect_user_properties_max,
         topic_alias_maximum=limits.topic_alias_maximum,
         topic_alias_outbound_max=limits.topic_alias_outbound_max,
         session_expiry_s_max=limits.session_expiry_s_max,

@@ -78,6 +78,15 @@ class Limits(Group):
     max_packet_size_bytes: int = Field(default=1_048_576, ge=256, le=268_435_460)
     """Largest packet accepted, in bytes. 256 to 268435460."""
 
+    connect_packet_size_bytes_max: int = Field(default=65_536, ge=256, le=268_435_460)
+    """Largest CONNECT accepted, in bytes, its will included: who sends it is not known yet. A
+    larger one is refused by its length, before the rest of it is read (0x95; before MQTT 5 the
+    connection is closed). 256 to 268435460; limits.max_packet_size_bytes holds beside it."""
+
+    connect_user_properties_max: int = Field(default=64, ge=0, le=1_000_000)
+    """User properties of a CONNECT, those of its will included; one with more is refused (0x97).
+    0 to 1000000."""
+
     topic_alias_maximum: int = Field(default=16, ge=0, le=65535)
     """Topic aliases an MQTT 5 client may define. 0 to 65535; 0 turns them off."""
 

@@ -32,6 +32,8 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: Ser
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1
     if connect.version == V311 and not client_id and not connect.clean_start:
         return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
+    if _user_properties(connect) > limits.connect_user_properties_max:
+        return reasons.QUOTA_EXCEEDED
     will = connect.will
     if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
         return reasons.TOPIC_NAME_INVALID
@@ -46,6 +48,17 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: Ser
     if not has_room:
         return reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
     return reasons.SUCCESS
+
+
+def _user_properties(connect: Connect) -> int:
+    """How many CONNECT has, those of its will included."""
+    count = 0
+    if connect.properties is not None:
+        count = len(connect.properties.user_properties or ())
+    will = connect.will
+    if will is not None and will.properties is not None:
+        count += len(will.properties.user_properties or ())
+    return count
 
 
 def wanted_session_expiry_s(connect: Connect) -> int:

@@ -32,6 +32,8 @@ class EngineLimits:
         mqueue_store_qos0: keep QoS 0 messages for an offline session.
         receive_maximum: unacknowledged QoS 1 and 2 messages accepted from a client, 1..65535.
         max_packet_size_bytes: largest packet accepted.
+        connect_packet_size_bytes_max: largest CONNECT accepted.
+        connect_user_properties_max: user properties of a CONNECT, those of its will included.
         topic_alias_maximum: topic aliases a client may define, 0..65535.
         topic_alias_outbound_max: topic aliases defined for a client that takes any, 0..65535.
         session_expiry_s_max: longest session expiry granted; 0xFFFFFFFF = never.
@@ -98,6 +100,8 @@ class EngineLimits:
         producers_max: int = 100_000,
         producers_per_user_max: int = 10_000,
         producer_expiry_s: float = 604_800.0,
+        connect_packet_size_bytes_max: int = 65_536,
+        connect_user_properties_max: int = 64,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -110,6 +114,8 @@ class EngineLimits:
         self.priorities = TopicPriorities(mqueue_priorities) if mqueue_priorities else None
         self.receive_maximum = receive_maximum
         self.max_packet_size_bytes = max_packet_size_bytes
+        self.connect_packet_size_bytes_max = connect_packet_size_bytes_max
+        self.connect_user_properties_max = connect_user_properties_max
         self.topic_alias_maximum = topic_alias_maximum
         self.topic_alias_outbound_max = topic_alias_outbound_max
         self.session_expiry_s_max = session_expiry_s_max

@@ -68,7 +68,10 @@ class OpeningConnection(Connection):
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(
             Link(server.effects),
-            Decoder(limits.max_packet_size_bytes),
+            Decoder(
+                limits.max_packet_size_bytes,
+                connect_size_bytes_max=limits.connect_packet_size_bytes_max,
+            ),
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
         )
         self.client_id = ""

@@ -109,6 +109,7 @@ class Registry:
         number = self._next_number
         while f"auto-{epoch}-{number}" in self.sessions:
             number += 1
+        self._next_number = number  # clients may have taken many: nobody looks at those again
         return f"auto-{epoch}-{number}"
 
     def open(

@@ -31,7 +31,7 @@ class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] | None = None
         self.entries: dict[Session, SessionSubscription] | None = None
-        self.groups: list[ShareGroup] | None = None
+        self.groups: dict[ShareGroup, None] | None = None  # in the order they were made
 
     def child(self, level: str) -> _Node | None:
         return None if self.children is None else self.children.get(level)
@@ -69,8 +69,8 @@ class SubscriptionTrie:
         levels = unshared(group.topic_filter).split("/")
         node = self._node(levels)
         if node.groups is None:
-            node.groups = []
-        node.groups.append(group)
+            node.groups = {}
+        node.groups[group] = None
         self._cache.forget(levels)
 
     def remove(self, session: Session, topic_filter: str) -> None:
@@ -105,8 +105,8 @@ class SubscriptionTrie:
             node = child
         if session is not None and node.entries is not None:
             node.entries.pop(session, None)
-        if group is not None and node.groups is not None and group in node.groups:
-            node.groups.remove(group)
+        if group is not None and node.groups is not None:
+            node.groups.pop(group, None)
         while path and node.unused():
             node, level = path.pop()
             if node.children is not None:

@@ -49,6 +49,8 @@ PACKET_SIZE_BYTES_MAX: Final = 268_435_460
 REMEMBERED_TOPIC_BYTES_MAX: Final = 256
 
 _TOPIC_ALIAS: Final = 0x23
+# Of a CONNECT up to its protocol level: a name of four or six characters with its length.
+_LEVEL_BYTES_MAX: Final = 9
 
 
 @final
@@ -58,14 +60,23 @@ class Decoder:
     version is the protocol level: 0 until CONNECT was read, which sets it (as soon as the level is
     known, even when the rest of the CONNECT is malformed). server says which side we are: it
     decides which packets the peer may send. A client gives the version it connected with.
+    connect_size_bytes_max bounds CONNECT, beside max_packet_size_bytes: nobody knows yet who sends
+    it. One that is larger is refused by its length, as soon as its version is here too.
     """
 
-    def __init__(self, max_packet_size_bytes: int, version: int = 0, server: bool = True) -> None:
+    def __init__(
+        self,
+        max_packet_size_bytes: int,
+        version: int = 0,
+        server: bool = True,
+        connect_size_bytes_max: int = PACKET_SIZE_BYTES_MAX,
+    ) -> None:
         if version == 0 and not server:
             raise LocalProtocolError(PROTOCOL_ERROR, "a client's decoder needs a version")
         self.version = version
         self.server = server
         self._size_max: i64 = min(max_packet_size_bytes, PACKET_SIZE_BYTES_MAX)
+        self._connect_size_max: i64 = min(max_packet_size_bytes, connect_size_bytes_max)
         self._verdicts = verdicts(version, server)
         # Why nothing is read any more, 0 before that. Not the exception: that holds its frames.
         self._broken_by = 0
@@ -194,10 +205,21 @@ class Decoder:
             raise RemoteProtocolError(MALFORMED_PACKET, "remaining length is longer than needed")
         self._body = body
         self._end = body + length
+        if self.version == 0 and self._end - position > self._connect_size_max:
+            return self._refuse_connect(body, limit)
         if self._end - position > self._size_max:
             raise RemoteProtocolError(
                 PACKET_TOO_LARGE, f"a packet of {self._end - position} bytes is too large"
             )
+        return True
+
+    def _refuse_connect(self, body: i64, limit: i64) -> bool:
+        """Refuse a CONNECT by its length, in its version; True while that is still to come."""
+        size = self._end - self._position
+        if limit - body >= _LEVEL_BYTES_MAX:
+            self.version = read_level(Reader(self._buffer, body, limit))
+            raise RemoteProtocolError(PACKET_TOO_LARGE, f"a CONNECT of {size} bytes is too large")
+        self._end = body + _LEVEL_BYTES_MAX  # so much is waited for, and no more
         return True
 
     def _read_packet(self) -> Packet:

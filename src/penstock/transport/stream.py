@@ -30,18 +30,35 @@ class StreamWire(asyncio.Protocol):
         self.below: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
         self._reading = True
+        self._held = False  # what was read last is not handled yet: see ``_hold_reading``
 
     def pause_reading(self) -> None:
         """Stop reading."""
         if self._transport is not None and self._reading:
             self._reading = False
-            (self.below or self._transport).pause_reading()
+            if not self._held:
+                (self.below or self._transport).pause_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
         if self._transport is not None and not self._reading:
             self._reading = True
-            (self.below or self._transport).resume_reading()
+            if not self._held:
+                (self.below or self._transport).resume_reading()
+
+    def _hold_reading(self) -> None:
+        """Read nothing until ``_read_on``, whatever the user of the wire wants."""
+        if self._transport is not None and not self._held:
+            self._held = True
+            if self._reading:
+                (self.below or self._transport).pause_reading()
+
+    def _read_on(self) -> None:
+        """What was read is handled: read as the user of the wire wants."""
+        if self._transport is not None and self._held:
+            self._held = False
+            if self._reading:
+                (self.below or self._transport).resume_reading()
 
     def hang_up(self) -> int:
         """Whether the peer hung up while it was not read."""
@@ -67,6 +84,8 @@ class StreamWire(asyncio.Protocol):
         """Close ``transport``, which is read again for the peer's half of TLS's goodbye."""
         transport.close()
         below = self.below
-        if below is not None and not self._reading and not below.is_closing():
+        is_paused = self._held or not self._reading
+        if below is not None and is_paused and not below.is_closing():
             self._reading = True
+            self._held = False
             below.resume_reading()

@@ -2,6 +2,15 @@
 
 Frames and packets need not begin or end together [MQTT-6.0.0-2]: a frame's bytes go up as they
 come and are kept nowhere, so a frame may be of any length and only the packet's own bound counts.
+
+A frame costs some time, however little is in it, so that a read of small ones is work for many
+turns of the loop::
+
+      READ ── frames of one portion ──▶ handed up ── more are here: not read ─▶ the next turn
+                                              ╰── too many carry nothing ─────▶ a little later
+
+Pings, pongs and empty fragments carry nothing. Before the first byte of MQTT a few of them are
+enough, then the connection is closed; later they are taken at ``_IDLE_FRAMES_PER_S``.
 """
 
 from __future__ import annotations
@@ -12,10 +21,11 @@ from typing import Final, cast
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
-from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from penstock.engine.rate import TokenBucket
 from penstock.transport.api import ClientCertificate, Endpoint
 from penstock.transport.socket_wire import CLOSE_GRACE_S
 from penstock.transport.stream import StreamWire
@@ -24,6 +34,11 @@ from penstock.transport.tls import client_certificate
 logger = logging.getLogger(__name__)
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; the second is what old clients ask for
+
+
+FRAMES_PER_TURN_MAX: Final = 128  # of one connection
+IDLE_FRAMES_AT_FIRST_MAX: Final = 16  # that carry nothing, before the first byte of MQTT
+_IDLE_FRAMES_PER_S: Final = 100.0  # later; as many may come at once
 
 
 class WebSocketStream(StreamWire):
@@ -56,6 +71,10 @@ class WebSocketStream(StreamWire):
         self._closing = False
         self._congested = False
         self._because = "connection closed by the peer"
+        self._frames_wait = False  # more were received than a portion: the rest goes on later
+        self._carried = False  # a frame with something in it came
+        self._idle_frames = 0  # that carry nothing, in this portion or before the first other
+        self._idle_rate: TokenBucket | None = None  # made when it is needed first
         self._timer: asyncio.TimerHandle | None = None  # until the upgrade, and after close
 
     # -- for the two kinds -------------------------------------------------------------
@@ -90,14 +109,27 @@ class WebSocketStream(StreamWire):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived: a part of the upgrade, or of frames."""
-        is_over = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
-        if self._closing and is_over:
+        if self._is_over():
             return
+        self._take_portion(data)
+
+    def _is_over(self) -> bool:
+        """Whether nothing that comes is looked at any more."""
+        is_closed = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
+        return self._closing and is_closed
+
+    def _take_portion(self, data: bytes) -> None:
+        """Handle the first frames of what was received; what is left goes on later."""
         payloads: list[bytes] = []
+        count = 0
         try:
-            self._frames.receive_data(data)
+            if data:
+                self._frames.receive_data(data)
             for event in self._frames.events():
                 self._handle(event, payloads)
+                count += 1
+                if count >= FRAMES_PER_TURN_MAX:
+                    break
         except RemoteProtocolError as error:
             _forget_frames(error)
             self._refuse(error)
@@ -106,6 +138,47 @@ class WebSocketStream(StreamWire):
             self._refuse(RemoteProtocolError(str(error)))
         if payloads and self._endpoint is not None:
             self._endpoint.received(b"".join(payloads))
+        self._settle_rest(count >= FRAMES_PER_TURN_MAX)
+
+    def _settle_rest(self, has_more: bool) -> None:
+        """See to it that the rest is handled, and read nothing until then."""
+        wait_s = self._idle_wait_s()
+        if self._transport is None or self._closing or self._frames_wait:
+            return
+        if wait_s <= 0.0 and not has_more:
+            return
+        self._frames_wait = True
+        self._hold_reading()
+        loop = asyncio.get_running_loop()
+        if wait_s > 0.0:
+            loop.call_later(wait_s, self._go_on)
+        else:
+            loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._frames_wait = False
+        if self._transport is None:
+            return
+        if not self._is_over():
+            self._take_portion(b"")
+        if not self._frames_wait:
+            self._read_on()
+
+    def _idle_wait_s(self) -> float:
+        """How long to wait, for frames that carried nothing; close after too many at first."""
+        count = self._idle_frames
+        if count == 0 or self._endpoint is None:
+            return 0.0
+        if not self._carried:
+            if count > IDLE_FRAMES_AT_FIRST_MAX:
+                self._because = "many WebSocket frames and no MQTT"
+                self._close(CloseReason.POLICY_VIOLATION, "too many frames without MQTT")
+            return 0.0
+        self._idle_frames = 0
+        now_s = asyncio.get_running_loop().time()
+        if self._idle_rate is None:
+            self._idle_rate = TokenBucket(_IDLE_FRAMES_PER_S, now_s)
+        return self._idle_rate.take(count, now_s)
 
     def pause_writing(self) -> None:
         """The write buffer is full."""
@@ -133,9 +206,15 @@ class WebSocketStream(StreamWire):
 
     def _handle(self, event: Event, payloads: list[bytes]) -> None:
         if isinstance(event, BytesMessage):
-            if not self._closing and event.data:
+            if not event.data:
+                self._idle_frames += 1
+            elif not self._closing:
+                self._carried = True
                 payloads.append(bytes(event.data))
+        elif isinstance(event, Pong):
+            self._idle_frames += 1
         elif isinstance(event, Ping):
+            self._idle_frames += 1
             if not self._congested:  # of many pings only the last needs an answer, RFC 6455 §5.5.3
                 self._send(event.response())
         elif isinstance(event, TextMessage):  # [MQTT-6.0.0-1]

@@ -259,3 +259,22 @@ def test_subscriptions_of_an_ended_session_get_nothing() -> None:
     assert len(bench.server.router.trie.match("t").sessions) == 1
     line.cut()
     assert bench.server.router.trie.match("t").sessions == []
+
+
+def test_names_that_clients_took_ahead_of_the_broker_are_passed_over_once() -> None:
+    """Who knows the epoch may take many: nobody looks at all of them for each new client."""
+    bench = Bench()
+    epoch = bench.server.epoch
+    registry = bench.server.registry
+    begin = int(registry.unused_client_id(epoch).rpartition("-")[2])
+    for number in range(begin, begin + 50):
+        registry.sessions[f"auto-{epoch}-{number}"] = bench.join("taken").session
+    _, connack = bench.connect(Connect("", 5, True, 0))
+    assert connack.properties is not None
+    name = connack.properties.assigned_client_identifier
+    assert name is not None
+    assert int(name.rpartition("-")[2]) >= begin + 50
+    for number in range(begin, begin + 50):
+        del registry.sessions[f"auto-{epoch}-{number}"]
+    following = int(registry.unused_client_id(epoch).rpartition("-")[2])
+    assert following > int(name.rpartition("-")[2])

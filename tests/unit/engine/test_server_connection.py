@@ -432,3 +432,40 @@ def test_every_version_speaks_with_every_other(publisher: int, subscriber: int) 
     assert message.payload == b"x"
     both = publisher == subscriber == 5
     assert message.properties == (Properties(content_type="text") if both else None)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_large_connect_is_refused_by_its_length(version: int) -> None:
+    """Nobody knows yet who sends it: MQTT 5 is told why, others are closed (v5 §4.13.1)."""
+    will = Will("t", bytes(65_535))
+    whole = encode(Connect("c", version, True, 0, will), version)
+    line = Bench().line(version)
+    line.receive(whole[:13])
+    line.bench.commit()
+    answer = line.read()
+    if version == 5:
+        assert [packet.reason_code for packet in answer if isinstance(packet, Connack)] == [0x95]
+    else:
+        assert answer == []
+    assert line.connection.link.closed
+
+
+def test_a_listener_may_take_a_larger_connect() -> None:
+    bench = Bench(EngineLimits(connect_packet_size_bytes_max=100_000))
+    _, connack = bench.connect(Connect("c", 5, True, 0, Will("t", bytes(65_535))))
+    assert connack.reason_code == reasons.SUCCESS
+
+
+def test_a_connect_has_few_user_properties() -> None:
+    """Those of its will count too."""
+    pairs = [("name", "value")]
+    bench = Bench(EngineLimits(connect_user_properties_max=64))
+
+    def connect(own: int, will: int) -> int:
+        last = Will("t", b"", properties=Properties(user_properties=will * pairs))
+        properties = Properties(user_properties=own * pairs)
+        return bench.connect(Connect("c", 5, True, 0, last, properties=properties))[1].reason_code
+
+    assert connect(60, 4) == reasons.SUCCESS
+    assert connect(65, 0) == reasons.QUOTA_EXCEEDED
+    assert connect(61, 4) == reasons.QUOTA_EXCEEDED

@@ -1,5 +1,8 @@
 """The subscription trie, against the definition of matching."""
 
+from inspect import isfunction
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +11,7 @@ from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Grant
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share_group import Dice, ShareGroup
 from penstock.engine.topics import topic_matches
 from penstock.engine.trie import SubscriptionTrie
 from penstock.protocol.packets import Subscription
@@ -49,6 +53,32 @@ def test_against_brute_force(changes: list[tuple[int, str, int]]) -> None:
                 if topic_matches(wanted, topic):
                     expected[str(owner)] = max(granted, expected.get(str(owner), 0))
             assert {name: grant.qos for name, grant in found(trie, topic).items()} == expected
+
+
+def test_a_group_leaves_a_filter_without_a_look_at_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One client may have thousands on one filter, and leave them in any order."""
+    if not isfunction(ShareGroup.put):
+        pytest.skip("comparisons of compiled objects cannot be counted")
+    trie = SubscriptionTrie()
+    groups = [ShareGroup(f"$share/{number}/a/b", 0, Dice(1)) for number in range(100)]
+    for group in groups:
+        trie.add_group(group)
+    compared: list[object] = []
+
+    def is_equal(one: object, other: object) -> bool:
+        compared.append(other)
+        return one is other
+
+    monkeypatch.setattr(ShareGroup, "__hash__", object.__hash__)
+    monkeypatch.setattr(ShareGroup, "__eq__", is_equal)
+    for group in reversed(groups[1:]):
+        trie.remove_group(group)
+    assert trie.match("a/b").groups == groups[:1]
+    assert len(compared) == 0
+    trie.remove_group(groups[0])
+    assert trie.match("a/b").groups == []
 
 
 def test_overlapping_subscriptions_are_one_delivery() -> None:

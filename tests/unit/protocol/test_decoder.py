@@ -17,7 +17,7 @@ from penstock.protocol.packets import (
     Pubrel,
 )
 from penstock.protocol.properties import Properties
-from penstock.protocol.reasons import PROTOCOL_ERROR, is_allowed
+from penstock.protocol.reasons import PACKET_TOO_LARGE, PROTOCOL_ERROR, is_allowed
 
 KIB = 1024
 
@@ -90,6 +90,8 @@ def test_a_packet_of_exactly_the_maximum_size(size: int) -> None:
 def test_the_maximum_holds_for_connect() -> None:
     decoder = Decoder(20)
     decoder.feed(b"\x10\x14")
+    assert decoder.next_packet() is None, "the answer depends on its version"
+    decoder.feed(b"\0\4MQTT\5\0\0")
     with pytest.raises(RemoteProtocolError) as caught:
         decoder.next_packet()
     assert caught.value.reason == 0x95
@@ -187,3 +189,29 @@ def test_acknowledgements_with_and_without_a_reason(kind: type[Ack]) -> None:
             with pytest.raises(RemoteProtocolError) as refused:
                 decoder.next_packet()
             assert refused.value.reason == PROTOCOL_ERROR
+
+
+def read_in_pieces(decoder: Decoder, data: bytes, size: int) -> None:
+    """Feed ``data`` in pieces of ``size``, and read what comes of it."""
+    for place in range(0, len(data), size):
+        decoder.feed(data[place : place + size])
+        decoder.next_packet()
+
+
+@pytest.mark.parametrize("size", [1, 4, 13])
+def test_a_connect_that_is_too_large_is_refused_before_it_is_collected(size: int) -> None:
+    """By its length and its version, whatever its pieces: 64 KiB are enough for who is unknown."""
+    head = bytes([0x10, 0x80, 0x80, 0x04]) + b"\0\4MQTT\5\0\0"  # 65,536 and its fixed header
+    decoder = Decoder(1_000_000, connect_size_bytes_max=65_536)
+    with pytest.raises(RemoteProtocolError) as caught:
+        read_in_pieces(decoder, head, size)
+    assert caught.value.reason == PACKET_TOO_LARGE
+    assert decoder.version == 5
+
+
+def test_the_bound_of_connect_holds_for_connect_alone() -> None:
+    decoder = Decoder(1_000_000, connect_size_bytes_max=64)
+    decoder.feed(encode(Connect("c", 5, True, 0), 5))
+    assert isinstance(decoder.next_packet(), Connect)
+    decoder.feed(encode(Publish("t", bytes(1000), 0), 5))
+    assert isinstance(decoder.next_packet(), Publish)

@@ -6,6 +6,7 @@ import asyncio
 from itertools import pairwise
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from wsproto import ConnectionType, WSConnection
@@ -16,6 +17,10 @@ from penstock.config.listener import Listener
 from penstock.transport.admission import Admission, Descriptors
 from penstock.transport.api import Wire
 from penstock.transport.websocket import WebSocketWire
+from penstock.transport.websocket_frames import (
+    FRAMES_PER_TURN_MAX,
+    IDLE_FRAMES_AT_FIRST_MAX,
+)
 
 SETTINGS = Listener(kind="ws", bind=Address("127.0.0.1", 0), origins=("https://a.example",))
 
@@ -26,6 +31,15 @@ class Memory:
     def __init__(self) -> None:
         self.written = b""
         self.closed = False
+        self.is_read = True
+
+    def pause_reading(self) -> None:
+        assert self.is_read
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        assert not self.is_read
+        self.is_read = True
 
     def get_extra_info(self, _: str) -> None:
         return None
@@ -128,9 +142,9 @@ def conversation() -> list[bytes]:
 
 async def test_a_congested_peer_gets_no_pongs() -> None:
     """Pings without end from a peer that does not read must not fill the memory."""
-    upgrade, _, ping = conversation()[:3]
+    upgrade, packet, ping = conversation()[:3]
     rig = Rig()
-    rig.feed([upgrade])
+    rig.feed([upgrade, packet])
     before = len(rig.memory.written)
     rig.wire.pause_writing()
     rig.feed(1000 * [ping])
@@ -138,6 +152,84 @@ async def test_a_congested_peer_gets_no_pongs() -> None:
     rig.wire.resume_writing()
     rig.feed([ping])
     assert len(rig.memory.written) > before
+    rig.end()
+
+
+def is_read(rig: Rig) -> bool:
+    """Whether the socket is read now."""
+    return rig.memory.is_read
+
+
+def is_closed(rig: Rig) -> bool:
+    """Whether the socket was closed."""
+    return rig.memory.closed
+
+
+EMPTY_FRAMES = {
+    "ping": b"\x89\x80mask",
+    "pong": b"\x8a\x80mask",
+    "binary": b"\x82\x80mask",
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY_FRAMES)
+async def test_before_connect_few_frames_that_carry_nothing_are_taken(kind: str) -> None:
+    upgrade = conversation()[0]
+    rig = Rig()
+    rig.feed([upgrade, IDLE_FRAMES_AT_FIRST_MAX * EMPTY_FRAMES[kind]])
+    assert not is_closed(rig)
+    rig.feed([EMPTY_FRAMES[kind]])
+    assert is_closed(rig)
+    assert b"\x03\xf0too many frames" in rig.memory.written  # 1008, policy violation
+    rig.end()
+
+
+async def test_empty_fragments_count_as_frames_that_carry_nothing() -> None:
+    rig = Rig()
+    first, further = b"\x02\x80mask", b"\x00\x80mask"
+    rig.feed([conversation()[0], first + IDLE_FRAMES_AT_FIRST_MAX * further])
+    assert is_closed(rig)
+    rig.end()
+
+
+async def test_a_read_of_many_small_frames_is_work_for_several_turns() -> None:
+    upgrade, packet = conversation()[:2]
+    small = b"\x82\x81\0\0\0\0x"
+    rig = Rig()
+    rig.feed([upgrade, packet, (3 * FRAMES_PER_TURN_MAX + 1) * small])
+    (sink,) = rig.sinks
+    size = len(sink.data)
+    for portion in range(1, 4):
+        assert sink.data.count(b"x") == portion * FRAMES_PER_TURN_MAX
+        assert not is_read(rig), "what is here comes first"
+        await asyncio.sleep(0)
+    assert len(sink.data) == size + 2 * FRAMES_PER_TURN_MAX + 1
+    assert is_read(rig)
+    rig.end()
+
+
+async def test_who_pauses_the_wire_meanwhile_is_not_read_once_the_frames_are_handled() -> None:
+    upgrade, packet = conversation()[:2]
+    rig = Rig()
+    rig.feed([upgrade, packet, (FRAMES_PER_TURN_MAX + 1) * b"\x82\x81\0\0\0\0x"])
+    rig.wire.pause_reading()
+    await asyncio.sleep(0)
+    assert not is_read(rig)
+    rig.wire.resume_reading()
+    assert is_read(rig)
+    rig.end()
+
+
+async def test_pings_without_end_are_not_read_as_fast_as_they_come() -> None:
+    upgrade, packet, ping = conversation()[:3]
+    rig = Rig()
+    rig.feed([upgrade, packet])
+    rig.feed(99 * [ping])
+    assert is_read(rig), "so many may come at once"
+    rig.feed(29 * [ping])
+    await asyncio.sleep(0)
+    assert not is_read(rig)
+    assert not is_closed(rig)
     rig.end()
 
 
@@ -149,7 +241,7 @@ async def test_a_close_of_ours_is_a_close_frame_and_nothing_after_it() -> None:
     rig.wire.close()
     rig.wire.close()
     rig.wire.write(b"too late")
-    assert rig.memory.closed
+    assert is_closed(rig)
     assert rig.memory.written.endswith(b"farewell\x88\x02\x03\xe8")
     rig.end()
 
