@@ -42,6 +42,7 @@ class Sent:
         self.times = 0
         self.taken = False  # the server answered for it
         self.refused = False
+        self.may_be_late = False  # refused once, it may be, and the answer lost: MQTT 5 only
         self.maybe = False  # it may or may not arrive: a right was away, an answer is ambiguous
 
 
@@ -164,6 +165,7 @@ class Pressed:
     def _send(self, packet_id: int, sent: Sent, dup: bool) -> None:
         sent.here = True
         sent.times += 1
+        sent.may_be_late = dup and self.version == 5
         if sent.qos > 0:
             self._quota -= 1
             self._expects[sent.qos].append(packet_id)

@@ -326,7 +326,12 @@ class Crowd:
                 if sent.topic == "s":
                     times = sum(receiver.got.count(sent.name) for receiver in self.clients)
                     self.check(sent, times, len(self.groups))
-        sure = {sent.name for client in self.clients for sent in client.all if not sent.maybe}
+        sure = {
+            sent.name
+            for client in self.clients
+            for sent in client.all
+            if not (sent.maybe or sent.may_be_late)
+        }
         for client in self.clients:
             self.check_order([name for name in client.got if name in sure and " s " not in name])
 

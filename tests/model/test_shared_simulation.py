@@ -17,6 +17,7 @@ from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol.packets import (
+    Connack,
     Connect,
     Disconnect,
     Packet,
@@ -44,7 +45,7 @@ class Member:
     def __init__(self, name: str, arrived: dict[int, int]) -> None:
         self.name = name
         self.line: Line | None = None
-        self.clean = True
+        self.clean = True  # until CONNACK came: before it, the server may still have the session
         self._arrived = arrived
         self._received: set[int] = set()  # QoS 2 packet identifiers that wait for PUBREL
         self.late: list[Packet] = []  # answers not given yet
@@ -54,9 +55,6 @@ class Member:
         wish = Properties(session_expiry_interval=0xFFFFFFFF, receive_maximum=window)
         self.line.send(Connect(self.name, clean_start=self.clean, properties=wish))
         self.line.send(Subscribe(1, [Subscription(GROUP, 2)]))
-        if self.clean:
-            self._received.clear()
-        self.clean = False
 
     def answer(self, patience: int) -> None:
         """Take what came, and answer the first of it."""
@@ -64,7 +62,11 @@ class Member:
             return
         answers: list[Packet] = []
         for packet in self.line.read():
-            if isinstance(packet, Publish):
+            if isinstance(packet, Connack):
+                self.clean = False
+                if not packet.session_present:
+                    self._received.clear()
+            elif isinstance(packet, Publish):
                 answers.extend(self._take(packet))
             elif isinstance(packet, Pubrel):
                 self._received.discard(packet.packet_id)
@@ -200,6 +202,8 @@ class World:
                 member.answer(100)
             self.committed()
             self.bench.pass_s(0.25)
+            if any(member.clean for member in self.members):
+                continue
             sessions = self.bench.server.registry.sessions.values()
             if not any(session.window_length or session.queue_length for session in sessions):
                 commit = self.under_way

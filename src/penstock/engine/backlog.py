@@ -193,7 +193,7 @@ class Backlog(Stored):
         if dropped:
             self._gave_up_places()
         for delivery in dropped:
-            self._passed(delivery)
+            self._dropped(delivery)
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
 
     def _gave_up_places(self) -> None:
@@ -242,6 +242,12 @@ class Backlog(Stored):
         if delivery.sequence > 0:
             self._stored_queue.passed(delivery.sequence)
             self._touch()
+
+    def _dropped(self, delivery: Delivery) -> None:
+        """``delivery`` left the queue for good, and nothing overtakes it meanwhile."""
+        if delivery.sequence > 0:
+            self._passed(delivery)
+            self._stored_queue.first.dropped(self._effects.sealed + 1)
 
     def _lose(self, reason: int, message: Message, qos: int) -> None:
         """A message is dropped that waited nowhere."""

@@ -239,7 +239,7 @@ class Outbound(Transmission):
             if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
-            self._passed(head)
+            self._dropped(head)
             self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
             head = self._queue.head()
 

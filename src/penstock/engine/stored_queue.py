@@ -24,7 +24,8 @@ QoS 1 message is sent as soon as the window has a place::
 
 After a crash it is found where it was, and sent again with the packet identifier that its sequence
 gives (``packet_ids``), and with DUP, which so means that it may be a repeat. Nothing may leave
-whose identifier an entry of the window has.
+whose identifier an entry of the window has, nor what follows something that was dropped, before
+the commit that says so: a crash would bring that back, and it would come late [MQTT-4.6.0-6].
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class StoredLane:
         self._leaving_below = 0  # what waits below it may leave at once
         self._sealed_below = 0  # the same, once this batch is durable:
         self._sealed_in = 0
+        self._dropped_in = 0  # the last batch that says that something was dropped
         self._joined: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # those before are gone
@@ -108,7 +110,7 @@ class StoredLane:
         """Whether what has this sequence may leave before the commit that says it did."""
         if self._sealed_in <= durable:
             self._leaving_below = self._sealed_below
-        return sequence < self._leaving_below
+        return sequence < self._leaving_below and self._dropped_in <= durable
 
     def joined(self, delivery: Delivery) -> None:
         """``delivery`` joined the queue."""
@@ -118,6 +120,10 @@ class StoredLane:
         """The delivery with this sequence is in the window, or gone; 0 is not stored."""
         if sequence >= self.head:
             self.head = sequence + 1
+
+    def dropped(self, batch: int) -> None:
+        """Let nothing leave before ``batch`` is durable: it says that something was dropped."""
+        self._dropped_in = batch
 
     def taken_out(self, sequence: int) -> None:
         """The delivery with this sequence left from the middle of the lane."""

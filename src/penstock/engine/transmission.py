@@ -185,6 +185,7 @@ class Transmission(Backlog):
         lost = duplicate or delivery.shared is None
         if lost or not self._effects.groups.hand_back(self, delivery, message, now):
             self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
+            self._dropped(delivery)
         return False
 
     def _send_qos0(

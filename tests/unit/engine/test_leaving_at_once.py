@@ -477,3 +477,15 @@ def test_a_commit_takes_what_the_window_has_room_for(qos: tuple[int, ...]) -> No
             bench.finish(bench.seal())
             commits += 1
             assert commits < 30
+
+
+def test_nothing_overtakes_what_was_dropped_before_the_commit_that_says_so() -> None:
+    """A crash brings back what a full queue had dropped: it would come after its successor."""
+    lane = StoredLane(0)
+    for _ in range(4):
+        lane.number()
+    lane.seal(1, 0, True, 100)
+    assert lane.may_leave(3, 1)
+    lane.dropped(2)
+    assert not lane.may_leave(3, 1)
+    assert lane.may_leave(3, 2)
