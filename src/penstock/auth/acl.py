@@ -30,8 +30,8 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from penstock.engine.access import Authorize, Permissions
+from penstock.engine.filter_set import FilterSet
 from penstock.engine.topic_answers import TopicAnswers
-from penstock.engine.topics import filter_covers, topic_matches
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -71,57 +71,102 @@ class AccessList(Authorize):
     clients: dict[str, list[Rule]] = field(default_factory=dict)
     patterns: list[Rule] = field(default_factory=list)
 
+    _compiled: dict[str, CompiledRules] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # by kind and name, as clients asked for them
+
     def permissions(self, username: str | None, client_id: str) -> ListedPermissions:
-        """What this list grants one client."""
-        own = self.anonymous if username is None else self.users.get(username, [])
-        rules = [*own, *self.clients.get(client_id, [])]
+        """What this list grants one client, from now on: its lines must not change any more."""
+        shared: list[CompiledRules] = []
+        own = self.anonymous if username is None else self.users.get(username)
+        if own:
+            shared.append(self._compile("anonymous" if username is None else f"u{username}", own))
+        rules = self.clients.get(client_id)
+        if rules:
+            shared.append(self._compile(f"c{client_id}", rules))
         names = {"%c": client_id, "%u": username}
+        applied: list[Rule] = []
         for pattern in self.patterns:
-            rules += _applied(pattern, names)
-        return ListedPermissions(rules)
+            applied += _applied(pattern, names)
+        return ListedPermissions(applied, shared)
+
+    def _compile(self, key: str, rules: Sequence[Rule]) -> CompiledRules:
+        """``rules`` of all clients that have the same, compiled once."""
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            compiled = self._compiled[key] = CompiledRules(rules)
+        return compiled
+
+
+@final
+class CompiledRules:
+    """Rules, as sets of filters."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self.read = FilterSet(_filters(rules, READ, READWRITE))
+        self.write = FilterSet(_filters(rules, WRITE, READWRITE))
+        self.denied = FilterSet(_filters(rules, DENY))
 
 
 @final
 class ListedPermissions(Permissions):
-    """What some rules allow; answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind."""
+    """What some rules allow; answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind.
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self._read = _filters(rules, READ, READWRITE)
-        self._write = _filters(rules, WRITE, READWRITE)
-        self._denied = _filters(rules, DENY)
+    Args:
+        rules: of this client alone; compiled when they are asked first, and again when the client
+            was away: clients that are away are many.
+        shared: rules that other clients have, too.
+    """
+
+    def __init__(self, rules: Sequence[Rule], shared: Sequence[CompiledRules] = ()) -> None:
+        self._rules = rules
+        self._shared = shared
+        self._all: Sequence[CompiledRules] | None = None
         self._publishes = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
         self._receives = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
 
     def may_publish(self, topic: str) -> bool:
         """Whether a grant to write matches ``topic`` and no deny does."""
-        return self._answer(self._publishes, self._write, topic)
+        known = self._publishes.known.get(topic)
+        if known is None:
+            granted = any(rules.write.matches(topic) for rules in self._compiled())
+            known = self._answer(self._publishes, granted, topic)
+        return known == 1
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether one grant to read covers ``topic_filter`` and no deny does."""
-        return any(filter_covers(granted, topic_filter) for granted in self._read) and not any(
-            filter_covers(denied, topic_filter) for denied in self._denied
+        compiled = self._compiled()
+        return any(rules.read.covers(topic_filter) for rules in compiled) and not any(
+            rules.denied.covers(topic_filter) for rules in compiled
         )
 
     def may_receive(self, topic: str) -> bool:
         """Whether a grant to read matches ``topic`` and no deny does."""
-        return self._answer(self._receives, self._read, topic)
+        known = self._receives.known.get(topic)
+        if known is None:
+            granted = any(rules.read.matches(topic) for rules in self._compiled())
+            known = self._answer(self._receives, granted, topic)
+        return known == 1
 
     def forget_answers(self) -> None:
         """Let go of what is remembered: the client is away."""
         self._publishes.clear()
         self._receives.clear()
+        self._all = None
 
-    def _answer(self, answers: TopicAnswers, granted: Sequence[str], topic: str) -> bool:
-        known = answers.known.get(topic)
-        if known is None:
-            known = 1 if self._allows(granted, topic) else 0
-            answers.put(topic, known)
-        return known == 1
+    def _compiled(self) -> Sequence[CompiledRules]:
+        if self._all is None:
+            self._all = self._shared
+            if self._rules:
+                self._all = [*self._shared, CompiledRules(self._rules)]
+        return self._all
 
-    def _allows(self, granted: Sequence[str], topic: str) -> bool:
-        return any(topic_matches(wanted, topic) for wanted in granted) and not any(
-            topic_matches(denied, topic) for denied in self._denied
-        )
+    def _answer(self, answers: TopicAnswers, granted: bool, topic: str) -> int:
+        """1 if it is ``granted`` and no deny matches ``topic``, else 0; remembered."""
+        denied = granted and any(rules.denied.matches(topic) for rules in self._compiled())
+        answer = 1 if granted and not denied else 0
+        answers.put(topic, answer)
+        return answer
 
 
 def _filters(rules: Sequence[Rule], *accesses: str) -> list[str]:

@@ -7,6 +7,7 @@ Words and bounds::
 
     clock              the time an input arrived, passed in
     topics             topic names and topic filters
+    filter_set         many filters, asked at once
     message            what was published; a delivery is one message on its way to one session
     limits             every bound of this layer, by name
     kept               what all clients together make the broker keep
