@@ -27,27 +27,41 @@ from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTER
 _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # in all of it
 _BRANCHES_MAX: Final = 100_000
+_EVERYTHING: Final = -1  # instead of a depth: below a "#"
 _VISITS: Final = 20_000  # of branches, to forget, before all is forgotten ...
 _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 
 
 @final
 class Grant:
-    """What a session gets of a topic: QoS, retain as published, subscription identifiers."""
+    """What a session gets of a topic: QoS, retain as published, subscription identifiers.
+
+    Complete once ``settle`` was called: a client may have thousands of matching subscriptions,
+    each with an identifier, so they are gathered in a dictionary, which keeps their order.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.qos = -1
         self.retain_as_published = False
         self.subscription_ids: tuple[int, ...] = ()
+        self._gathered: dict[int, None] | None = None
 
     def add(self, entry: SessionSubscription) -> None:
         """Merge one more matching subscription."""
         subscription = entry.subscription
         self.qos = max(self.qos, subscription.qos)
         self.retain_as_published = self.retain_as_published or subscription.retain_as_published
-        if entry.identifier > 0 and entry.identifier not in self.subscription_ids:
-            self.subscription_ids = (*self.subscription_ids, entry.identifier)
+        if entry.identifier > 0:
+            if self._gathered is None:
+                self._gathered = {}
+            self._gathered[entry.identifier] = None
+
+    def settle(self) -> None:
+        """Every matching subscription was merged."""
+        if self._gathered is not None:
+            self.subscription_ids = tuple(self._gathered)
+            self._gathered = None
 
 
 @final
@@ -71,18 +85,27 @@ class Match:
                 self.own = Grant(self.session)
             self.own.add(entry)
 
+    def settle(self) -> None:
+        """Every matching subscription was merged."""
+        self.grant.settle()
+        if self.own is not None:
+            self.own.settle()
+
 
 @final
 class Matches:
     """Everything a topic reaches; must not be changed."""
 
-    def __init__(self, sessions: list[Match], groups: list[ShareGroup]) -> None:
+    def __init__(
+        self, sessions: list[Match], groups: list[ShareGroup], identifiers: int = 0
+    ) -> None:
         self.sessions = sessions
         self.groups = groups  # each gets the message once more [MQTT 5 §4.8.2]
+        self.identifiers = identifiers  # that leave with one message, to all sessions together
 
     def count(self) -> int:
-        """How many they are."""
-        return len(self.sessions) + len(self.groups)
+        """How much there is to be kept of it: sessions, groups and identifiers."""
+        return len(self.sessions) + len(self.groups) + self.identifiers
 
 
 @final
@@ -134,7 +157,7 @@ class MatchCache:
             if levels[0] == "#":
                 self.clear()
             else:
-                self._forget_below(self._root, levels, 0)
+                self._forget_below(levels)
                 if self._visits_left <= 0:
                     self.clear()
 
@@ -147,31 +170,31 @@ class MatchCache:
         self._characters = 0
         self._visits_left = _VISITS
 
-    def _forget_below(self, branch: _Branch, levels: list[str], depth: int) -> None:
-        self._visits_left -= 1
-        if self._visits_left <= 0:
-            return
-        if depth == len(levels):
-            self._forget_topic(branch)
-            return
-        level = levels[depth]
-        if level == "#":
-            self._forget_all(branch)
-        elif level == "+":
-            for child in branch.below.values():
-                self._forget_below(child, levels, depth + 1)
-        else:
-            exact = branch.below.get(level)
-            if exact is not None:
-                self._forget_below(exact, levels, depth + 1)
+    def _forget_below(self, levels: list[str]) -> None:
+        """Forget the topics that the filter of these levels matches, or stop when it is too much.
 
-    def _forget_all(self, branch: _Branch) -> None:
-        self._visits_left -= 1
-        if self._visits_left <= 0:
-            return
-        self._forget_topic(branch)
-        for child in branch.below.values():
-            self._forget_all(child)
+        With a stack of its own: a filter may have a thousand levels.
+        """
+        ahead: list[tuple[_Branch, int]] = [(self._root, 0)]
+        while ahead and self._visits_left > 0:
+            branch, depth = ahead.pop()
+            self._visits_left -= 1
+            if depth == len(levels):
+                self._forget_topic(branch)
+                continue
+            level = "#" if depth == _EVERYTHING else levels[depth]
+            if level in ("#", "+") and len(branch.below) >= self._visits_left:
+                self._visits_left = 0
+                return
+            if level == "#":
+                self._forget_topic(branch)
+                ahead += [(child, _EVERYTHING) for child in branch.below.values()]
+            elif level == "+":
+                ahead += [(child, depth + 1) for child in branch.below.values()]
+            else:
+                exact = branch.below.get(level)
+                if exact is not None:
+                    ahead.append((exact, depth + 1))
 
     def _forget_topic(self, branch: _Branch) -> None:
         topic = branch.topic

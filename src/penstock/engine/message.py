@@ -106,8 +106,8 @@ class Message:
         if at >= 0:
             left_s = max(0, (self.expires_at_us - wall_us + MICROSECONDS - 1) // MICROSECONDS)
             encoded = encoded[:at] + left_s.to_bytes(4, "big") + encoded[at + 4 :]
-        for identifier in subscription_ids:
-            encoded += _subscription_identifier(identifier)
+        if subscription_ids:  # there may be thousands
+            encoded += b"".join([_subscription_identifier(one) for one in subscription_ids])
         return encoded
 
     def size_bytes(self) -> int:

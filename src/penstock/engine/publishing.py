@@ -199,7 +199,9 @@ class Publishing:
                     if self._router.rejecting and self._router.refuses(again, session):
                         self._waiting().wait_for_room(again, session)
                         break
+                    before = self._router.work
                     reached += self._router.publish(again, session, now)
+                    reached += self._router.work - before
             reached += WORK_OF_A_PACKET
             self._complete(session.first_released(), session)
         return reached
@@ -249,7 +251,9 @@ class Publishing:
             if self._may(packet, topic, is_system_topic(topic), session, now):
                 properties = packet.properties
                 encoded = b"" if properties is None else encode_properties(properties)
+                before = self._router.work
                 reached = self._route(packet, topic, encoded, session, now)
+                work += self._router.work - before
                 if reached == _MUST_WAIT:
                     break
                 work += reached

@@ -33,6 +33,8 @@ RETAIN_IF_NEW: Final = 1
 
 SYSTEM_TOPICS_MAX: Final = 10_000
 
+LEVEL_WORK: Final = 4  # making a node for one level of a retained topic, or removing it
+
 _GROUPS_TO_WAIT_FOR_MAX: Final = 8  # in the line of each; else for the tick
 
 
@@ -67,6 +69,7 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
+        self._work = 0  # see ``work``
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
@@ -74,6 +77,16 @@ class Router:
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
         self._refusing_groups: list[ShareGroup] = []  # the last of these, after the
         # others; none: so many that whoever is refused waits for the tick
+
+    @property
+    def work(self) -> int:
+        """What routing cost up to now beside the sessions reached, in units of one of these.
+
+        Whoever publishes takes the difference, and pays for it with its share of a turn: nodes of
+        the tree visited and subscriptions merged for a topic that no cached match fits,
+        subscription identifiers written, levels of a topic that is retained.
+        """
+        return self._work + self.trie.work
 
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
@@ -97,7 +110,9 @@ class Router:
         events = self._effects.events
         told = None if events is None else events.received(message)
         if message.retain:
+            self._work += LEVEL_WORK * (1 + message.topic.count("/"))
             self._retain(message)
+        self._work += matches.identifiers
         at_once = message.qos == 0
         reached = 0
         for match in matches.sessions:

@@ -68,6 +68,7 @@ class ServerConnection(OpeningConnection):
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(server, limits, now)
         self.inbound_limit: AtLimit | None = None  # made when it is reached first
+        self._router = server.router
         self._publishing = Publishing(server, self.link, limits)
         self._held_back = self._publishing.held_back
         self._message_rate: TokenBucket | None = None
@@ -87,7 +88,9 @@ class ServerConnection(OpeningConnection):
         elif isinstance(packet, Publish):
             if self._message_rate is not None:
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
+            before = self._router.work
             self.work += self._publishing.publish(packet, session, now)
+            self.work += self._router.work - before
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
@@ -110,7 +113,7 @@ class ServerConnection(OpeningConnection):
         session = self._session
         assert session is not None
         if packet_type == PUBREL:
-            self.work += self._publishing.release(packet_id, session, now)
+            self.work += self._publishing.release(packet_id, session, now)  # with what it cost
         elif session.acknowledge(packet_type, packet_id, reason_code, now):
             if self._sharing.uneven:  # each place that is free lets it take over from others
                 self.refill(now)

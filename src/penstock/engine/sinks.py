@@ -110,7 +110,9 @@ class Sinks:
             message = Message(topic, payload, qos, retain, client_id, now.wall_us, properties)
             if qos > 0 and router.rejecting and router.refuses(message, None):
                 break
+            before = router.work
             work += WORK_OF_A_PACKET + router.publish(message, None, now)
+            work += router.work - before
             at += 1
         if at > first:
             self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)

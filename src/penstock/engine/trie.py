@@ -14,6 +14,10 @@ go without a new match.
 
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
+
+A topic may have two ways on at each level, so that one client's overlapping filters make a walk
+of tens of thousands of nodes. ``work`` counts them, and who published pays for them with its share
+of the turn (``connection``).
 """
 
 from __future__ import annotations
@@ -52,6 +56,7 @@ class SubscriptionTrie:
     """All subscriptions of all sessions."""
 
     def __init__(self) -> None:
+        self.work = 0  # nodes visited and subscriptions collected to match, ever
         self._root = _Node()
         self._cache = MatchCache()
 
@@ -123,11 +128,41 @@ class SubscriptionTrie:
         return matches
 
     def match_once(self, topic: str) -> Matches:
-        """``match`` without the cache: for thousands of topics with one message each."""
+        """``match`` without the cache: for thousands of topics with one message each.
+
+        The levels are walked with a stack of its own: a topic may have a thousand of them. A
+        wildcard in the first level is kept off ``$`` [MQTT-4.7.2-1].
+        """
         found = _Found()
         levels = topic.split("/")
-        self._walk(self._root, levels, 0, topic.startswith("$"), found)
-        return Matches(list(found.sessions.values()), found.groups)
+        depth_max = len(levels)
+        hidden = topic.startswith("$")
+        ahead: list[tuple[_Node, int]] = [(self._root, 0)]
+        while ahead:
+            node, depth = ahead.pop()
+            self.work += 1
+            children = node.children
+            if children is not None and not hidden:
+                rest = children.get("#")
+                if rest is not None:
+                    self.work += _collect(rest, found)
+            if depth == depth_max:
+                self.work += _collect(node, found)
+            elif children is not None:
+                if not hidden:
+                    any_level = children.get("+")
+                    if any_level is not None:
+                        ahead.append((any_level, depth + 1))
+                child = children.get(levels[depth])
+                if child is not None:
+                    ahead.append((child, depth + 1))
+            hidden = False
+        matches = list(found.sessions.values())
+        identifiers = 0
+        for match in matches:
+            match.settle()
+            identifiers += len(match.grant.subscription_ids)
+        return Matches(matches, found.groups, identifiers)
 
     def reaches(self, topic: str) -> bool:
         """Whether a filter may match ``topic``, or something below it."""
@@ -147,33 +182,12 @@ class SubscriptionTrie:
             nodes = further
         return len(nodes) > 0
 
-    def _walk(
-        self,
-        node: _Node,
-        levels: list[str],
-        depth: int,
-        hidden: bool,
-        found: _Found,
-    ) -> None:
-        """Collect from ``node`` down; ``hidden`` keeps wildcards off ``$`` [MQTT-4.7.2-1]."""
-        if not hidden:
-            rest = node.child("#")
-            if rest is not None:
-                _collect(rest, found)
-        if depth == len(levels):
-            _collect(node, found)
-            return
-        child = node.child(levels[depth])
-        if child is not None:
-            self._walk(child, levels, depth + 1, False, found)
-        if not hidden:
-            any_level = node.child("+")
-            if any_level is not None:
-                self._walk(any_level, levels, depth + 1, False, found)
 
-
-def _collect(node: _Node, found: _Found) -> None:
+def _collect(node: _Node, found: _Found) -> int:
+    """Add what ends at ``node``; how many subscriptions that were."""
+    count = 0
     if node.entries is not None:
+        count = len(node.entries)
         for session, entry in node.entries.items():
             match = found.sessions.get(session)
             if match is None:
@@ -181,4 +195,6 @@ def _collect(node: _Node, found: _Found) -> None:
                 found.sessions[session] = match
             match.add(entry)
     if node.groups is not None:
+        count += len(node.groups)
         found.groups.extend(node.groups)
+    return count

@@ -1,5 +1,8 @@
 """The subscription trie, against the definition of matching."""
 
+import inspect
+import itertools
+import sys
 from inspect import isfunction
 
 import pytest
@@ -122,3 +125,67 @@ def test_unused_branches_go() -> None:
     assert found(trie, "a/b") != {}
     trie.remove(one, "a/b")
     assert trie._root.children == {}
+
+
+# -- work is bounded by what there is ------------------------------------------------------
+
+
+class Identifier(int):
+    """A subscription identifier that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Identifier.compared += 1
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return int(self)
+
+
+def test_thousands_of_identifiers_are_merged_without_comparing_each_with_each() -> None:
+    trie, one = SubscriptionTrie(), session("one")
+    filters = ["/".join(levels) + "/#" for levels in itertools.product("a+", repeat=10)]
+    for number, topic_filter in enumerate(filters, 1):
+        trie.add(one, topic_filter, entry(topic_filter, 0, Identifier(number)))
+    Identifier.compared = 0
+    grant = found(trie, "/".join("a" * 10))["one"]
+    assert sorted(grant.subscription_ids) == list(range(1, 1025))
+    assert Identifier.compared <= 2 * len(filters)
+
+
+def test_an_identifier_that_several_subscriptions_share_is_there_once() -> None:
+    trie, one = SubscriptionTrie(), session("one")
+    for topic_filter in ("#", "a/#", "a"):
+        trie.add(one, topic_filter, entry(topic_filter, 0, 7))
+    assert found(trie, "a")["one"].subscription_ids == (7,)
+
+
+def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> None:
+    trie, one = SubscriptionTrie(), session("one")
+    for levels in itertools.product("a+", repeat=5):
+        trie.add(one, "/".join(levels), entry("/".join(levels), 0))
+    trie.match("a/a/a/a/a")
+    assert trie.work == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
+    trie.match("a/a/a/a/a")
+    assert trie.work == (2**6 - 1) + 2**5
+
+
+def test_a_thousand_levels_are_matched_and_forgotten_without_recursion() -> None:
+    """``topic_levels_max`` may be 1,000; the stack is what any caller may have left."""
+    trie, one = SubscriptionTrie(), session("one")
+    deep = "/".join(["a"] * 1000)
+    filters = [deep, "/".join(["+"] * 1000), "a/" * 999 + "#", "#"]
+    allowed = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        for topic_filter in filters:
+            trie.add(one, topic_filter, entry(topic_filter, 1, 1 + filters.index(topic_filter)))
+            trie.match(deep)
+        assert len(found(trie, deep)["one"].subscription_ids) == 4
+        for topic_filter in filters:
+            trie.match(deep)
+            trie.remove(one, topic_filter)
+        assert found(trie, deep) == {}
+    finally:
+        sys.setrecursionlimit(allowed)

@@ -1,5 +1,7 @@
 """Turns: what a connection may do in one, what it leaves for the next, and what it waits for."""
 
+import itertools
+
 import pytest
 
 from penstock.engine.connection import CONNECTED, PACKETS_PER_TURN_MAX, WORK_PER_TURN_MAX
@@ -53,6 +55,32 @@ def test_a_message_for_many_counts_as_many() -> None:
     arrive(line, *[Publish("t", b"x")] * 100)
     assert line.connection.stalled
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 200
+    bench.turns()
+    assert not line.connection.stalled
+
+
+def test_a_walk_of_the_trie_counts_as_what_it_visits() -> None:
+    """One session reached, thousands of nodes looked at: that is no cheap message."""
+    bench = Bench()
+    subscriber = bench.join("s", 4)
+    for levels in itertools.product("a+", repeat=11):
+        subscriber.send(Subscribe(1, [Subscription("/".join(levels) + "/#", 0)]))
+    subscriber.read()
+    line = bench.join("p", 4)
+    topic = "/".join("a" * 11)
+    arrive(line, *[Publish(f"{topic}/{number}", b"x") for number in range(20)])
+    assert line.connection.stalled
+    assert line.connection.work < WORK_PER_TURN_MAX + 2 * 2**12
+    assert 0 < len(publishes(subscriber.read())) < 5
+    bench.turns()
+    assert not line.connection.stalled
+
+
+def test_a_message_retained_counts_its_levels() -> None:
+    bench = Bench()
+    line = bench.join("p", 4)
+    arrive(line, *[Publish("/".join(["a"] * 100), b"x", retain=True)] * 100)
+    assert line.connection.stalled
     bench.turns()
     assert not line.connection.stalled
 
