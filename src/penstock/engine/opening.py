@@ -123,6 +123,8 @@ class OpeningConnection(Connection):
         if server.draining is not None:
             server.draining.refused += 1
             code = server.draining.reason_code
+        if self._is_banned(connect.username, connect.client_id, now):
+            code = reasons.BANNED
         if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
             self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
             return
@@ -140,6 +142,13 @@ class OpeningConnection(Connection):
         verdict = server.authenticate.judge(credentials, self.link)
         if verdict is not None:
             self._settle(verdict, now)
+
+    def _is_banned(self, username: str | None, client_id: str, now: Now) -> bool:
+        bans = self._server.bans
+        if bans.banned(self.address, username, client_id, now.monotonic_s) is None:
+            return False
+        bans.refused += 1
+        return True
 
     def decided(self, verdict: Verdict, now: Now) -> None:
         """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
@@ -208,6 +217,9 @@ class OpeningConnection(Connection):
         server = self._server
         limits = self.limits
         self.client_id = connect.client_id or server.registry.unused_client_id(server.epoch)
+        if self._is_banned(username, self.client_id, now):  # it is another user, or was meanwhile
+            self._refuse(reasons.BANNED, now, connect)
+            return
         permissions = server.authorize.permissions(username, self.client_id)
         will = connect.will
         if will is not None and permissions is not None and not permissions.may_publish(will.topic):

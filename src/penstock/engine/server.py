@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.bans import Bans
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
 from penstock.engine.dead_letters import DeadLetters
@@ -95,6 +96,7 @@ class Server:
         self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops, zones)
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
+        self.bans = Bans()
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False
@@ -109,6 +111,7 @@ class Server:
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)
+        self.bans.expire(now.monotonic_s)
         self.router.sharing.spread(now)
         if self.draining is not None:
             self.draining.tick(self.connections, self.registry.order, now)

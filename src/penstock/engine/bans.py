@@ -1,0 +1,220 @@
+"""Bans: addresses, user names and client identifiers that are not let in, each for a time.
+
+::
+
+      too many wrong passwords ──╮
+      an operator ───────────────┴▶ ban ─▶ listed ── its time is over, or lifted ─▶ gone
+                                             ╰── CONNECT of one of them: 0x8A, return code 5
+
+An address is an IP address or a network such as ``10.0.0.0/8``. One of IPv6 counts with its whole
+/64: that is what one customer has, who would otherwise come back from another of its 2**64
+addresses. Times are those of the monotonic clock, in seconds; who asks passes them. What is kept
+is bounded: a ban above ``BANS_MAX`` takes the place of the oldest one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from heapq import heapify, heappop, heappush
+from typing import Final, final
+
+BANS_MAX: Final = 100_000
+EXPIRED_A_TICK_MAX: Final = 1000
+
+ADDRESS: Final = "address"
+USER: Final = "user"
+CLIENT: Final = "client"
+KINDS: Final = (ADDRESS, USER, CLIENT)
+
+FOR_GOOD: Final = float("inf")
+
+_PREFIX_V6: Final = 64
+_BITS_V4: Final = 32
+
+
+@final
+class Ban:
+    """One ban.
+
+    Args:
+        kind: ``ADDRESS``, ``USER`` or ``CLIENT``.
+        value: the address or network, user name or client identifier, in its usual form.
+        until_s: monotonic time at which it ends; ``FOR_GOOD`` until the broker ends.
+        reason: one sentence, for whoever lists bans and for the log.
+    """
+
+    def __init__(self, kind: str, value: str, until_s: float, reason: str) -> None:
+        self.kind = kind
+        self.value = value
+        self.until_s = until_s
+        self.reason = reason
+
+
+@final
+class Bans:
+    """The bans of one broker; they end with it."""
+
+    def __init__(self) -> None:
+        self.refused = 0  # connections, because of a ban
+        self.made = 0
+        self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
+        self._networks: dict[tuple[int, int], int] = {}  # (version, prefix length): how many
+        self._ends: list[tuple[float, str, str]] = []  # a heap; of bans replaced or lifted, too
+
+    def __len__(self) -> int:
+        return len(self._bans)
+
+    def ban(self, kind: str, value: str, until_s: float, reason: str) -> Ban:
+        """Keep ``value`` out until ``until_s``, instead of what was said of it before.
+
+        Raises:
+            ValueError: no such kind; an address that is none.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+        value = _usual(kind, value)
+        self._remove((kind, value))
+        if len(self._bans) >= BANS_MAX:
+            self._remove(next(iter(self._bans)))
+        ban = Ban(kind, value, until_s, reason)
+        self._bans[(kind, value)] = ban
+        if kind == ADDRESS:
+            shape = _shape(value)
+            self._networks[shape] = self._networks.get(shape, 0) + 1
+        self.made += 1
+        if until_s != FOR_GOOD:
+            heappush(self._ends, (until_s, kind, value))
+        if len(self._ends) > 2 * BANS_MAX:
+            self._ends = [(other.until_s, *key) for key, other in self._bans.items()]
+            heapify(self._ends)
+        return ban
+
+    def lift(self, kind: str, value: str) -> bool:
+        """End a ban before its time; whether there was one.
+
+        Raises:
+            ValueError: as ``ban``.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+        return self._remove((kind, _usual(kind, value)))
+
+    def listing(self, now_s: float) -> list[Ban]:
+        """Return the bans that hold at ``now_s``, the oldest first."""
+        return [ban for ban in self._bans.values() if ban.until_s > now_s]
+
+    def banned(self, address: str, user: str | None, client_id: str, now_s: float) -> Ban | None:
+        """Return the ban that keeps this client out, None if there is none.
+
+        Args:
+            address: where it connects from, with or without a port; a Unix socket has none.
+            user: its user name, None without.
+            client_id: empty without.
+            now_s: when it asks.
+        """
+        if not self._bans:
+            return None
+        found = None if user is None else self._holding((USER, user), now_s)
+        if found is None and client_id:
+            found = self._holding((CLIENT, client_id), now_s)
+        if found is None and self._networks:
+            found = self._banned_address(address, now_s)
+        return found
+
+    def expire(self, now_s: float) -> None:
+        """Forget what is over, ``EXPIRED_A_TICK_MAX`` at most."""
+        ends = self._ends
+        for _ in range(EXPIRED_A_TICK_MAX):
+            if not ends or ends[0][0] > now_s:
+                return
+            until_s, kind, value = heappop(ends)
+            ban = self._bans.get((kind, value))
+            if ban is not None and ban.until_s == until_s:
+                self._remove((kind, value))
+
+    def _banned_address(self, address: str, now_s: float) -> Ban | None:
+        here = ip_of(address)
+        if here is None:
+            return None
+        for version, length in self._networks:
+            if version == here.version:
+                network = ipaddress.ip_network((str(here), length), strict=False)
+                found = self._holding((ADDRESS, _named(network)), now_s)
+                if found is not None:
+                    return found
+        return None
+
+    def _holding(self, key: tuple[str, str], now_s: float) -> Ban | None:
+        ban = self._bans.get(key)
+        return ban if ban is not None and ban.until_s > now_s else None
+
+    def _remove(self, key: tuple[str, str]) -> bool:
+        if self._bans.pop(key, None) is None:
+            return False
+        kind, value = key
+        if kind == ADDRESS:
+            shape = _shape(value)
+            self._networks[shape] -= 1
+            if self._networks[shape] == 0:
+                del self._networks[shape]
+        return True
+
+
+def ip_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address in ``address``, which may have a port; None where there is none.
+
+    An IPv4 address that comes through an IPv6 socket (``::ffff:…``) is the IPv4 address.
+    """
+    host, colon, _ = address.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host = address  # no port: IPv4, or IPv6 without brackets
+    try:
+        found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return found.ipv4_mapped
+    return found
+
+
+def source_of(address: str) -> str:
+    """Return what counts as one source: an IPv4 address, or a /64 of IPv6.
+
+    Empty where the address is none (a Unix socket).
+    """
+    found = ip_of(address)
+    return "" if found is None else _usual(ADDRESS, str(found))
+
+
+def _usual(kind: str, value: str) -> str:
+    """Return ``value`` in the form under which it is found.
+
+    Raises:
+        ValueError: an address that is none.
+    """
+    if kind != ADDRESS:
+        return value
+    if "/" not in value:
+        here = ip_of(value)
+        if here is None:
+            raise ValueError(f"{value!r} is neither an IP address nor a network")
+        length = _BITS_V4 if here.version == 4 else _PREFIX_V6
+        return _named(ipaddress.ip_network((str(here), length), strict=False))
+    try:
+        return _named(ipaddress.ip_network(value, strict=False))
+    except ValueError:
+        raise ValueError(f"{value!r} is neither an IP address nor a network") from None
+
+
+def _named(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:
+    """Return the text of ``network``; one IPv4 address has no prefix length."""
+    if network.version == 4 and network.prefixlen == _BITS_V4:
+        return str(network.network_address)
+    return str(network)
+
+
+def _shape(value: str) -> tuple[int, int]:
+    """Return IP version and prefix length of a network in its usual form."""
+    version = 6 if ":" in value else 4
+    _, slash, length = value.partition("/")
+    return version, int(length) if slash else _BITS_V4

@@ -1,0 +1,133 @@
+"""Bans: who is kept out, for how long, and what a client is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine import bans as module
+from penstock.engine.bans import ADDRESS, CLIENT, FOR_GOOD, USER, Bans, source_of
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connack, Connect
+from tests.unit.engine.bench import Bench
+
+
+@pytest.mark.parametrize(
+    ("banned", "address", "expected"),
+    [
+        ("192.0.2.7", "192.0.2.7:50000", True),
+        ("192.0.2.7", "192.0.2.7", True),
+        ("192.0.2.7:1234", "192.0.2.7:9", True),
+        ("192.0.2.7", "192.0.2.8:50000", False),
+        ("192.0.2.7", "[::ffff:192.0.2.7]:50000", True),
+        ("192.0.2.0/24", "192.0.2.8:50000", True),
+        ("192.0.2.0/24", "192.0.3.8:50000", False),
+        ("2001:db8::1", "[2001:db8::ffff]:50000", True),
+        ("2001:db8::1", "2001:db8::ffff", True),
+        ("2001:db8::1/128", "[2001:db8::ffff]:50000", False),
+        ("2001:db8::1", "[2001:db8:0:1::1]:50000", False),
+        ("0.0.0.0/0", "[2001:db8::1]:50000", False),
+        ("0.0.0.0/0", "process 17", False),
+    ],
+)
+def test_an_address_is_banned_in_every_form_it_has(
+    banned: str, address: str, expected: bool
+) -> None:
+    bans = Bans()
+    bans.ban(ADDRESS, banned, 10.0, "tests")
+    assert (bans.banned(address, None, "", 5.0) is not None) is expected
+
+
+@pytest.mark.parametrize("kind", [ADDRESS, USER, CLIENT])
+def test_a_ban_ends_with_its_time(kind: str) -> None:
+    bans = Bans()
+    value = "192.0.2.7" if kind == ADDRESS else "name"
+    bans.ban(kind, value, 10.0, "tests")
+    asked = ("192.0.2.7:1", "name", "name")
+    assert bans.banned(*asked, 9.9) is not None
+    assert bans.banned(*asked, 10.0) is None
+    assert bans.listing(10.0) == []
+    bans.expire(10.0)
+    assert len(bans) == 0
+
+
+def test_a_ban_is_lifted_once() -> None:
+    bans = Bans()
+    bans.ban(ADDRESS, "10.0.0.0/8", FOR_GOOD, "tests")
+    assert bans.lift(ADDRESS, "10.0.0.0/8")
+    assert not bans.lift(ADDRESS, "10.0.0.0/8")
+    assert bans.banned("10.1.1.1:1", None, "", 0.0) is None
+
+
+@pytest.mark.parametrize(("kind", "value"), [("host", "a"), (ADDRESS, "a"), (ADDRESS, "1.2.3.4/x")])
+def test_what_cannot_be_banned_is_said(kind: str, value: str) -> None:
+    with pytest.raises(ValueError, match=r"is n(one of|either)"):
+        Bans().ban(kind, value, FOR_GOOD, "tests")
+    with pytest.raises(ValueError, match=r"is n(one of|either)"):
+        Bans().lift(kind, value)
+
+
+def test_bans_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BANS_MAX", 2)
+    bans = Bans()
+    for user in ("a", "b", "c"):
+        bans.ban(USER, user, FOR_GOOD, "tests")
+    if len(bans) == 2:  # compiled, the bound is a constant
+        assert [ban.value for ban in bans.listing(0.0)] == ["b", "c"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.booleans(),
+            st.sampled_from(["10.0.0.1", "10.0.0.0/30", "10.0.0.0/8", "fd00::1", "fd00::/16"]),
+            st.integers(0, 5),
+        ),
+        max_size=30,
+    ),
+    st.sampled_from(["10.0.0.1:5", "10.0.0.2:5", "[fd00::9]:1", "11.0.0.1:1"]),
+)
+def test_an_address_is_out_as_long_as_one_ban_covers_it(
+    acts: list[tuple[bool, str, int]], address: str
+) -> None:
+    covers = {
+        "10.0.0.1:5": {"10.0.0.1", "10.0.0.0/30", "10.0.0.0/8"},
+        "10.0.0.2:5": {"10.0.0.0/30", "10.0.0.0/8"},
+        "[fd00::9]:1": {"fd00::1", "fd00::/16"},
+        "11.0.0.1:1": set[str](),
+    }[address]
+    bans = Bans()
+    model: dict[str, int] = {}
+    for is_ban, value, until in acts:
+        if is_ban:
+            bans.ban(ADDRESS, value, until, "tests")
+            model[value] = until
+        else:
+            assert bans.lift(ADDRESS, value) is (model.pop(value, None) is not None)
+    for now in range(6):
+        expected = any(value in covers and until > now for value, until in model.items())
+        assert (bans.banned(address, None, "", now) is not None) is expected
+
+
+def test_one_source_is_an_ipv4_address_or_a_64_of_ipv6() -> None:
+    assert source_of("192.0.2.7:50000") == "192.0.2.7"
+    assert source_of("[2001:db8::5:1]:50000") == "2001:db8::/64"
+    assert source_of("[fe80::1%eth0]:50000") == "fe80::/64"
+    assert source_of("process 17") == ""
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize(("kind", "value"), [(USER, "u"), (CLIENT, "c"), (ADDRESS, "192.0.2.7")])
+def test_who_is_banned_is_not_let_in(version: int, kind: str, value: str) -> None:
+    """0x8A in MQTT 5 (v5 §3.2.2.2), return code 5 before."""
+    bench = Bench()
+    bench.server.bans.ban(kind, value, FOR_GOOD, "tests")
+    line = bench.line(version)
+    line.connection.address = "192.0.2.7:50000"
+    line.send(Connect("c", version=version, username="u", password=b"p"))
+    (answer,) = line.read()
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == (reasons.BANNED if version == 5 else reasons.NOT_AUTHORIZED)
+    assert line.connection.link.closed
+    assert bench.server.bans.refused == 1
+    bench.server.bans.lift(kind, value)
+    assert bench.join("c", version).connection.link.closed is False
