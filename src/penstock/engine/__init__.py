@@ -26,6 +26,7 @@ What one client is sent::
     queue              the message queue: waits for the window, or for the client; what it drops
     lane, priorities   one priority in the queue; which topic has which
     tail               what waits behind the head of one, packed
+    rank               which lane of one priority has the oldest
     shared_lanes       lanes beside those, of shared subscriptions
     runs               what waits, as packed numbers
     stored_queue       the queue's sequence numbers and segments in the store

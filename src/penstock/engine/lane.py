@@ -38,6 +38,7 @@ class Lane:
         self.number = number
         self.rank = rank
         self.count = 0
+        self.entry_offset = -2  # of its head, as its rank knows it (``rank``)
         self._head: Fifo[Delivery] = Fifo()
         self._tail: Tail | None = None  # behind the head
         self.qos0_count = 0  # QoS 0 deliveries that wait

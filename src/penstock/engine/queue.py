@@ -32,6 +32,7 @@ from penstock.engine.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
+from penstock.engine.rank import Rank
 from penstock.engine.runs import Run
 
 PRIORITY_SHIFT: Final = 48  # a sequence number carries the number of its lane above this bit
@@ -56,7 +57,12 @@ class MessageQueue:
         self.overflowed = False  # a message did not fit, since somebody looked
         self._kept = kept or Kept()
         self._first = Lane(0, 0, self._kept)
-        self._lanes = [self._first]  # highest rank first
+        self._lanes = {0: self._first}  # by number
+        self._by_slot = {0: [self._first]}  # each highest rank first
+        self._ranks: list[Rank] = []  # highest first; none while there is one lane
+        self._count = 0
+        self._qos0_count = 0
+        self.slot_emptied = False  # a lane of a slot, since somebody looked
         self._stored = stored
         self.bound(limits)
 
@@ -74,21 +80,22 @@ class MessageQueue:
             if self.max_len == 0 and self.max_bytes == 0:
                 self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
         if self._first.rank != self._default_rank:
-            for lane in self._lanes:
+            for lane in self._lanes.values():
                 lane.rank = self._rank(lane.number)
-            self._lanes.sort(key=_emptied_first)
+            for lanes in self._by_slot.values():
+                lanes.sort(key=_emptied_first)
+            self._ranks = []
+            if len(self._lanes) > 1:
+                for lane in self._lanes.values():
+                    self._rank_of(lane).add(lane)
 
     def __len__(self) -> int:
-        if len(self._lanes) == 1:
-            return self._first.count
-        return sum([lane.count for lane in self._lanes])
+        return self._count
 
     @property
     def qos0_count(self) -> int:
         """QoS 0 deliveries that wait."""
-        if len(self._lanes) == 1:
-            return self._first.qos0_count
-        return sum([lane.qos0_count for lane in self._lanes])
+        return self._qos0_count
 
     def is_half_full(self, len_max: int) -> bool:
         """Whether half of its bounds is taken; ``len_max`` counts where it has none in messages."""
@@ -145,8 +152,13 @@ class MessageQueue:
     def push(self, delivery: Delivery, number: int = 0) -> None:
         """Append ``delivery`` to the lane of this number: a priority, 0..255, and a slot."""
         self.size_bytes += delivery.size_bytes
+        self._count += 1
+        if delivery.qos == 0:
+            self._qos0_count += 1
         lane = self._first if number == 0 else self._lane(number)
         lane.push(delivery)
+        if self._ranks:
+            self._rank_of(lane).settle(lane)
 
     def head(self) -> Delivery | None:
         """The next delivery to send, left in place."""
@@ -155,9 +167,12 @@ class MessageQueue:
 
     def oldest(self) -> Delivery | None:
         """The delivery that is first in the log, of whatever priority, left in place."""
+        if not self._ranks:
+            return self._first.head()
         found: Delivery | None = None
-        for lane in self._lanes:
-            head = lane.head()
+        for rank in self._ranks:
+            lane = rank.first()
+            head = None if lane is None else lane.head()
             if head is not None and (found is None or head.offset < found.offset):
                 found = head
         return found
@@ -167,30 +182,24 @@ class MessageQueue:
         lane = self._next()
         if lane is None:
             raise IndexError("the message queue is empty")
-        return self._taken(lane.pop())
+        return self._left(lane, lane.pop())
 
     def first_qos0(self) -> Delivery | None:
         """The next QoS 0 delivery, wherever it stands, left in place."""
-        for lane in self._lanes:
-            found = lane.first_qos0()
-            if found is not None:
-                return found
-        return None
+        lane = self._next_qos0()
+        return None if lane is None else lane.first_qos0()
 
     def take_qos0(self) -> None:
         """Take ``first_qos0`` out."""
-        for lane in self._lanes:
-            taken = lane.drop_qos0()
-            if taken is not None:
-                self._taken(taken)
-                return
+        lane = self._next_qos0()
+        taken = None if lane is None else lane.drop_qos0()
+        if lane is not None and taken is not None:
+            self._left(lane, taken)
 
     def qos0_without_body(self, limit: int) -> list[int]:
         """Log offsets of ``first_qos0`` and what follows it, whose body is not in memory."""
-        for lane in self._lanes:
-            if lane.qos0_count > 0:
-                return lane.qos0_without_body(limit)
-        return []
+        lane = self._next_qos0()
+        return [] if lane is None else lane.qos0_without_body(limit)
 
     def lowest_offset(self, mixed: bool) -> int:
         """The lowest log offset in the queue, or -1 when it needs nothing from the log.
@@ -199,7 +208,7 @@ class MessageQueue:
             mixed: offsets may not ascend: some came from another member of a group.
         """
         lowest = -1
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             offset = lane.lowest_offset(mixed, self._stored)
             if offset >= 0 and (lowest < 0 or offset < lowest):
                 lowest = offset
@@ -212,42 +221,46 @@ class MessageQueue:
 
     def supply(self, bodies: dict[int, Message]) -> None:
         """Give the next deliveries their bodies, by log offset, as far as they are known."""
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.supply(bodies)
 
     def rest_in_log(self) -> None:
         """Let go of the bodies the log has."""
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.rest_in_log()
 
     def restore(self, run: Run, from_sequence: int) -> None:
         """Put back what the store holds of one run, as far as it has not left the queue."""
         position = max(0, from_sequence - run.first)
         if position < len(run):
-            self._lane(run.first >> PRIORITY_SHIFT).restore(run, position)
+            lane = self._lane(run.first >> PRIORITY_SHIFT)
+            lane.restore(run, position)
+            self._count += len(run) - position
+            if self._ranks:
+                self._rank_of(lane).restored()
             self.size_bytes += run.size_bytes(position)
 
     def ended(self) -> None:
         """The session is over, and nobody asks for what waits."""
-        for lane in self._lanes:
+        for lane in self._lanes.values():
             lane.ended()
 
     def waiting(self, limit: int) -> list[Delivery]:
         """The next deliveries, left in place; those that are packed as copies."""
         found: list[Delivery] = []
-        for lane in self._lanes:
+        for lane in sorted(self._lanes.values(), key=_emptied_first):
             lane.show(found, limit)
         return found
 
     def slots(self) -> set[int]:
         """Those in which something waits, but for 0."""
-        return {lane.number >> SLOT_SHIFT for lane in self._lanes if lane.count > 0} - {0}
+        return {lane.number >> SLOT_SHIFT for lane in self._lanes.values() if lane.count > 0} - {0}
 
     def in_slot(self, slot: int, limit: int) -> list[Delivery]:
         """The next deliveries of one slot themselves, for a session that may give some away."""
         found: list[Delivery] = []
-        for lane in self._lanes:
-            if lane.number >> SLOT_SHIFT == slot and lane.count > 0:
+        for lane in self._by_slot.get(slot, []):
+            if lane.count > 0:
                 found.extend(lane.unpacked(limit - len(found)))
                 if len(found) >= limit:
                     break
@@ -256,31 +269,34 @@ class MessageQueue:
     def take(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
         """Take those of ``gone`` that stand at the head of a lane, and them out of ``gone``."""
         taken: list[Delivery] = []
-        for lane in self._lanes:
-            if lane.number >> SLOT_SHIFT not in slots:
-                continue
+        for lane in self._lanes_of(slots):
             head = lane.head()
             while head is not None and head in gone:
                 gone.remove(head)
-                taken.append(self._taken(lane.pop()))
+                taken.append(self._left(lane, lane.pop()))
                 head = lane.head()
         return taken
 
     def remove(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
         """Take ``gone``, some of ``in_slot``, out of the middle."""
         removed: list[Delivery] = []
-        for lane in self._lanes:
-            if gone and lane.number >> SLOT_SHIFT in slots and lane.count > 0:
-                removed.extend(lane.remove(gone))
-        for delivery in removed:
-            self.size_bytes -= delivery.size_bytes
+        for lane in self._lanes_of(slots):
+            if gone and lane.count > 0:
+                left = lane.remove(gone)
+                for delivery in left:
+                    self._left(lane, delivery)
+                removed.extend(left)
         return removed
 
     def forget_slots(self) -> None:
         """Nothing waits but in slot 0."""
-        self._lanes = [
-            lane for lane in self._lanes if lane.count > 0 or lane.number <= PRIORITY_MASK
-        ]
+        for lane in list(self._lanes.values()):
+            if lane.count == 0 and lane.number > PRIORITY_MASK:
+                del self._lanes[lane.number]
+                self._by_slot[lane.number >> SLOT_SHIFT].remove(lane)
+                self._rank_of(lane).remove(lane)
+        if len(self._lanes) == 1:
+            self._ranks = []
 
     def between(self, first: int, end: int) -> list[Delivery]:
         """What waits with sequences from ``first`` to below ``end``, all of one lane."""
@@ -288,49 +304,89 @@ class MessageQueue:
 
     def _next(self) -> Lane | None:
         """The lane whose head is sent next."""
-        if len(self._lanes) == 1:
+        if not self._ranks:
             return self._first if self._first.count > 0 else None
-        found: Lane | None = None
-        lowest = 0
-        for lane in self._lanes:
-            if lane.count == 0:
-                continue
-            if found is not None and lane.rank != found.rank:
-                break
-            head = lane.head()
-            assert head is not None
-            if found is None or head.offset < lowest:
-                found = lane
-                lowest = head.offset
-        return found
+        for rank in self._ranks:
+            lane = rank.first()
+            if lane is not None:
+                return lane
+        return None
 
-    def _drop_for(self, rank: int) -> Delivery | None:
-        """Take out QoS 0 first, else the oldest of the lowest lane that is not above ``rank``."""
-        lowest: Lane | None = None
-        for lane in reversed(self._lanes):
-            if lane.rank > rank:
-                break
+    def _next_qos0(self) -> Lane | None:
+        """The lane whose QoS 0 is sent next."""
+        if self._qos0_count == 0:
+            return None
+        if not self._ranks:
+            return self._first
+        for rank in self._ranks:
+            lane = rank.first_with_qos0()
+            if lane is not None:
+                return lane
+        return None
+
+    def _drop_for(self, rank_max: int) -> Delivery | None:
+        """Take out QoS 0 first, else the oldest of the lowest rank, none above ``rank_max``."""
+        if not self._ranks:
+            lane = self._first
+            if lane.rank > rank_max or lane.count == 0:
+                return None
             dropped = lane.drop_qos0()
-            if dropped is not None:
-                return self._taken(dropped)
-            if lane.count > 0 and (lowest is None or _is_older(lane, lowest)):
-                lowest = lane
-        return None if lowest is None else self._taken(lowest.pop())
+            return self._left(lane, lane.pop() if dropped is None else dropped)
+        lowest: Lane | None = None
+        for rank in reversed(self._ranks):
+            if rank.rank > rank_max:
+                break
+            found = rank.first_with_qos0() if self._qos0_count > 0 else None
+            dropped = None if found is None else found.drop_qos0()
+            if found is not None and dropped is not None:
+                return self._left(found, dropped)
+            if lowest is None:
+                lowest = rank.first()
+        return None if lowest is None else self._left(lowest, lowest.pop())
 
-    def _taken(self, delivery: Delivery) -> Delivery:
+    def _left(self, lane: Lane, delivery: Delivery) -> Delivery:
+        """``delivery`` was taken out of ``lane``."""
         self.size_bytes -= delivery.size_bytes
+        self._count -= 1
+        if delivery.qos == 0:
+            self._qos0_count -= 1
+        if self._ranks:
+            self._rank_of(lane).settle(lane)
+            if lane.count == 0 and lane.number > PRIORITY_MASK:
+                self.slot_emptied = True
         return delivery
+
+    def _lanes_of(self, slots: set[int]) -> list[Lane]:
+        """The lanes of these slots."""
+        found: list[Lane] = []
+        for slot in sorted(slots):
+            found.extend(self._by_slot.get(slot, []))
+        return found
 
     def _rank(self, number: int) -> int:
         return (number & PRIORITY_MASK) or self._default_rank
 
+    def _rank_of(self, lane: Lane) -> Rank:
+        """The rank of ``lane``, made if it is not there."""
+        for rank in self._ranks:
+            if rank.rank == lane.rank:
+                return rank
+        made = Rank(lane.rank)
+        self._ranks.append(made)
+        self._ranks.sort(key=_highest_first)
+        return made
+
     def _lane(self, number: int) -> Lane:
-        for lane in self._lanes:
-            if lane.number == number:
-                return lane
-        lane = Lane(number, self._rank(number), self._kept)
-        self._lanes.append(lane)
-        self._lanes.sort(key=_emptied_first)
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = Lane(number, self._rank(number), self._kept)
+            self._lanes[number] = lane
+            lanes = self._by_slot.setdefault(number >> SLOT_SHIFT, [])
+            lanes.append(lane)
+            lanes.sort(key=_emptied_first)
+            if not self._ranks:
+                self._rank_of(self._first).add(self._first)
+            self._rank_of(lane).add(lane)
         return lane
 
 
@@ -338,9 +394,5 @@ def _emptied_first(lane: Lane) -> int:
     return -lane.rank
 
 
-def _is_older(lane: Lane, other: Lane) -> bool:
-    """Of two lanes with something in them: whether the first of ``lane`` came before."""
-    if lane.rank != other.rank:
-        return False
-    mine, its = lane.head(), other.head()
-    return mine is not None and its is not None and mine.offset < its.offset
+def _highest_first(rank: Rank) -> int:
+    return -rank.rank

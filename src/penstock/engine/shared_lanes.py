@@ -44,6 +44,10 @@ class SharedLanes:
         if slot is not None:
             return slot
         if len(self._slots) >= SLOTS:
+            if not self._queue.slot_emptied:
+                self.mixed = True
+                return 0
+            self._queue.slot_emptied = False
             used = self._queue.slots()
             self._slots = {name: known for name, known in self._slots.items() if known in used}
             if len(self._slots) >= SLOTS:

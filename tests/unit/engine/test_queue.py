@@ -1,13 +1,17 @@
 """The message queue and what it drops."""
 
 import tracemalloc
+from collections.abc import Callable
+from inspect import isfunction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.lane import Lane
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.queue import MessageQueue
+from penstock.engine.queue import SLOT_SHIFT, MessageQueue
 
 
 def delivery(name: str, qos: int, offset: int = -1, sequence: int = 0) -> Delivery:
@@ -289,3 +293,98 @@ def test_what_others_may_take_over_is_needed_from_the_log() -> None:
         packed.push(Delivery(None, 1000 + sequence, 1, sequence=sequence))
     packed.push(Delivery(None, 2, 0))
     assert packed.lowest_offset(True) == 2
+
+
+PLACE = st.tuples(st.integers(0, 4), st.sampled_from([0, 3, 7]))  # slot, priority
+STEP = st.one_of(
+    st.tuples(st.just("push"), PLACE, st.integers(0, 1)),
+    st.tuples(st.sampled_from(["pop", "drop", "qos 0", "oldest"]), PLACE, st.just(0)),
+    st.tuples(st.just("take"), PLACE, st.integers(0, 3)),
+)
+
+
+@given(st.lists(STEP, max_size=60), st.sampled_from([0, 3, 5]))
+def test_lanes_against_the_definition(
+    steps: list[tuple[str, tuple[int, int], int]], default_priority: int
+) -> None:
+    """The highest priority first, of equal ones the lowest offset; QoS 0 goes first for others."""
+    limits = EngineLimits(max_mqueue_len=0, mqueue_default_priority=default_priority)
+    queue = MessageQueue(limits, stored=True)
+    model: dict[Delivery, tuple[int, int]] = {}  # those that wait: rank, number of the lane
+
+    def first(qos: int = 2) -> Delivery | None:
+        known = [item for item in model if item.qos <= qos]
+        return min(known, key=lambda item: (-model[item][0], item.offset), default=None)
+
+    for offset, (what, (slot, priority), number) in enumerate(steps):
+        if what == "push":
+            item = delivery("t", number, offset)
+            lane = (slot << SLOT_SHIFT) + priority
+            model[item] = (priority or default_priority, lane)
+            queue.push(item, lane)
+        elif what == "pop" and model:
+            expected = first()
+            assert expected is not None
+            assert queue.pop() is expected
+            del model[expected]
+        elif what == "drop" and model:
+            victims = sorted(model, key=lambda item: (item.qos, model[item][0], item.offset))
+            dropped: list[Delivery] = []
+            queue.max_len = len(model)
+            rank_max = priority or default_priority
+            may_go = [item for item in victims if model[item][0] <= rank_max]
+            assert queue.make_room(1, 0, priority, dropped) == bool(may_go)
+            queue.max_len = 0
+            for item in dropped:
+                assert model[item][0] <= rank_max
+                assert item.qos == min(other.qos for other in may_go)
+                assert model[item][0] == model[may_go[0]][0]
+                if item.qos > 0:
+                    assert item is may_go[0]
+                del model[item]
+        elif what == "qos 0":
+            waiting = queue.first_qos0()
+            expected = first(0)
+            assert (waiting is None) == (expected is None)
+            if waiting is not None and expected is not None:
+                assert model[waiting][0] == model[expected][0]
+                queue.take_qos0()
+                del model[waiting]
+        elif what == "take":
+            here = queue.in_slot(slot, 10)
+            assert set(here) == {item for item in model if model[item][1] >> SLOT_SHIFT == slot}
+            gone = set(here[number:])
+            left = [*queue.take(set(gone), {slot})]
+            gone -= set(left)
+            left += queue.remove(gone, {slot})
+            for item in left:
+                del model[item]
+            assert not gone
+        else:
+            assert queue.oldest() is min(model, key=lambda item: item.offset, default=None)
+        assert len(queue) == len(model)
+        assert queue.qos0_count == sum(item.qos == 0 for item in model)
+        assert queue.head() is first()
+
+
+def test_a_message_costs_the_same_however_many_lanes_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not isfunction(Lane.head):
+        pytest.skip("calls of compiled functions cannot be counted")
+    looked: list[Lane] = []
+    head: Callable[[Lane], Delivery | None] = Lane.head
+
+    def counted(lane: Lane) -> Delivery | None:
+        looked.append(lane)
+        return head(lane)
+
+    monkeypatch.setattr(Lane, "head", counted)
+    queue = bounded()
+    for offset in range(10 * 127):
+        queue.push(delivery("t", 1, offset), 1 + offset % 127 << SLOT_SHIFT)
+    assert queue.head() is not None
+    looked.clear()
+    for offset in range(10 * 127):
+        assert queue.pop().offset == offset
+    assert len(looked) <= 5 * 10 * 127

@@ -266,9 +266,10 @@ def test_names_that_clients_took_ahead_of_the_broker_are_passed_over_once() -> N
     bench = Bench()
     epoch = bench.server.epoch
     registry = bench.server.registry
+    session = bench.join("taken").session
     begin = int(registry.unused_client_id(epoch).rpartition("-")[2])
     for number in range(begin, begin + 50):
-        registry.sessions[f"auto-{epoch}-{number}"] = bench.join("taken").session
+        registry.sessions[f"auto-{epoch}-{number}"] = session
     _, connack = bench.connect(Connect("", 5, True, 0))
     assert connack.properties is not None
     name = connack.properties.assigned_client_identifier
