@@ -209,4 +209,5 @@ def _server_options(settings: Settings) -> ServerOptions:
         mqtt5.redirect,
         mqtt5.server_reference,
         settings.durability.acknowledge_in_memory,
+        settings.access.client_ids_shared,
     )

@@ -25,3 +25,8 @@ class Access(Group):
     verified_s: int = Field(default=300, ge=0, le=86_400)
     """How long a password that was right need not be checked again, in seconds: a client that
     reconnects costs nothing then. 0 to 86400; 0 checks every time."""
+
+    client_ids_shared: bool = False
+    """Let a user take up, or end, the session of another user who has the same client identifier.
+    Without it a session belongs to the user who made it, anonymous clients being one user, and
+    others are refused (0x87; before MQTT 5 return code 5)."""

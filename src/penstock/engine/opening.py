@@ -227,6 +227,10 @@ class OpeningConnection(Connection):
             return
         server.registry.expire(now)  # a session whose time has passed must not be taken up
         server.wills.publish_due(now)  # nor a will be disarmed that is due
+        if not self._may_have_session(username):
+            why = "the session of this client identifier belongs to another user"
+            self._refuse(reasons.NOT_AUTHORIZED, now, connect, why)
+            return
         if server.effects.store_fails and self._needs_store(connect):
             why = server.effects.store_failure
             self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
@@ -347,6 +351,12 @@ class OpeningConnection(Connection):
         if not name or self._session is None:
             return None
         return self._server.producers.latest(self._session.username, name)
+
+    def _may_have_session(self, username: str | None) -> bool:
+        """Whether the session of this client identifier, if there is one, is this user's."""
+        server = self._server
+        shared = server.options.client_ids_shared
+        return shared or server.registry.belongs_to(self.client_id, username)
 
     def _needs_store(self, connect: Connect) -> bool:
         """Whether to accept ``connect`` would promise what only the store can keep."""

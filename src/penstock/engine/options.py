@@ -45,6 +45,7 @@ class ServerOptions:
         redirect: a name of ``REDIRECTIONS``: where clients are sent instead of being served.
         server_reference: where they find another server; also told at shutdown.
         acknowledge_in_memory: filters of topics where PUBACK does not wait for the commit.
+        client_ids_shared: a user may take up another user's session by its client identifier.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class ServerOptions:
         redirect: str = "none",
         server_reference: str = "",
         acknowledge_in_memory: tuple[str, ...] = (),
+        client_ids_shared: bool = False,
     ) -> None:
+        self.client_ids_shared = client_ids_shared
         self.acknowledge_in_memory = acknowledge_in_memory
         self.check_payload_format = check_payload_format
         self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0: serve them

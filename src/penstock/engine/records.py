@@ -35,8 +35,8 @@ class SessionRecord:
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: wall clock; 0 while connected.
         zone: listener the client came through last, whose bounds hold; empty if not known.
-        username: who used it last; None for an anonymous client, and in a store of an older
-            Penstock.
+        username: whose it is; None for an anonymous client.
+        owned: False where ``username`` does not tell: in a store of an older Penstock.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class SessionRecord:
         disconnected_at_us: int,
         zone: str = "",
         username: str | None = None,
+        owned: bool = False,
     ) -> None:
         self.client_id = client_id
         self.number = number
@@ -54,6 +55,7 @@ class SessionRecord:
         self.disconnected_at_us = disconnected_at_us
         self.zone = zone
         self.username = username
+        self.owned = owned
 
 
 @final

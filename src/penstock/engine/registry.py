@@ -8,7 +8,8 @@
                               ╰─ connection ended, expiry interval 0 ─▶ (none)
 
 CONNECT with clean start ends an existing session first [MQTT-3.1.2-4]. A session with an
-expiry interval of 0 ends with its connection and is never stored.
+expiry interval of 0 ends with its connection and is never stored. A session belongs to the user
+who made it (MQTT 5 §5.4.2): ``belongs_to`` is asked before ``open``.
 """
 
 from __future__ import annotations
@@ -104,6 +105,14 @@ class Registry:
             return False
         return self._effects.kept.has_room_for_sessions()
 
+    def belongs_to(self, client_id: str, username: str | None) -> bool:
+        """Whether ``username`` (None: an anonymous client) may open a session of this name.
+
+        One recovered from an older store, which does not tell whose it is, is the next user's.
+        """
+        session = self.sessions.get(client_id)
+        return session is None or not session.owned or session.username == username
+
     def unused_client_id(self, epoch: str) -> str:
         """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
         number = self._next_number
@@ -147,6 +156,7 @@ class Registry:
             self._effects.kept.count_session(client_id, 1)
         session.zone = limits.zone
         session.username = username
+        session.owned = True
         self._store(session, 0)
         return session
 
@@ -213,6 +223,7 @@ class Registry:
             session.stored = True
             session.zone = record.zone
             session.username = record.username
+            session.owned = record.owned
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
             self.order.add(session)
@@ -250,6 +261,7 @@ class Registry:
                     disconnected_at_us,
                     session.zone,
                     session.username,
+                    session.owned,
                 )
             )
 

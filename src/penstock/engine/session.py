@@ -77,7 +77,8 @@ class Session(Outbound):
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
         self.zone = limits.zone  # listener its client came through last
-        self.username: str | None = None  # who was authenticated; None = anonymous
+        self.username: str | None = None  # whose it is, as authenticated; None = anonymous
+        self.owned = False  # ``username`` tells; else the next user owns it
         self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}

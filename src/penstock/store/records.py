@@ -45,6 +45,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     disconnected_at_us: int
     zone: str = ""
     username: str | None = None
+    owned: bool = False
 
 
 class _Progress(msgspec.Struct, array_like=True):
@@ -102,6 +103,7 @@ def encode_session(record: SessionRecord) -> bytes:
             record.disconnected_at_us,
             record.zone,
             record.username,
+            record.owned,
         )
     )
 
@@ -110,7 +112,13 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
     """Inverse of ``encode_session``."""
     row = _session.decode(value)
     return SessionRecord(
-        client_id, row.number, row.expiry_interval_s, row.disconnected_at_us, row.zone, row.username
+        client_id,
+        row.number,
+        row.expiry_interval_s,
+        row.disconnected_at_us,
+        row.zone,
+        row.username,
+        row.owned or row.username is not None,
     )
 
 

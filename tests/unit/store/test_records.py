@@ -70,6 +70,19 @@ def test_a_session_of_an_older_store_has_no_zone() -> None:
     assert read.zone == ""
 
 
+@pytest.mark.parametrize(("username", "is_owned"), [(None, False), ("alice", True)])
+def test_whose_a_session_of_an_older_store_is(username: str | None, is_owned: bool) -> None:
+    """It names the user who used it last; for an anonymous one it has nothing."""
+    row = msgspec.msgpack.encode((1, 7, 3600, 99, "main", username))
+    read = records.decode_session("c", row)
+    assert (read.username, read.owned) == (username, is_owned)
+
+
+def test_an_anonymous_client_owns_a_session() -> None:
+    value = records.encode_session(SessionRecord("c", 7, 3600, 99, "main", None, True))
+    assert records.decode_session("c", value).owned
+
+
 @given(
     st.builds(Subscription, TEXT, QOS, st.booleans(), st.booleans(), QOS),
     st.integers(0, 268_435_455),
