@@ -26,6 +26,7 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.access import Permissions
+from penstock.engine.away_members import Member as GroupMember
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
@@ -467,7 +468,16 @@ class World:
                     if message is None and shared.qos == 0 and not session.keeps_qos0(True):
                         continue
                     size_bytes = delivery.size_bytes if message is None else message.size_bytes()
-                    assert not group.choose(message, size_bytes, session, True, None, shared.qos)
+                    member = group.choose(message, size_bytes, session, True, None, shared.qos)
+                    assert member is None or self.got_its_body(session, member)
+
+    @staticmethod
+    def got_its_body(holder: Session, member: GroupMember) -> bool:
+        """Whether ``holder`` may keep what ``member`` could have: it is connected, will send it
+        itself, and read the body from the log after the group had looked. As long as it lay there,
+        there was no memory for it at QoS 0."""
+        wants_qos0 = member.entry.subscription.qos == 0
+        return holder.link is not None and wants_qos0 and not member.session.keeps_qos0(True)
 
     def _waiting(self) -> list[tuple[int, int]]:
         sessions = self.bench.server.registry.sessions.values()
