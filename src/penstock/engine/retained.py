@@ -71,6 +71,7 @@ class RetainedMessages:
 
     def __init__(self, limit: int, bytes_max: int = 0) -> None:
         self.size_bytes = 0
+        self.visits = 0  # of nodes by walks, ever
         self._limit = limit
         self._bytes_max = bytes_max
         self._root = _Node(False)
@@ -151,6 +152,7 @@ class RetainedMessages:
         found: list[Message] = []
         walk = self.walk(topic_filter)
         while not walk.finished:
+            self.visits += 1
             message = walk.step()
             if message is not None:
                 found.append(message)

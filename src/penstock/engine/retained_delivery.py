@@ -63,6 +63,12 @@ class RetainedDelivery:
 
     def next(self, now: Now) -> Message | None:
         """The next message; None when all were visited, or ``visits_left`` is 0."""
+        before = self.visits_left
+        message = self._find(now)
+        self._retained.visits += before - self.visits_left
+        return message
+
+    def _find(self, now: Now) -> Message | None:
         walk = self._walk
         while self.visits_left > 0 and not walk.finished:
             self.visits_left -= 1

@@ -88,6 +88,11 @@ class Router:
         """
         return self._work + self.trie.work
 
+    @property
+    def retained_work(self) -> int:
+        """What subscriptions made it visit of retained messages up to now, in nodes."""
+        return self.retained.visits + self.system.visits
+
     def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
         """Route ``message``; the number of sessions it is for.
 

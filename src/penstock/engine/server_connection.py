@@ -35,7 +35,7 @@ from penstock.engine.publishing import Publishing
 from penstock.engine.rate import TokenBucket
 from penstock.engine.server import Server
 from penstock.engine.session import Session
-from penstock.engine.subscribing import subscribe, unsubscribe
+from penstock.engine.subscribing import Request, Subscribing, Unsubscribing
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
@@ -69,6 +69,7 @@ class ServerConnection(OpeningConnection):
         super().__init__(server, limits, now)
         self.inbound_limit: AtLimit | None = None  # made when it is reached first
         self._router = server.router
+        self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
         self._publishing = Publishing(server, self.link, limits)
         self._held_back = self._publishing.held_back
         self._message_rate: TokenBucket | None = None
@@ -94,9 +95,11 @@ class ServerConnection(OpeningConnection):
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
-            self._subscribe(packet, session, now)
+            self._request = Subscribing(packet, session, self._server, self.limits, self.link)
+            self._go_on_with_request(now)
         elif isinstance(packet, Unsubscribe):
-            self._answer(unsubscribe(packet, session, self._server, self.link, now), now)
+            self._request = Unsubscribing(packet, session, self._server, self.link)
+            self._go_on_with_request(now)
         elif isinstance(packet, Pingreq):
             self.link.send(_PINGRESP)
         elif isinstance(packet, Disconnect):
@@ -129,16 +132,24 @@ class ServerConnection(OpeningConnection):
         if self._sharing.uneven and session.queue_length == 0:
             self._sharing.ready(session, now)
 
-    def _subscribe(self, packet: Subscribe, session: Session, now: Now) -> None:
-        server = self._server
-        answer, added = subscribe(packet, session, server, self.limits, self.link)
-        self._answer(answer, now)
-        if self.link.closed:
-            return
-        for entry, is_new in added:
-            server.router.deliver_retained(session, entry, is_new, now)
-        if self._sharing.uneven:
-            self._sharing.ready(session, now)
+    def _go_on_with_request(self, now: Now) -> None:
+        """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
+        request = self._request
+        assert request is not None
+        work = 0
+        while not request.finished and work < WORK_PER_TURN_MAX:
+            work += request.step(now)
+            answer = request.take_answer()
+            if answer is not None:
+                self._answer(answer, now)
+            if self.state == CLOSED:
+                return
+        self.work += work
+        if not request.finished:
+            return  # ``must_wait``
+        self._request = None
+        if isinstance(request, Subscribing) and self._sharing.uneven and self._session is not None:
+            self._sharing.ready(self._session, now)
 
     # -- when packets must wait ----------------------------------------------------------
 
@@ -190,6 +201,7 @@ class ServerConnection(OpeningConnection):
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
             and self._held_back.count == 0
+            and self._request is None
         ):
             return False
         return self._must_wait_for_what()
@@ -206,6 +218,9 @@ class ServerConnection(OpeningConnection):
         link = self.link
         effects = self._server.effects
         if self.resume_at_s > 0.0:
+            return True
+        if self._request is not None:
+            self.wait_for_turn()
             return True
         if self.saturated or link.is_full():
             link.resume_when_room()
@@ -252,6 +267,8 @@ class ServerConnection(OpeningConnection):
                 if work >= WORK_PER_TURN_MAX:
                     self.wait_for_turn()
                     return
+            if self._request is not None:
+                self._go_on_with_request(now)
         super().resume(now)
         self._watch_inbound(now)
 
@@ -295,6 +312,7 @@ class ServerConnection(OpeningConnection):
         """Settle the will and the session; a server that shuts down keeps its wills armed."""
         server = self._server
         session = self._session
+        self._request = None
         if session is None:
             return
         if server.connections.get(self.client_id) is self:

@@ -6,9 +6,18 @@
                   ╰─ yes ─▶ router, and the store if the session is ─▶ the granted QoS in SUBACK
 
 The answer goes first; what the new subscriptions find retained follows it (``router``).
+
+One packet may hold tens of thousands of filters, so it is handled step by step, a filter in each,
+and the connection takes no more steps in a turn than its share allows. The client's next packets
+wait, undecoded, for the last step. A client that hangs up meanwhile has no answer: what was not
+reached yet is left out, as if the packet had come that much shorter::
+
+      packet ─▶ step step step … ─ share used up, next turn ─▶ step … ─▶ SUBACK ─▶ retained …
 """
 
 from __future__ import annotations
+
+from typing import Final, final
 
 from penstock.engine.answers import fits, reason_properties, refused_filters
 from penstock.engine.clock import Now
@@ -28,76 +37,187 @@ from penstock.engine.topics import (
 )
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31
-from penstock.protocol.packets import Suback, Subscribe, Unsuback, Unsubscribe
+from penstock.protocol.packets import (
+    Packet,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
 
-Added = tuple[SessionSubscription, bool]  # what was subscribed to, and whether it is new
+FILTER_WORK: Final = 20  # what a filter costs, in units of a message handed to a session
 
 
-def subscribe(
-    packet: Subscribe, session: Session, server: Server, limits: EngineLimits, link: Link
-) -> tuple[Suback, list[Added]]:
-    """Subscribe ``session`` to what it may have: the answer, and what was added."""
-    identifier = 0
-    if packet.properties is not None and packet.properties.subscription_identifiers:
-        identifier = packet.properties.subscription_identifiers[0]
-    codes: list[int] = []
-    added: list[Added] = []
-    events = server.effects.events
-    for subscription in packet.subscriptions:
+class Request:
+    """A SUBSCRIBE or UNSUBSCRIBE that is being handled.
+
+    Args:
+        session: of the client.
+        server: the broker.
+        link: of the client's connection.
+    """
+
+    def __init__(self, session: Session, server: Server, link: Link) -> None:
+        self.finished = False  # there is no step left
+        self.answer: Packet | None = None  # once it is known, for the one who takes it
+        self._session = session
+        self._server = server
+        self._link = link
+        self._position = 0  # filters handled
+
+    def step(self, now: Now) -> int:
+        """Take the next step; the work it was."""
+        raise NotImplementedError
+
+    def take_answer(self) -> Packet | None:
+        """The answer, once: when the last filter was handled."""
+        answer = self.answer
+        self.answer = None
+        return answer
+
+
+@final
+class Subscribing(Request):
+    """A SUBSCRIBE: filters, then the answer, then what each new subscription finds retained.
+
+    Args:
+        packet: what came.
+        session: of the client.
+        server: the broker.
+        limits: bounds of the connection.
+        link: of the client's connection.
+    """
+
+    def __init__(
+        self, packet: Subscribe, session: Session, server: Server, limits: EngineLimits, link: Link
+    ) -> None:
+        super().__init__(session, server, link)
+        self._packet = packet
+        self._limits = limits
+        self._identifier = 0
+        if packet.properties is not None and packet.properties.subscription_identifiers:
+            self._identifier = packet.properties.subscription_identifiers[0]
+        self._codes: list[int] = []
+        self._added: list[SessionSubscription] = []
+        self._is_new: list[bool] = []  # of each of them
+        self._delivered = 0  # of them: what they find retained is on its way
+
+    def step(self, now: Now) -> int:
+        """Take the next step; the work it was."""
+        subscriptions = self._packet.subscriptions
+        if self._position < len(subscriptions):
+            self._subscribe(subscriptions[self._position])
+            self._position += 1
+            if self._position == len(subscriptions):
+                self.answer = self._suback()
+                self.finished = not self._added
+            return FILTER_WORK
+        work = self._deliver_retained(now)
+        self._delivered += 1
+        self.finished = self._delivered == len(self._added)
+        return work
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        server = self._server
+        session = self._session
+        version = self._link.version
         topic_filter = subscription.topic_filter
-        code = _judge(topic_filter, session, server, limits, link.version)
+        code = _judge(topic_filter, session, server, self._limits, version)
         if code == reasons.SUCCESS:
             code = subscription.qos
-            entry = SessionSubscription(subscription, identifier)
-            added.append((entry, server.router.subscribe(session, entry)))
+            entry = SessionSubscription(subscription, self._identifier)
+            self._added.append(entry)
+            self._is_new.append(server.router.subscribe(session, entry))
             if session.stored:
                 server.effects.put_subscription(
-                    SubscriptionRecord(session.number, topic_filter, subscription, identifier)
+                    SubscriptionRecord(session.number, topic_filter, subscription, self._identifier)
                 )
-        elif link.version == V31 and code == reasons.NOT_AUTHORIZED:
+        elif version == V31 and code == reasons.NOT_AUTHORIZED:
             code = subscription.qos  # v3.1 §3.8: "it must make a positive acknowledgement"
-        elif link.version != V5:
+        elif version != V5:
             code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
-        codes.append(code)
+        self._codes.append(code)
+        events = server.effects.events
         if events is not None:
             events.note(
                 SUBSCRIBED, {"client": session.client_id, "filter": topic_filter, "code": code}
             )
-    answer = Suback(packet.packet_id, codes)
-    filters = [subscription.topic_filter for subscription in packet.subscriptions]
-    answer.properties = reason_properties(link, refused_filters(filters, codes))
-    if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
-        answer.properties = None  # [MQTT-3.9.2-1]
-    return answer, added
+
+    def _suback(self) -> Suback:
+        link = self._link
+        answer = Suback(self._packet.packet_id, self._codes)
+        filters = [subscription.topic_filter for subscription in self._packet.subscriptions]
+        answer.properties = reason_properties(link, refused_filters(filters, self._codes))
+        if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
+            answer.properties = None  # [MQTT-3.9.2-1]
+        return answer
+
+    def _deliver_retained(self, now: Now) -> int:
+        entry = self._added[self._delivered]
+        session = self._session
+        if entry.subscription.topic_filter not in session.subscriptions:
+            return 1  # it was taken away meanwhile
+        router = self._server.router
+        before = router.retained_work
+        router.deliver_retained(session, entry, self._is_new[self._delivered], now)
+        return 1 + router.retained_work - before
 
 
-def unsubscribe(
-    packet: Unsubscribe, session: Session, server: Server, link: Link, now: Now
-) -> Unsuback:
-    """End subscriptions of ``session``: the answer."""
-    codes: list[int] = []
-    shared: set[str] = set()
-    events = server.effects.events
-    for topic_filter in packet.topic_filters:
-        if server.router.unsubscribe(session, topic_filter):
-            codes.append(reasons.SUCCESS)
-            if events is not None:
-                events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
-            if is_shared(topic_filter):
-                shared.add(topic_filter)
-            if session.stored:
-                server.effects.put_subscription(
-                    SubscriptionRecord(session.number, topic_filter, None)
-                )
-        else:
-            codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
-    if shared:
-        server.router.sharing.unsubscribed(session, shared, now)
-    answer = Unsuback(packet.packet_id, codes)
-    answer.properties = reason_properties(link, refused_filters(packet.topic_filters, codes))
-    if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
-        answer.properties = None  # [MQTT-3.11.2-1]
-    return answer
+@final
+class Unsubscribing(Request):
+    """An UNSUBSCRIBE.
+
+    Args:
+        packet: what came.
+        session: of the client.
+        server: the broker.
+        link: of the client's connection.
+    """
+
+    def __init__(self, packet: Unsubscribe, session: Session, server: Server, link: Link) -> None:
+        super().__init__(session, server, link)
+        self._packet = packet
+        self._codes: list[int] = []
+        self._shared: set[str] = set()
+
+    def step(self, now: Now) -> int:
+        """Take the next step; the work it was."""
+        filters = self._packet.topic_filters
+        self._unsubscribe(filters[self._position])
+        self._position += 1
+        if self._position == len(filters):
+            if self._shared:
+                self._server.router.sharing.unsubscribed(self._session, self._shared, now)
+            self.answer = self._unsuback()
+            self.finished = True
+        return FILTER_WORK
+
+    def _unsubscribe(self, topic_filter: str) -> None:
+        server = self._server
+        session = self._session
+        if not server.router.unsubscribe(session, topic_filter):
+            self._codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
+            return
+        self._codes.append(reasons.SUCCESS)
+        events = server.effects.events
+        if events is not None:
+            events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
+        if is_shared(topic_filter):
+            self._shared.add(topic_filter)
+        if session.stored:
+            server.effects.put_subscription(SubscriptionRecord(session.number, topic_filter, None))
+
+    def _unsuback(self) -> Unsuback:
+        packet = self._packet
+        link = self._link
+        answer = Unsuback(packet.packet_id, self._codes)
+        answer.properties = reason_properties(
+            link, refused_filters(packet.topic_filters, self._codes)
+        )
+        if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
+            answer.properties = None  # [MQTT-3.11.2-1]
+        return answer
 
 
 def _judge(

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.engine.connection import CONNECTED, PACKETS_PER_TURN_MAX, WORK_PER_TURN_MAX
 from penstock.engine.limits import EngineLimits
+from penstock.engine.subscribing import FILTER_WORK
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Disconnect,
@@ -17,8 +18,11 @@ from penstock.protocol.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Subscription,
+    Unsuback,
+    Unsubscribe,
     Will,
 )
 from tests.unit.engine.bench import Bench, Line, publishes
@@ -339,3 +343,75 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
     assert sum(publisher.connection.stalled for publisher in publishers) >= 17
     bench.commit()
     assert len(publishes(subscriber.read())) == 20
+
+
+# -- a packet with thousands of filters ----------------------------------------------------
+
+FILTERS = [f"f/{number}" for number in range(3 * WORK_PER_TURN_MAX // FILTER_WORK)]
+
+
+def test_a_large_subscribe_is_handled_in_portions_and_answered_once() -> None:
+    """What stands behind it waits: the answers come in the order of the packets."""
+    bench = Bench()
+    line = bench.join("c", 4)
+    arrive(line, Subscribe(1, [Subscription(one, 1) for one in FILTERS]), Pingreq())
+    assert len(line.session.subscriptions) == len(FILTERS) // 3
+    assert line.connection.stalled
+    bench.server.resume(bench.now)
+    assert len(line.session.subscriptions) == 2 * len(FILTERS) // 3
+    bench.turns()
+    bench.commit()
+    suback = next(packet for packet in line.read() if isinstance(packet, Suback))
+    assert (suback.packet_id, suback.reason_codes) == (1, [1] * len(FILTERS))
+    assert (len(line.session.subscriptions), line.connection.stalled) == (len(FILTERS), False)
+
+
+def test_a_large_unsubscribe_is_handled_in_portions() -> None:
+    bench = Bench()
+    line = bench.join("c", 5)
+    line.send(Subscribe(1, [Subscription(one, 0) for one in FILTERS]))
+    bench.commit()
+    line.read()
+    arrive(line, Unsubscribe(2, FILTERS))
+    assert len(line.session.subscriptions) == 2 * len(FILTERS) // 3
+    bench.turns()
+    bench.commit()
+    assert line.read() == [Unsuback(2, [0] * len(FILTERS))]
+    assert line.session.subscriptions == {}
+
+
+def test_others_have_their_turn_while_a_subscribe_goes_on() -> None:
+    bench = Bench()
+    greedy, modest = bench.join("a", 4), bench.join("b", 4)
+    arrive(greedy, Subscribe(1, [Subscription(one, 1) for one in FILTERS]))
+    arrive(modest, Pingreq())
+    assert modest.read() == [Pingresp()]
+
+
+def test_what_is_retained_follows_the_answer_of_a_large_subscribe() -> None:
+    bench = Bench()
+    publisher = bench.join("p", 4)
+    publisher.send(*[Publish(one, b"x", retain=True) for one in FILTERS[::100]])
+    line = bench.join("c", 4)
+    line.send(Subscribe(1, [Subscription(one, 0) for one in FILTERS]))
+    bench.commit()
+    bench.turns()
+    first, *others = line.read()
+    assert isinstance(first, Suback)
+    assert [one.topic for one in publishes(others)] == FILTERS[::100]
+
+
+@pytest.mark.parametrize("how", ["cut", "taken over"])
+def test_a_client_that_is_gone_leaves_its_large_subscribe_unfinished(how: str) -> None:
+    bench = Bench()
+    line = bench.join("c", 4, durable=True)
+    arrive(line, Subscribe(1, [Subscription(one, 1) for one in FILTERS]))
+    if how == "cut":
+        line.cut()
+    again = bench.join("c", 4, durable=True)
+    bench.turns()
+    bench.commit()
+    assert len(again.session.subscriptions) == len(FILTERS) // 3
+    assert not any(isinstance(packet, Suback) for packet in [*line.read(), *again.read()])
+    again.send(Pingreq())
+    assert again.read() == [Pingresp()]
