@@ -42,7 +42,7 @@ from penstock.broker.landed_tables import LandedTables
 from penstock.broker.limit_warnings import LimitWarnings
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Receipts
-from penstock.broker.retention import retain_forever
+from penstock.broker.retention import retain_forever, retain_needed
 from penstock.broker.sinks import SinkPublisher
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
@@ -180,20 +180,25 @@ class _Broker:
                     await task
         return self._exit_code
 
+    async def _retain(self, server: Server) -> None:
+        """Trim the log until cancelled."""
+        durability = self._settings.durability
+        if durability.persistence == "memory":
+            await retain_needed(server, self._store)
+            return
+        await retain_forever(
+            server,
+            self._store,
+            durability.retention_s,
+            durability.retention_bytes_max,
+            self._leases,
+        )
+
     def _background(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
         """What runs beside the clients: retention of the log, and what the broker tells."""
         status = self._settings.status
-        durability = self._settings.durability
         return (
-            asyncio.create_task(
-                retain_forever(
-                    server,
-                    self._store,
-                    durability.retention_s,
-                    durability.retention_bytes_max,
-                    self._leases,
-                )
-            ),
+            asyncio.create_task(self._retain(server)),
             asyncio.create_task(
                 tell_forever(
                     driver,

@@ -13,6 +13,9 @@ from another one; that is noted (``Effects.adopted``).
 
 Nor past what a registered reader holds (``broker.readers``), while that is not too much. Their
 leases are looked at just before each part is removed, and none is granted meanwhile.
+
+A log in memory has no readers but the sessions, and nobody finds it after a crash: what no session
+needs leaves at once, whatever its age (``retain_needed``).
 """
 
 from __future__ import annotations
@@ -32,6 +35,8 @@ from penstock.store.api import NOTHING_HELD, Store
 logger = logging.getLogger(__name__)
 
 INTERVAL_S: Final = 30.0
+IN_MEMORY_S: Final = 0.25
+ASKING_SHARE: Final = 0.05  # of the time goes to asking sessions, however many there are
 SLICE_S: Final = 0.002  # of asking sessions before others have their turn
 _MICROSECONDS: Final = 1_000_000
 _NO_LIMIT: Final = 2**63
@@ -65,6 +70,27 @@ async def retain_forever(
         earliest = starts_at
         with _told("what streams keep longer could not be trimmed"):
             await loop.run_in_executor(None, store.trim_archives, now_us)
+
+
+async def retain_needed(server: Server, store: Store) -> None:
+    """Let what no session needs leave a log in memory, four times a second until cancelled.
+
+    Less often where there are so many sessions that asking them takes longer than its share.
+
+    Args:
+        server: whose sessions hold the log back.
+        store: whose log is trimmed, one that forgets everything with the process.
+    """
+    while True:
+        asking_s = 0.0
+        extent = store.log_extent()
+        if extent.earliest < extent.end:
+            began_s = time.monotonic()
+            keep_from = await needed_from(server)
+            asking_s = time.monotonic() - began_s
+            with _told("the log could not be trimmed"):
+                await _trim(store, _NO_LIMIT, 0, keep_from, None)
+        await asyncio.sleep(max(IN_MEMORY_S, asking_s / ASKING_SHARE))
 
 
 async def _trim(

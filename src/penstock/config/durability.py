@@ -16,7 +16,8 @@ class Durability(Group):
 
     persistence: Literal["file", "memory"] = "file"
     """"file": acknowledgements leave after the message is synced to disk. "memory": nothing
-    is kept on disk, and a restart forgets everything."""
+    is kept on disk, a restart forgets everything, and a message that no session needs any more
+    leaves at once, whatever the retention."""
 
     data_dir: Path = Path("penstock-data")
     """Directory of the log and of the sessions' state; created if missing. A relative path

@@ -16,10 +16,12 @@ from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.server import Server
 from penstock.errors import StoreFailed
+from penstock.protocol.packets import Connect, Puback
 from penstock.store.api import LogExtent
 from penstock.store.memory import MemoryStore
 from penstock.store.reader_requests import Lease
-from tests.unit.engine.bench import Bench
+from tests.support.deadline import until
+from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import Pair, numbered
 
 
@@ -173,3 +175,39 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     task.cancel()
     _, limit, _, held_from, held_bytes_max = store.asked[0]
     assert (limit, held_from, held_bytes_max) == (bytes_max or 2**63, 7, expected)
+
+
+async def test_what_no_session_needs_leaves_memory_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a client that is away has not got stays, and all behind it; nothing else does."""
+    monkeypatch.setattr(retention, "IN_MEMORY_S", 0.001)
+    bench = Bench(streams=())
+    here = bench.subscriber("here", "t", 1)
+    away = bench.subscriber("away", "a", 1)
+    away.cut()
+
+    def acknowledge() -> None:
+        here.send(*(Puback(message.packet_id) for message in publishes(here.read())))
+        bench.commit()
+
+    for number in range(5):
+        bench.publish("t", b"%d" % number)
+        acknowledge()
+    bench.publish("a", b"kept")
+    bench.publish("t", b"behind it")
+    acknowledge()
+    assert (bench.store.log_extent().earliest, bench.store.log_extent().end) == (0, 7)
+    task = asyncio.create_task(retention.retain_needed(bench.server, bench.store))
+    store = bench.store
+    await until("what was acknowledged to leave", lambda: store.log_extent().earliest == 5)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert store.log_extent().earliest == 5
+    back, _ = bench.connect(Connect("away", 5, False, 0))
+    (message,) = publishes(back.read())
+    assert message.payload == b"kept"
+    back.send(Puback(message.packet_id))
+    bench.commit()
+    await until("the log to be empty", lambda: store.log_extent().size_bytes == 0)
+    task.cancel()
