@@ -13,12 +13,14 @@ import pytest
 from argon2 import PasswordHasher
 
 from penstock.auth.files import write_passwords
+from penstock.auth.tokens import OWN_FILE
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Puback, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.landed_requests import OFFSETS_MAX, Landed, TableState
 from penstock.stream.client import StreamClient
+from penstock.stream.credentials import Credentials
 from tests.support.broker import Broker
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
@@ -56,8 +58,13 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 @pytest.fixture
 def stream(broker: Broker) -> Iterator[StreamClient]:
     host, port = broker.stream_address
-    with StreamClient(f"{host}:{port}", connect_timeout_s=60) as client:
+    with StreamClient(f"{host}:{port}", 60, own_token(broker)) as client:
         yield client
+
+
+def own_token(broker: Broker) -> Credentials:
+    """Of programs of the broker's user: beside an access list nobody is let in without a token."""
+    return Credentials(token_file=str(broker.data_dir / OWN_FILE))
 
 
 def asking(
@@ -206,7 +213,7 @@ def test_the_user_of_one_who_is_away_is_known_after_a_restart(
         receiver = log_in("r")
         receiver.subscribe("answers/p")
         host, port = guarded.stream_address
-        with StreamClient(f"{host}:{port}", connect_timeout_s=60) as stream:
+        with StreamClient(f"{host}:{port}", 60, own_token(guarded)) as stream:
             landed(stream, "t")
         assert correlation(receiver.take()) == b"a"
 
@@ -275,11 +282,13 @@ def test_how_far_tables_are_is_told_and_outlasts_a_crash(
     landed(stream, "/data/a b", 1)
     broker.restart()
     host, port = broker.stream_address
+    token = str(broker.data_dir / OWN_FILE)
+    reaching = ["--server", f"{host}:{port}", "--token-file", token]
     end = stream.offsets("messages").latest
 
     def command(*given: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "penstock", "stream", *given, "--server", f"{host}:{port}"],
+            [sys.executable, "-m", "penstock", "stream", *given, *reaching],
             capture_output=True,
             text=True,
             check=False,

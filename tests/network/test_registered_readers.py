@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError, EpochMismatch
+from penstock.store.control import REQUEST_BYTES_MAX
 from penstock.store.reader_requests import Lease, ReaderState
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.support.broker import Broker
@@ -206,8 +207,9 @@ def test_what_cannot_be_granted_is_one_sentence(stream: StreamClient) -> None:
         ConfigError, match=r"the request is not understood: Expected `str`, got `int`"
     ):
         stream.lease(Lease(7, "messages", (), "", 0, 1.0))  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"^the request has [0-9]+ bytes, and may have 16384$"):
-        stream.lease(lease(stream, "etl", 0, about="x" * 20_000))
+    too_long = rf"^the request has [0-9]+ bytes, and may have {REQUEST_BYTES_MAX}$"
+    with pytest.raises(ConfigError, match=too_long):
+        stream.lease(lease(stream, "etl", 0, about="x" * REQUEST_BYTES_MAX))
     for number in range(3):
         stream.lease(lease(stream, f"g{number}", 0))
     with pytest.raises(ConfigError, match=r"^there is no place for the group etl: 3 groups"):

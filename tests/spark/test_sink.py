@@ -15,9 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from penstock.auth.tokens import OWN_FILE
 from penstock.errors import ConfigError
 from penstock.store.staging import DECIDED
 from penstock.stream.client import StreamClient
+from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import PutRequest, SetRequest
 from penstock.stream.rows import PUBLISH_SCHEMA, STREAM_SCHEMA
 from tests.spark.waiting import run_available, wait_until
@@ -51,7 +53,9 @@ def server_of(broker: Broker) -> str:
 
 
 def log_of(broker: Broker, *topics: str) -> pa.Table:
-    with StreamClient(server_of(broker)) as client:
+    own = broker.data_dir / OWN_FILE
+    credentials = Credentials(token_file=str(own)) if own.exists() else PLAIN
+    with StreamClient(server_of(broker), credentials=credentials) as client:
         log = client.offsets("messages")
         batches = client.read("messages", log.epoch, 0, log.latest, topic_filters=topics)
         return pa.Table.from_batches(list(batches), STREAM_SCHEMA)
@@ -133,7 +137,9 @@ def test_where_clients_have_passwords_publishing_must_be_allowed(tmp_path: Path)
     )
     with (
         running_broker(tmp_path / "a", settings, stream=True) as broker,
-        StreamClient(server_of(broker)) as client,
+        StreamClient(
+            server_of(broker), credentials=Credentials(token_file=str(broker.data_dir / OWN_FILE))
+        ) as client,
     ):
         with pytest.raises(ConfigError, match=r"set stream\.allow_publish = true"):
             client.stage(PutRequest("s", 0, "r", 0), rows)
@@ -142,7 +148,8 @@ def test_where_clients_have_passwords_publishing_must_be_allowed(tmp_path: Path)
     with running_broker(
         tmp_path / "b", settings | {"stream.allow_publish": "true"}, stream=True
     ) as broker:
-        with StreamClient(server_of(broker)) as client:
+        own = Credentials(token_file=str(broker.data_dir / OWN_FILE))
+        with StreamClient(server_of(broker), credentials=own) as client:
             file = client.stage(PutRequest("s", 0, "r", 0), rows)
             client.publish(SetRequest("s", 0, "r", "spark", (file,)))
         assert log_of(broker).num_rows == 1

@@ -31,6 +31,7 @@ from penstock.app.composing import (
     has_streams,
 )
 from penstock.auth.files import Access, load_access
+from penstock.auth.tokens import make_own_token
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
 from penstock.broker.administration import Administration
@@ -260,7 +261,7 @@ class _Broker:
                 port,
                 self._streams_json(),
                 self._publishing_json(),
-                stream.files,
+                (*stream.files, *self._own_token()),
             )
             scheme = "grpc+tls" if stream.certificate else "grpc"
             stream_address = f" stream {scheme}://{port}"
@@ -344,6 +345,13 @@ class _Broker:
         elif not found:
             logger.info("SIGHUP: there are no users, access list or certificates to read again")
 
+    def _own_token(self) -> tuple[str, ...]:
+        """The arguments that name the token of this user's own programs, where tokens are asked
+        for."""
+        if not self._settings.asks_for_token():
+            return ()
+        return "--token-file", str(make_own_token(self._settings.durability.data_dir))
+
     def _streams_json(self) -> str:
         return json.dumps(
             [
@@ -355,13 +363,15 @@ class _Broker:
     def _publishing_json(self) -> str:
         """What the stream service must know to take rows; empty where it may take none."""
         settings = self._settings
-        if not settings.lets_sinks_publish():
+        is_for_all = settings.lets_sinks_publish()
+        if not (is_for_all or settings.stream.token_file):
             return ""
         return json.dumps(
             {
                 "topic_levels_max": settings.limits.topic_levels_max,
                 "packet_bytes_max": settings.limits.max_packet_size_bytes,
                 "staged_bytes_max": settings.stream.staged_bytes_max,
+                "by_role_only": not is_for_all,
             }
         )
 

@@ -1,7 +1,13 @@
-"""The token file: who shows one of its tokens may read the streams (`Authorization: Bearer …`).
+"""The token file: who shows one of its tokens may use the streams (`Authorization: Bearer …`).
 
 One token a line, empty lines and lines that begin with # apart. There may be several, so that they
-can be exchanged one reader at a time. A reader's own file has the same form and one line.
+can be exchanged one reader at a time::
+
+    TOKEN                                        may do everything
+    [NAME:]TOKEN ROLES [TOPIC FILTER]...         only that, and only with topics that match
+
+Roles are `read`, `lease` and `publish`, with commas between. A reader's own file has the same form,
+and its first line counts. A name says whose readers and tables are whose when a token is exchanged.
 
 A token is what a secret of RFC 6750 §2.1 may be, and long enough that nobody guesses it. It is
 never part of a message.
@@ -10,18 +16,54 @@ never part of a message.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
 from penstock.auth.lines import lines_of
+from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError
 
 FORM: Final = "16 to 4096 letters, digits and . _ ~ + / - with = at the end only"
 """What a token looks like; continues "must be"."""
 
+READ: Final = "read"
+LEASE: Final = "lease"
+PUBLISH: Final = "publish"
+ROLES: Final = (READ, LEASE, PUBLISH)
+
+OWN_FILE: Final = "stream-token"
+"""In the data directory: the token of programs that run as the broker's user."""
+
 _TOKEN: Final = re.compile(r"(?=.{16,4096}$)[A-Za-z0-9._~+/-]+=*")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_LEVELS_MAX: Final = 1000
+_FINGERPRINT_LENGTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a token may be used for.
+
+    Attributes:
+        owner: who shows it, for what belongs to somebody; empty for one that may do everything.
+        roles: of ``ROLES``.
+        topic_filters: only messages whose topic matches one of them; none: all.
+        token: itself.
+    """
+
+    owner: str = ""
+    roles: frozenset[str] = frozenset(ROLES)
+    topic_filters: tuple[str, ...] = ()
+    token: str = field(default="", repr=False)
+
+
+EVERYTHING: Final = Grant()
+"""What those may do who need no token."""
 
 
 def is_token(text: str) -> bool:
@@ -30,31 +72,87 @@ def is_token(text: str) -> bool:
 
 
 def read_tokens(path: Path) -> list[str]:
-    """The tokens of a file, one at least.
+    """The tokens of a file, one at least; errors as in `read_grants`."""
+    return [grant.token for grant in read_grants(path)]
+
+
+def read_grants(path: Path) -> list[Grant]:
+    """The tokens of a file, one at least, and what each may be used for.
 
     Raises:
-        ConfigError: it cannot be read, has none, or a line is no token; one sentence without it.
+        ConfigError: it cannot be read, has none, or a line is no token, or has a word that is no
+            role or topic filter; one sentence without the token.
     """
-    tokens = []
+    grants = []
     for place, line in lines_of(path, "token file"):
-        if not is_token(line):
+        first, *words = line.split()
+        name, colon, token = first.rpartition(":")
+        if not is_token(token) or (colon and _NAME.fullmatch(name) is None):
             raise ConfigError(f"{place} is no token, which must be {FORM}.")
-        tokens.append(line)
-    if not tokens:
+        grants.append(_grant(place, name, token, words))
+    if not grants:
         raise ConfigError(f"The token file {path} has no token in it.")
-    return tokens
+    return grants
+
+
+def _grant(place: str, name: str, token: str, words: list[str]) -> Grant:
+    if not words:
+        return Grant(token=token)
+    roles = words[0].split(",")
+    for role in roles:
+        if role not in ROLES:
+            raise ConfigError(
+                f"{place} has a word behind the token that is no role; roles are"
+                f" {', '.join(ROLES)}, with commas and no spaces between."
+            )
+    for topic_filter in words[1:]:
+        if not is_topic_filter(topic_filter, _LEVELS_MAX):
+            raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
+    owner = name or f"token-{_digest(token).hex()[:_FINGERPRINT_LENGTH]}"
+    return Grant(owner, frozenset(roles), tuple(words[1:]), token)
+
+
+def make_own_token(data_dir: Path) -> Path:
+    """The file with the token of programs that run as the broker's user; made if need be.
+
+    It stays, so that a job goes on when its broker is started again.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = data_dir / OWN_FILE
+    try:
+        unfinished = path.with_name(f"{OWN_FILE}.new")
+        if not path.exists():
+            unfinished.unlink(missing_ok=True)
+            made = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(made, "w") as file:
+                file.write(f"{secrets.token_hex(32)}\n")
+            unfinished.replace(path)
+        path.chmod(0o600)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
 @final
 class Tokens:
     """Tokens that are believed. Only hashes are kept: how long a comparison takes tells nothing."""
 
-    def __init__(self, tokens: Iterable[str]) -> None:
-        self._digests = frozenset(_digest(token) for token in tokens)
+    def __init__(self, grants: Iterable[Grant | str]) -> None:
+        self._grants = {}
+        for given in grants:
+            grant = Grant(token=given) if isinstance(given, str) else given
+            known = Grant(grant.owner, grant.roles, grant.topic_filters)  # without the token
+            self._grants[_digest(grant.token)] = known
 
     def has(self, token: str) -> bool:
         """Whether `token` is one of them."""
-        return _digest(token) in self._digests
+        return self.grant(token) is not None
+
+    def grant(self, token: str) -> Grant | None:
+        """What `token` may be used for; None where it is not known."""
+        return self._grants.get(_digest(token))
 
 
 def _digest(token: str) -> bytes:

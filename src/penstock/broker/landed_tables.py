@@ -33,6 +33,7 @@ import msgspec
 from penstock.broker.flow_topics import topic_level
 from penstock.broker.kept_file import KeptFile
 from penstock.broker.lag import Lag, lags
+from penstock.broker.readers import check_owner
 from penstock.broker.receipts import Receipts
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
@@ -61,6 +62,7 @@ class LandedTable(msgspec.Struct):
     landed_at_us: int = 0
     receipts: int = 0
     refused: int = 0
+    owner: str = ""
 
 
 @final
@@ -134,13 +136,16 @@ class LandedTables:
     async def _find(self, asked: Landed) -> LandedTable:
         """The table, where it is according to itself if it was begun anew."""
         table = self._known.get(asked.table)
+        if table is not None:
+            check_owner(f"table {asked.table}", table.owner, asked.owner)
         if table is None and len(self._known) >= self._tables_max:
             raise StoreError(
                 f"there is no place for the table {asked.table}: {len(self._known)} are known"
                 " (stream.tables_max); 'penstock stream forget TABLE' gives one up"
             )
         if table is None or (table.stream, table.topics) != (asked.stream, asked.topics):
-            table = LandedTable(asked.table, asked.stream, asked.topics, asked.since)
+            owner = asked.owner if table is None else table.owner
+            table = LandedTable(asked.table, asked.stream, asked.topics, asked.since, owner=owner)
             self._known[asked.table] = table
             logger.info("table %s lands from offset %d on", asked.table, table.offset)
             await self._file.write(self._records)
@@ -153,17 +158,21 @@ class LandedTables:
         return table
 
     async def forget(self, asked: ForgetTable) -> bool:
-        """Forget a table."""
+        """Forget a table; ConfigError where it is another's."""
+        table = self._known.get(asked.table)
+        if table is not None:
+            check_owner(f"table {asked.table}", table.owner, asked.owner)
         was_known = self._known.pop(asked.table, None) is not None
         if was_known:
             await self._file.write(self._records)
         return was_known
 
     async def tables(self, asked: ListTables) -> list[TableState]:
-        """Where every table is."""
-        del asked
+        """Where every table is that the owner may know of."""
         await self._measure()
-        return [self._state(table) for table in self._known.values()]
+        return [
+            self._state(table) for table in self._known.values() if asked.owner in ("", table.owner)
+        ]
 
     async def tick(self) -> None:
         """Write down what moved, and see which table is how far behind."""

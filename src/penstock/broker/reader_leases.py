@@ -54,6 +54,7 @@ class ReaderLeases:
             settings.reader_lease_s_max,
             self._file.read(),
             time.monotonic(),
+            settings.readers_per_token_max,
         )
         self._lags: dict[int, Lag] = {}
         self._to_keep: set[str] = set()  # groups whose leases are not granted before they are kept
@@ -85,7 +86,7 @@ class ReaderLeases:
 
     async def release(self, asked: Release) -> bool:
         """Forget a group."""
-        was_known = self._readers.release(asked.group)
+        was_known = self._readers.release(asked.group, asked.owner)
         self._to_keep.discard(asked.group)
         if was_known:
             logger.info("group %s was released", asked.group)
@@ -93,11 +94,14 @@ class ReaderLeases:
         return was_known
 
     async def readers(self, asked: ListReaders) -> list[ReaderState]:
-        """Where every group is."""
-        del asked
+        """Where every group is that the owner may know of."""
         await self._measure()
         now_s = time.monotonic()
-        return [self._state(reader, now_s) for reader in self._readers.records()]
+        return [
+            self._state(reader, now_s)
+            for reader in self._readers.records()
+            if asked.owner in ("", reader.owner)
+        ]
 
     def held_from(self) -> int:
         """Retention leaves the log alone from here on."""

@@ -50,6 +50,7 @@ class Reader(msgspec.Struct):
     about: str
     holds: bool = True
     lost: int = 0
+    owner: str = ""
 
 
 @final
@@ -62,6 +63,7 @@ class Readers:
         lease_s_max: the longest lease.
         kept: as they were when the broker ended.
         now_s: monotonic, in seconds.
+        per_owner_max: how many may be known of one owner.
     """
 
     def __init__(
@@ -71,7 +73,9 @@ class Readers:
         lease_s_max: float,
         kept: Iterable[Reader],
         now_s: float,
+        per_owner_max: int = 10,
     ) -> None:
+        self._per_owner_max = per_owner_max
         self._epoch = epoch
         self._readers_max = readers_max
         self._lease_s_max = lease_s_max
@@ -118,6 +122,7 @@ class Readers:
             reader = Reader(
                 asked.group, asked.stream, asked.topics, asked.offset, ttl_s, asked.about
             )
+            reader.owner = asked.owner
         elif (reader.stream, reader.topics) != (asked.stream, asked.topics):
             reader = msgspec.structs.replace(
                 reader, stream=asked.stream, topics=asked.topics, offset=asked.offset, lost=0
@@ -146,8 +151,10 @@ class Readers:
                 f"group {asked.group} asks for offset {asked.offset}, and the log ends at {end}"
             )
         reader = self._known.get(asked.group)
+        if reader is not None:
+            check_owner(f"group {asked.group}", reader.owner, asked.owner)
         if reader is None:
-            self._make_room(asked.group)
+            self._make_room(asked.group, asked.owner)
         elif reader.holds and (reader.stream, reader.topics) != (asked.stream, asked.topics):
             raise ConfigError(
                 f"group {asked.group} reads {_selection(reader.stream, reader.topics)}, and cannot"
@@ -155,7 +162,13 @@ class Readers:
                 f" 'penstock stream release {asked.group}'"
             )
 
-    def _make_room(self, group: str) -> None:
+    def _make_room(self, group: str, owner: str) -> None:
+        has = sum(reader.owner == owner for reader in self._known.values())
+        if owner and has >= self._per_owner_max:
+            raise StoreError(
+                f"there is no place for the group {group}: {owner} has {has} groups of readers"
+                " (stream.readers_per_token_max); 'penstock stream release GROUP' gives one up"
+            )
         if len(self._known) < self._readers_max:
             return
         for reader in self._known.values():
@@ -167,8 +180,11 @@ class Readers:
             " registered (stream.readers_max); 'penstock stream release GROUP' gives one up"
         )
 
-    def release(self, group: str) -> bool:
-        """Forget ``group``; whether it was known."""
+    def release(self, group: str, owner: str = "") -> bool:
+        """Forget ``group``; whether it was known. ConfigError where it is another's."""
+        reader = self._known.get(group)
+        if reader is not None:
+            check_owner(f"group {group}", reader.owner, owner)
         self._ends_s.pop(group, None)
         return self._known.pop(group, None) is not None
 
@@ -201,6 +217,12 @@ class Readers:
                 reader.lost += lost
                 losses.append((reader, lost))
         return losses
+
+
+def check_owner(what: str, owner: str, asking: str) -> None:
+    """Refuse what belongs to another token; one that may do everything may do this as well."""
+    if asking and asking != owner:
+        raise ConfigError(f"{what} was registered with another token")
 
 
 def _selection(stream: str, topics: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ Everything is imported when a command runs, so that `penstock --help` needs no S
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -250,12 +251,17 @@ def _chosen(
     config: Path | None, names: list[str] | None, server: str | None, access: Access
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
     """The tables that are meant, and how the stream service is reached."""
+    from penstock.auth.tokens import OWN_FILE
     from penstock.config.load import load_settings
 
-    stream = load_settings(config).stream
+    settings = load_settings(config)
+    stream = settings.stream
     tables = _declared(config, names)
     if stream.certificate:
         access = replace(access, tls=True)
+    own_token = settings.durability.data_dir / OWN_FILE
+    if server is None and access.token_file is None and os.access(own_token, os.R_OK):
+        access = replace(access, token_file=own_token)
     return tables, access.reach(server or str(stream.bind))
 
 

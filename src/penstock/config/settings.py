@@ -95,6 +95,13 @@ class Settings(Group):
         is_private = not listener.is_open and not self.access.password_file
         return listener.allow_anonymous or is_private
 
+    def asks_for_token(self) -> bool:
+        """Whether nobody uses the stream service without a token."""
+        stream = self.stream
+        has_rules = bool(self.access.password_file or self.access.acl_file)
+        is_open = stream.allow_anonymous or stream.client_ca
+        return bool(stream.token_file) or (has_rules and not is_open)
+
     def lets_sinks_publish(self) -> bool:
         """Whether rows may be published through the stream service, which knows no users."""
         has_rules = bool(self.access.password_file or self.access.acl_file)

@@ -45,8 +45,8 @@ class Stream(Group):
     machines can reach is refused without a token_file or client_ca, unless allow_anonymous."""
 
     allow_anonymous: bool = False
-    """Let everyone read the streams on addresses that other machines can reach. Without an
-    access.password_file, listener.allow_anonymous says so too."""
+    """Let everyone read the streams, also where the broker has users, and on addresses that other
+    machines can reach. Without an access.password_file, listener.allow_anonymous says so too."""
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority: the service speaks TLS.
@@ -60,8 +60,10 @@ class Stream(Group):
     such a certificate. Empty asks for none. Read again at SIGHUP."""
 
     token_file: str = ""
-    """File of the tokens that readers show, one a line; empty asks for none. With one, nobody reads
-    without a token, wherever the service is bound."""
+    """File of the tokens that readers show, one a line, and what each is for (docs/security.md).
+    With one, nobody reads without a token, wherever the service is bound. Empty: nor does anybody
+    where access.password_file or access.acl_file is given, unless client_ca or allow_anonymous is;
+    then a token is in stream-token in the data directory, for programs of the broker's user."""
 
     allow_publish: bool = False
     """Let everyone who reaches the service publish through it (docs/spark.md, Publishing from
@@ -87,6 +89,9 @@ class Stream(Group):
     readers_max: int = Field(default=100, ge=0, le=1000)
     """Groups of registered readers (docs/spark.md) that are known at a time. One more takes the
     place of one whose lease has ended, or is refused. 0 to 1000; 0 lets nobody register."""
+
+    readers_per_token_max: int = Field(default=10, ge=1, le=1000)
+    """Of these, groups of one token that may not do everything (docs/security.md). 1 to 1000."""
 
     reader_lease_s_max: float = Field(default=604_800.0, ge=1, le=10**8)
     """Longest lease a reader gets, in seconds: for so long the log is kept for one that is away.

@@ -46,6 +46,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
         begin: of the range that was looked at.
         until: the offset after it, at most ``end``; None: nothing was looked at yet.
         asking: offsets of messages in it whose publishers asked for a receipt.
+        owner: whose token asks; empty: of one that may do everything.
     """
 
     table: str
@@ -57,6 +58,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
     begin: int = 0
     until: int | None = None
     asking: tuple[int, ...] = ()
+    owner: str = ""
 
 
 class Through(msgspec.Struct, frozen=True):
@@ -68,7 +70,10 @@ class Through(msgspec.Struct, frozen=True):
 class ListTables(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="tables", tag_field="do"
 ):
-    """List every table that is known; ``done`` is a list of ``TableState``."""
+    """List every table that is known, or every one of an owner's; ``done`` is a list of
+    ``TableState``."""
+
+    owner: str = ""
 
 
 class ForgetTable(
@@ -77,6 +82,7 @@ class ForgetTable(
     """Forget a table; ``done`` says whether it was known."""
 
     table: str
+    owner: str = ""
 
 
 class TableState(msgspec.Struct, frozen=True):

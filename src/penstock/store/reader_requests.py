@@ -28,6 +28,7 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
         ttl_s: how long the lease lasts unless it is renewed, in seconds.
         resume: a group that is known stays where it is; ``offset`` is for one that is new.
         about: who reads, for those who look at the list.
+        owner: whose token asks; empty: of one that may do everything.
     """
 
     group: str
@@ -38,6 +39,7 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     ttl_s: float
     resume: bool = False
     about: str = ""
+    owner: str = ""
 
 
 class Granted(msgspec.Struct, frozen=True):
@@ -62,12 +64,16 @@ class Release(
     """Forget a group; ``done`` says whether it was known."""
 
     group: str
+    owner: str = ""
 
 
 class ListReaders(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="readers", tag_field="do"
 ):
-    """List every group that is known; ``done`` is a list of ``ReaderState``."""
+    """List every group that is known, or every one of an owner's; ``done`` is a list of
+    ``ReaderState``."""
+
+    owner: str = ""
 
 
 class ReaderState(msgspec.Struct, frozen=True):

@@ -19,7 +19,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.auth.tokens import Grant
 from penstock.config.stream import StreamDefinition
+from penstock.engine.topics import filter_covers
 from penstock.protocol.properties import parse_properties
 from penstock.store.landed_requests import (
     OFFSETS_MAX,
@@ -35,6 +37,7 @@ from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.selection import TopicSelector
 from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read_request
+from penstock.stream.requests import Refusal, RequestError
 
 CALL_S_MAX: Final = 2.0
 """Time after which a call is answered, wherever it is."""
@@ -67,9 +70,10 @@ class LandedActions:
             "forget": self._forget,
         }
 
-    def _landed(self, fields: dict[str, Any]) -> object:
+    def _landed(self, fields: dict[str, Any], grant: Grant) -> object:
         ends_s = time.monotonic() + CALL_S_MAX
-        asked = read_request(fields, Landed)
+        asked = read_request(fields, Landed, grant)
+        _check_topics(asked.topics, grant)
         asked = msgspec.structs.replace(asked, until=None, asking=())  # we look ourselves
         stream = self._stream(asked.stream)
         extent = self._log.extent(stream)
@@ -105,11 +109,24 @@ class LandedActions:
                     return asking, rows.end
         return asking, end
 
-    def _tables(self, fields: dict[str, Any]) -> object:
-        return ask_broker(self._data_dir, read_request(fields, ListTables), list[TableState])
+    def _tables(self, fields: dict[str, Any], grant: Grant) -> object:
+        asked = read_request(fields, ListTables, grant)
+        return ask_broker(self._data_dir, asked, list[TableState])
 
-    def _forget(self, fields: dict[str, Any]) -> object:
-        return ask_broker(self._data_dir, read_request(fields, ForgetTable), bool)
+    def _forget(self, fields: dict[str, Any], grant: Grant) -> object:
+        return ask_broker(self._data_dir, read_request(fields, ForgetTable, grant), bool)
+
+
+def _check_topics(topics: tuple[str, ...], grant: Grant) -> None:
+    """Refuse to tell publishers of what the caller cannot read, and so cannot have landed."""
+    if not grant.topic_filters:
+        return
+    for topic_filter in topics or ("#",):
+        if not any(filter_covers(granted, topic_filter) for granted in grant.topic_filters):
+            raise RequestError(
+                Refusal.NOT_ALLOWED,
+                f"the token does not reach all of {topic_filter!r}: name topics of its filters",
+            )
 
 
 def who_asks(

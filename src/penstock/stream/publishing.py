@@ -18,8 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.auth.tokens import EVERYTHING, Grant
 from penstock.engine.message import is_utf8
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.topics import is_system_topic, is_topic_name, topic_matches
 from penstock.errors import ProtocolError, StoreFailed
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
@@ -43,6 +44,7 @@ class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic_levels_max: int
     packet_bytes_max: int
     staged_bytes_max: int
+    by_role_only: bool = False  # who has a token with that role, and nobody else
 
 
 class Publishing:
@@ -58,14 +60,20 @@ class Publishing:
         self._limits = limits
         self._staging = Staging(data_dir)
 
-    def put(self, request: PutRequest, schema: pa.Schema, batches: Iterator[Any]) -> StagedFile:
+    def put(
+        self,
+        request: PutRequest,
+        schema: pa.Schema,
+        batches: Iterator[Any],
+        grant: Grant = EVERYTHING,
+    ) -> StagedFile:
         """Stage rows; they are on disk when this returns.
 
         Raises:
             RequestError: they may not be published; says which row, and why.
             StoreError: they cannot be staged.
         """
-        limits = self._allowed()
+        limits = self._allowed(grant)
         if schema != PUBLISH_SCHEMA:
             raise _bad("rows to publish must have the columns of PUBLISH_SCHEMA")
         held: list[pa.RecordBatch] = []
@@ -79,7 +87,7 @@ class Publishing:
         rows = pa.Table.from_batches(held, PUBLISH_SCHEMA).combine_chunks()
         if not rows.num_rows:
             raise _bad("there are no rows")
-        checked = check_rows(rows, limits, request.first_row)
+        checked = check_rows(rows, limits, request.first_row, grant.topic_filters)
         if self._staging.size_bytes() + checked.nbytes > limits.staged_bytes_max:
             raise StoreFailed(
                 "the staging area has no room for these rows: stream.staged_bytes_max is"
@@ -89,7 +97,7 @@ class Publishing:
             request.sink, request.batch, request.run, request.partition, checked
         )
 
-    def publish(self, request: SetRequest) -> Published:
+    def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
         """Have the broker publish a set; how far it is.
 
         Raises:
@@ -97,7 +105,7 @@ class Publishing:
             StoreNotReady: the broker is away: ask again.
             StoreError: why it is not published.
         """
-        self._allowed()
+        self._allowed(grant)
         sink, batch = request.sink, request.batch
         proposal = ""
         if not self._staging.is_decided(sink, batch):
@@ -108,9 +116,9 @@ class Publishing:
             self._staging.forget(sink, batch)  # what was staged once more
         return published
 
-    def abandon(self, request: SetRequest) -> Published:
+    def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
         """Have the broker remove what an attempt staged, if it is not decided; errors as above."""
-        self._allowed()
+        self._allowed(grant)
         return self._ask(control.Abandon(request.sink, request.batch, request.run))
 
     def _ask(self, request: control.Publish | control.Abandon) -> Published:
@@ -121,23 +129,31 @@ class Publishing:
         except StoreFailed as error:  # it went away: asking again is no repetition
             raise StoreNotReady(str(error)) from error
 
-    def _allowed(self) -> PublishLimits:
-        if self._limits is None:
+    def _allowed(self, grant: Grant) -> PublishLimits:
+        limits = self._limits
+        if limits is None or (limits.by_role_only and not grant.owner):
             raise RequestError(
                 Refusal.NOT_ALLOWED,
                 "nothing may be published through this stream service; set stream.allow_publish ="
-                " true for the broker if everyone who reaches the service may publish",
+                " true for the broker if everyone who reaches the service may publish, or show a"
+                " token that has the role 'publish'",
             )
-        return self._limits
+        return limits
 
 
-def check_rows(rows: pa.Table, limits: PublishLimits, first_row: int = 0) -> pa.Table:
+def check_rows(
+    rows: pa.Table,
+    limits: PublishLimits,
+    first_row: int = 0,
+    topic_filters: tuple[str, ...] = (),
+) -> pa.Table:
     """Rows of `PUBLISH_SCHEMA` as rows of `STAGED_SCHEMA`.
 
     Args:
         rows: in one chunk a column.
         limits: bounds of a message.
         first_row: the number of the first one, for those who are told of a mistake.
+        topic_filters: topics must match one of these; none: any will do.
 
     Raises:
         RequestError: the first row found that cannot be published, and why.
@@ -149,6 +165,8 @@ def check_rows(rows: pa.Table, limits: PublishLimits, first_row: int = 0) -> pa.
     encoded_topics = pc.dictionary_encode(topics)
     for code, topic in enumerate(encoded_topics.dictionary.to_pylist()):
         why = _why_no_topic(topic, limits.topic_levels_max)
+        if not why and topic_filters and not any(topic_matches(f, topic) for f in topic_filters):
+            why = "its topic matches no topic filter of the token"
         if why:
             at = _first(pc.equal(encoded_topics.indices, code))
             raise _wrong(rows, at, first_row, why)

@@ -13,13 +13,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from penstock.auth.tokens import Grant
 from penstock.errors import PenstockError, StoreFailed
 from penstock.store.control import PROMPT_S, NoBroker, Request, ask
 from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.store.secondary import LogFollower, StoreNotReady
 from penstock.stream.requests import Refusal, RequestError
 
-Action = Callable[[dict[str, Any]], object]
+Action = Callable[[dict[str, Any], Grant], object]
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 Done = TypeVar("Done")
@@ -52,23 +53,28 @@ class ReaderActions:
             "readers": self._readers,
         }
 
-    def _lease(self, fields: dict[str, Any]) -> object:
-        asked = read_request(fields, Lease)
+    def _lease(self, fields: dict[str, Any], grant: Grant) -> object:
+        asked = read_request(fields, Lease, grant)
         self._check_stream(asked.stream)
         check_epoch(asked.epoch, self._log.extent().epoch)
         return ask_broker(self._data_dir, asked, Granted)
 
-    def _release(self, fields: dict[str, Any]) -> object:
-        return ask_broker(self._data_dir, read_request(fields, Release), bool)
+    def _release(self, fields: dict[str, Any], grant: Grant) -> object:
+        return ask_broker(self._data_dir, read_request(fields, Release, grant), bool)
 
-    def _readers(self, fields: dict[str, Any]) -> object:
-        return ask_broker(self._data_dir, read_request(fields, ListReaders), list[ReaderState])
+    def _readers(self, fields: dict[str, Any], grant: Grant) -> object:
+        asked = read_request(fields, ListReaders, grant)
+        return ask_broker(self._data_dir, asked, list[ReaderState])
 
 
-def read_request(fields: dict[str, Any], kind: type[Asked]) -> Asked:
-    """The request for the broker in the fields of an action; RequestError where they are wrong."""
+def read_request(fields: dict[str, Any], kind: type[Asked], grant: Grant) -> Asked:
+    """The request for the broker in the fields of an action; RequestError where they are wrong.
+
+    Who asks is not what the fields say, but whose the token is.
+    """
+    tag = kind.__struct_config__.tag
     try:
-        return msgspec.convert({"do": kind.__struct_config__.tag, **fields}, kind)
+        return msgspec.convert({**fields, "do": tag, "owner": grant.owner}, kind)
     except msgspec.ValidationError as error:
         raise RequestError(Refusal.BAD_REQUEST, f"the request is not understood: {error}") from None
 

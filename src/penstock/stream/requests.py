@@ -29,6 +29,8 @@ A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of what
 or after it (`penstock.store.time_search`), null where there is none.
 
 A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
+What a token is for is in its file (`penstock.auth.tokens`): do_get and offset_at need the role
+read, readers and tables lease, and what publishes publish.
 
 Rows to publish come in the descriptor's command, and are staged for a batch of a sink
 (`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in

@@ -36,7 +36,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
 
-from penstock.auth.tokens import Tokens, read_tokens
+from penstock.auth.tokens import EVERYTHING, LEASE, PUBLISH, READ, Grant, Tokens, read_grants
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
@@ -74,6 +74,28 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 
 
+_ROLE_OF: Final = {
+    "offset_at": READ,
+    "lease": LEASE,
+    "release": LEASE,
+    "readers": LEASE,
+    "landed": LEASE,
+    "tables": LEASE,
+    "forget": LEASE,
+    "publish": PUBLISH,
+    "abandon": PUBLISH,
+}
+"""The role that an action needs; the others need none."""
+
+
+class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+    """Who makes one call: what the token of it may be used for."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__()
+        self.grant = grant
+
+
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Refuses calls without one of the tokens, before anything of them is read."""
 
@@ -81,13 +103,14 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
         super().__init__()
         self._tokens = tokens
 
-    def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> None:
+    def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> _Caller:
         """Called by Flight for each call; header names are in lower case."""
         given = headers.get("authorization", ())
         if len(given) == 1:
             scheme, _, token = given[0].partition(" ")
-            if scheme.lower() == "bearer" and self._tokens.has(token):
-                return
+            grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None
+            if grant is not None:
+                return _Caller(grant)
         knows = "does not know the token" if given else "asks for a token"
         raise flight.FlightUnauthenticatedError(
             f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
@@ -183,9 +206,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             ("abandon", "removes staged rows that are not to be published"),
         ]
 
-    def do_action(self, _context: object, action: flight.Action) -> list[bytes]:
+    def do_action(self, context: object, action: flight.Action) -> list[bytes]:
         """Answer one of `list_actions`."""
         try:
+            grant = _granted(context, _ROLE_OF.get(action.type, ""))
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
@@ -194,41 +218,44 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 return [self._offset_at(read_object(action.body.to_pybytes()))]
             act = self._of_broker.get(action.type)
             if act is not None:
-                return [msgspec.json.encode(act(read_object(action.body.to_pybytes())))]
+                fields = read_object(action.body.to_pybytes())
+                return [msgspec.json.encode(act(fields, grant))]
             if action.type == "publish":
                 wanted = SetRequest.from_json(action.body.to_pybytes())
-                return [msgspec.json.encode(self._publishing.publish(wanted))]
+                return [msgspec.json.encode(self._publishing.publish(wanted, grant))]
             if action.type == "abandon":
                 wanted = SetRequest.from_json(action.body.to_pybytes())
-                return [msgspec.json.encode(self._publishing.abandon(wanted))]
+                return [msgspec.json.encode(self._publishing.abandon(wanted, grant))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
 
-    def do_get(self, _context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
+    def do_get(self, context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
         """The rows of a range, in order of offset."""
         try:
+            grant = _granted(context, READ)
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
             schema = _schema(request.columns)
             _check_range(request, self._log.extent(stream))
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
-        selector = TopicSelector([stream.topic_filters, request.topic_filters])
+        selector = TopicSelector([stream.topic_filters, request.topic_filters, grant.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
 
     def do_put(
         self,
-        _context: object,
+        context: object,
         descriptor: flight.FlightDescriptor,
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
         """Stage rows that are to be published; the answer says where they are."""
         try:
+            grant = _granted(context, PUBLISH)
             request = PutRequest.from_json(descriptor.command or b"")
             parts = (part.data for part in reader)
-            staged = self._publishing.put(request, reader.schema, parts)
+            staged = self._publishing.put(request, reader.schema, parts, grant)
         except (RequestError, PenstockError) as error:
             raise _refuse(error) from error
         writer.write(pa.py_buffer(msgspec.json.encode(staged)))
@@ -283,6 +310,15 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 Refusal.UNKNOWN_STREAM, f"there is no stream {name!r}; there is: {offered}"
             )
         return stream
+
+
+def _granted(context: Any, role: str) -> Grant:
+    """What the caller may do, if that is `role`; RequestError where it is not."""
+    caller = None if context is None else context.get_middleware("tokens")
+    grant: Grant = EVERYTHING if caller is None else caller.grant
+    if role and role not in grant.roles:
+        raise RequestError(Refusal.NOT_ALLOWED, f"the token has not the role {role!r}")
+    return grant
 
 
 def _asked_by(descriptor: flight.FlightDescriptor) -> FlightRequest:
@@ -380,7 +416,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--certificate", type=Path, help="PEM file; with it, TLS is spoken")
     parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
     parser.add_argument("--client-ca", type=Path, help="PEM file of who signs for readers")
-    parser.add_argument("--token-file", type=Path, help="file of the tokens that are believed")
+    parser.add_argument(
+        "--token-file", type=Path, action="append", help="file of the tokens that are believed"
+    )
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
     options = parser.parse_args(arguments)
@@ -390,7 +428,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bind = Address.parse(options.bind)
         pair = None if options.certificate is None else read_pair(options.certificate, options.key)
         clients = None if options.client_ca is None else read_authorities(options.client_ca)
-        tokens = None if options.token_file is None else Tokens(read_tokens(options.token_file))
+        files = options.token_file
+        tokens = (
+            None
+            if files is None
+            else Tokens([grant for file in files for grant in read_grants(file)])
+        )
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2

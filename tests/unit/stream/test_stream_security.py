@@ -175,8 +175,8 @@ def test_a_token_is_in_no_representation() -> None:
         ("", "has no token in it"),
         ("# only this\n", "has no token in it"),
         ("too-short\n", "line 1 is no token, which must be 16 to 4096"),
-        (f"{TOKEN}\nname:{TOKEN}\n", "line 2 is no token"),
-        (f"{TOKEN} {TOKEN}\n", "line 1 is no token"),
+        (f"{TOKEN}\n:{TOKEN}\n", "line 2 is no token"),
+        (f"{TOKEN} {TOKEN}\n", "line 1 has a word behind the token that is no role"),
     ],
 )
 def test_a_token_file_with_a_mistake_is_one_sentence_without_the_token(

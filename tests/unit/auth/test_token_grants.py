@@ -1,0 +1,80 @@
+"""What a line of the token file grants."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.auth.tokens import (
+    LEASE,
+    OWN_FILE,
+    READ,
+    ROLES,
+    Grant,
+    Tokens,
+    make_own_token,
+    read_grants,
+)
+from penstock.errors import ConfigError
+
+TOKEN = "0123456789abcdef"
+
+
+def grants(tmp_path: Path, text: str) -> list[Grant]:
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    return read_grants(path)
+
+
+def test_a_token_alone_may_do_everything(tmp_path: Path) -> None:
+    (grant,) = grants(tmp_path, f"{TOKEN}\n")
+    assert (grant.owner, grant.roles, grant.topic_filters) == ("", frozenset(ROLES), ())
+
+
+def test_roles_filters_and_a_name(tmp_path: Path) -> None:
+    named, unnamed = grants(
+        tmp_path, f"plant:{TOKEN} read,lease plant/# +/alarms\n{TOKEN}0 publish\n"
+    )
+    assert (named.owner, named.roles) == ("plant", frozenset({READ, LEASE}))
+    assert named.topic_filters == ("plant/#", "+/alarms")
+    assert unnamed.owner.startswith("token-")
+    assert TOKEN not in unnamed.owner
+    assert TOKEN not in repr(named)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (f"{TOKEN} write", "no role; roles are read, lease, publish"),
+        (f"{TOKEN} plant/#", "no role"),
+        (f"{TOKEN} read,", "no role"),
+        (f"{TOKEN} read a/#/b", "'a/#/b' is not an MQTT topic filter"),
+        (f":{TOKEN}", "is no token"),
+        (f"/x:{TOKEN}", "is no token"),
+        ("name:short read", "is no token"),
+    ],
+)
+def test_a_mistake_is_a_sentence_without_the_token(
+    tmp_path: Path, line: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        grants(tmp_path, line)
+    assert TOKEN not in str(refused.value)
+
+
+def test_what_is_known_of_a_token_is_not_the_token(tmp_path: Path) -> None:
+    tokens = Tokens(grants(tmp_path, f"plant:{TOKEN} read"))
+    known = tokens.grant(TOKEN)
+    assert known is not None
+    assert (known.owner, known.token) == ("plant", "")
+    assert tokens.grant(TOKEN + "0") is None
+
+
+def test_the_own_token_is_made_once_and_nobody_elses(tmp_path: Path) -> None:
+    path = make_own_token(tmp_path)
+    made = path.read_text()
+    assert path.name == OWN_FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    assert make_own_token(tmp_path).read_text() == made
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_grants(path)[0].owner == ""
