@@ -125,3 +125,25 @@ def test_a_broker_that_is_emptied_sends_clients_elsewhere(
 
 def test_the_socket_is_its_owners_alone(own_broker: Broker) -> None:
     assert Path(own_broker.data_dir / "control").stat().st_mode & 0o777 == 0o600
+
+
+def test_bans_are_made_listed_and_lifted(own_broker: Broker, clients: Clients) -> None:
+    """MQTT 5 §3.2.2.2: 0x8A banned."""
+    victim = clients.join(own_broker, "victim")
+    operate(own_broker, "clients", "kick", "victim", "--ban", "1h")
+    victim.expect_disconnect(reasons.ADMINISTRATIVE_ACTION)
+    assert clients.open(own_broker).connect("victim").reason_code == reasons.BANNED
+    other = clients.join(own_broker, "o*r")
+    added = operate(own_broker, "bans", "add", "client", "o*r", "--kick", "--why", "noise")
+    assert "disconnected 1" in added.stdout
+    other.expect_disconnect(reasons.ADMINISTRATIVE_ACTION)
+    found = objects(own_broker, "bans", "list")
+    assert [(one["value"], one["left_s"] is None) for one in found] == [
+        ("victim", False),
+        ("o*r", True),
+    ]
+    assert "noise" in operate(own_broker, "bans", "show", "client", "o*r").stdout
+    assert operate(own_broker, "bans", "lift", "client", "victim").exit_code == 0
+    clients.join(own_broker, "victim")
+    assert operate(own_broker, "bans", "add", "address", "nowhere").exit_code != 0
+    assert operate(own_broker, "bans", "lift", "user", "nobody").exit_code != 0

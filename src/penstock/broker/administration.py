@@ -19,7 +19,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.broker.control import Control
-from penstock.engine.acts import clear, drain, end_drain, kick, remove
+from penstock.engine.acts import ban, clear, drain, end_drain, kick, lift, remove
+from penstock.engine.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.draining import Draining
 from penstock.engine.listing import (
@@ -46,8 +47,11 @@ from penstock.store.admin_requests import (
     DrainState,
     EndDrain,
     Kick,
+    LiftBan,
+    ListBans,
     ListRetained,
     ListSessions,
+    MakeBan,
     Page,
     RemoveSessions,
     ShowDrain,
@@ -65,6 +69,8 @@ VISITS: Final = 64
 """Entries between two looks at the clock."""
 
 LEVELS_MAX: Final = 65_535
+_BAN_S_MAX: Final = 10_000_000_000
+
 WALKS_MAX: Final = 16
 WALK_S_MAX: Final = 60.0
 """A list of retained messages that nobody goes on with is forgotten after this, seconds."""
@@ -97,6 +103,9 @@ class Administration:
         control.on(Drain, self.drain)
         control.on(EndDrain, self.end_drain)
         control.on(ShowDrain, self.show_drain)
+        control.on(ListBans, self.list_bans)
+        control.on(MakeBan, self.ban)
+        control.on(LiftBan, self.lift)
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -126,13 +135,16 @@ class Administration:
 
     async def kick(self, asked: Kick) -> Count:
         """End the connections that are meant."""
-        count = await self._for_each(
-            asked.which,
-            lambda session: (
-                session.link is not None
-                and (asked.only_count or kick(self._server, session, asked.why, self._now()))
-            ),
-        )
+
+        def act(session: Session) -> bool:
+            if session.link is None or asked.only_count:
+                return session.link is not None
+            now = self._now()
+            if asked.ban_s is not None:
+                ban(self._server, CLIENT, session.client_id, asked.ban_s, asked.why, now)
+            return kick(self._server, session, asked.why, now)
+
+        count = await self._for_each(asked.which, act)
         if not asked.only_count:
             logger.info("an operator disconnected %d clients", count)
         return Count(count)
@@ -284,6 +296,50 @@ class Administration:
         if draining is None:
             return DrainState(False, 0, 0, left)
         return DrainState(True, draining.sent_away, draining.refused, left)
+
+    # -- bans --------------------------------------------------------------------------
+
+    async def list_bans(self, asked: ListBans) -> Page:
+        """Some bans, the oldest first; they are few enough to be looked at in one turn."""
+        limit = _limit(asked.limit)
+        if asked.cursor and not asked.cursor.isdecimal():
+            raise ConfigError(f"{asked.cursor!r} is no cursor of a list of bans")
+        begin = int(asked.cursor or 0)
+        now_s = self._now().monotonic_s
+        bans = self._server.bans.listing(now_s)
+        entries: list[Told] = [
+            {
+                "kind": found.kind,
+                "value": found.value,
+                "left_s": None if found.until_s == FOR_GOOD else round(found.until_s - now_s, 1),
+                "reason": found.reason,
+            }
+            for found in bans[begin : begin + limit]
+        ]
+        end = begin + len(entries)
+        return Page(entries, str(end) if end < len(bans) else "")
+
+    async def ban(self, asked: MakeBan) -> str:
+        """Let somebody not in; what is banned, in its usual form."""
+        if not 0 <= asked.for_s <= _BAN_S_MAX:
+            raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
+        try:
+            made = ban(self._server, asked.kind, asked.value, asked.for_s, asked.why, self._now())
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        self._driver.end_turn_soon()
+        logger.info("an operator banned %s %s", made.kind, made.value)
+        return made.value
+
+    async def lift(self, asked: LiftBan) -> bool:
+        """Let somebody in again."""
+        try:
+            was_banned = lift(self._server, asked.kind, asked.value)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if was_banned:
+            logger.info("an operator lifted the ban of %s %s", asked.kind, asked.value)
+        return was_banned
 
     # -- turns -------------------------------------------------------------------------
 

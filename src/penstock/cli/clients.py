@@ -17,9 +17,11 @@ from penstock.cli.operating import (
     Peer,
     User,
     Yes,
+    age_s,
     ask_broker,
     confirmed,
     entries,
+    literally,
     moment,
     print_list,
     print_objects,
@@ -91,16 +93,21 @@ def kick(
     why: Annotated[
         str, typer.Option("--why", help="A sentence that MQTT 5 clients are told.")
     ] = "",
+    ban: Annotated[
+        str | None, typer.Option("--ban", metavar="AGE", help="Not let in for so long: 10m, 7d.")
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """End connections: MQTT 5 clients are told 0x98. They may come again; sessions stay."""
+    """End connections: MQTT 5 clients are told 0x98. Sessions stay, and without '--ban' they may
+    come again at once."""
     from penstock.store.admin_requests import Count, Kick
 
     if (client_id is None) == (client is user is address is older_than is None):
         raise ConfigError("name one client, or give options that say which")
     if client_id is not None:
-        client = _literally(client_id)
+        client = literally(client_id)
+    ban_s = None if ban is None else age_s("--ban", ban)
     chosen = which(client, user, address, older_than, True)
     count = ask_broker(config, data_dir, Kick(chosen, why, only_count=True), Count).count
     if client_id is not None and count == 0:
@@ -108,7 +115,7 @@ def kick(
     if dry_run:
         print(f"{count:,} clients would be disconnected")
     elif confirmed(count, "clients", "disconnect", yes=yes or client_id is not None):
-        done = ask_broker(config, data_dir, Kick(chosen, why), Count)
+        done = ask_broker(config, data_dir, Kick(chosen, why, ban_s), Count)
         print(f"disconnected {done.count:,} clients")
 
 
@@ -150,11 +157,6 @@ def drain(
             f"being emptied: {state.sent_away:,} sent away, {state.refused:,} refused,"
             f" {state.left:,} connections left"
         )
-
-
-def _literally(text: str) -> str:
-    """A pattern that matches `text` alone."""
-    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ import typer
 
 from penstock.cli import (
     audit,
+    bans,
     bench,
     clients,
     pub,
@@ -197,6 +198,7 @@ app.command()(audit.audit)
 app.add_typer(clients.app, name="clients")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(retained.app, name="retained")
+app.add_typer(bans.app, name="bans")
 app.add_typer(table.app, name="table")
 app.add_typer(tables.app, name="tables")
 app.add_typer(store.app, name="store")

@@ -22,7 +22,7 @@ from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
-    from penstock.store.admin_requests import ListRetained, ListSessions, Which
+    from penstock.store.admin_requests import ListBans, ListRetained, ListSessions, Which
     from penstock.store.control import Request
 
 JsonObject = dict[str, Any]
@@ -77,7 +77,7 @@ def ask_broker(config: Path | None, data_dir: Path | None, request: Request, don
 def entries(
     config: Path | None,
     data_dir: Path | None,
-    request: ListSessions | ListRetained,
+    request: ListSessions | ListRetained | ListBans,
     limit: int,
 ) -> tuple[list[JsonObject], str]:
     """At most `limit` entries of a list, page by page, and where it goes on ("": at its end)."""
@@ -115,6 +115,11 @@ def which(
 
     older_than_s = age_s("--older-than", older_than)
     return Which(client, user, address, connected, older_than_s)
+
+
+def literally(text: str) -> str:
+    """A pattern that matches `text` alone."""
+    return "".join(f"[{character}]" if character in "*?[" else character for character in text)
 
 
 def print_objects(found: Iterable[JsonObject]) -> None:

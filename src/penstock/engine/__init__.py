@@ -102,7 +102,7 @@ One broker::
     lag                how far the other end of a bridge is behind
     selection          which sessions an operator means
     listing            sessions and retained messages as values; the walk over sessions
-    acts               what an operator may do: kick, remove, clear, drain
+    acts               what an operator may do: kick, ban, remove, clear, drain
     bans               who is kept out for a time: addresses, users, client identifiers
     draining           nobody comes in, and who is in is sent elsewhere, so many a second
 """

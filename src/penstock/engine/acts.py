@@ -5,6 +5,7 @@
       kick            DISCONNECT 0x98, the will is published; the session stays, if it lasts
       remove          the session ends as if it had expired; its client is kicked first
       clear           a retained message is gone, from memory and with the next commit
+      ban, lift       see ``bans``
       drain           see ``draining``
 
 Nothing here walks over many: the caller does so in portions (``listing``). Sessions of our own
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.bans import FOR_GOOD, Ban
 from penstock.engine.clock import Now
 from penstock.engine.draining import Draining
 from penstock.engine.events import ADMINISTERED, Event
@@ -23,7 +25,38 @@ from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.protocol import reasons
 
+BANNED: Final = "banned by an operator"
 KICKED: Final = "disconnected by an operator"
+
+
+def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now) -> Ban:
+    """Let a client identifier, user or address not in for so long, seconds; the ban.
+
+    Args:
+        server: the broker.
+        kind: one of ``bans.KINDS``.
+        value: what is banned.
+        for_s: 0 = until the broker ends.
+        why: one sentence, for lists and the log.
+        now: when.
+
+    Raises:
+        ValueError: no such kind; an address that is none.
+    """
+    until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
+    made = server.bans.ban(kind, value, until_s, why or BANNED)
+    told: Event = {"kind": kind, "value": made.value, "for_s": for_s}
+    tell(server, "ban", told)
+    return made
+
+
+def lift(server: Server, kind: str, value: str) -> bool:
+    """End a ban; whether there was one. ValueError as ``ban``."""
+    if not server.bans.lift(kind, value):
+        return False
+    told: Event = {"kind": kind, "value": value}
+    tell(server, "lift", told)
+    return True
 
 
 def kick(server: Server, session: Session, why: str, now: Now) -> bool:

@@ -44,10 +44,19 @@ class ShowSession(
 
 
 class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", tag_field="do"):
-    """End connections (0x98); ``done`` is ``Count``."""
+    """End connections (0x98); ``done`` is ``Count``.
+
+    Attributes:
+        which: of which sessions.
+        why: a sentence that they are told.
+        ban_s: let these client identifiers not in again for so long; None: they may come at once;
+            0: until the broker ends.
+        only_count: change nothing.
+    """
 
     which: Which
     why: str = ""
+    ban_s: float | None = None
     only_count: bool = False
 
 
@@ -118,6 +127,32 @@ class ShowDrain(
     """How far it is; ``done`` is ``DrainState``."""
 
 
+class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bans", tag_field="do"):
+    """List bans; ``done`` is a ``Page``."""
+
+    cursor: str = ""
+    limit: int = 100
+
+
+class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban", tag_field="do"):
+    """Let a client, user or address (``kind``) not in; ``done`` is what is banned.
+
+    For so many seconds, or with 0 until the broker ends.
+    """
+
+    kind: str
+    value: str
+    for_s: float = 0.0
+    why: str = ""
+
+
+class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift", tag_field="do"):
+    """End a ban; ``done`` says whether there was one."""
+
+    kind: str
+    value: str
+
+
 class Page(msgspec.Struct, frozen=True):
     """A part of a list; ``cursor`` is empty where it is the last."""
 
@@ -158,4 +193,7 @@ AdminRequest = (
     | Drain
     | EndDrain
     | ShowDrain
+    | ListBans
+    | MakeBan
+    | LiftBan
 )

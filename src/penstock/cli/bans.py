@@ -1,0 +1,108 @@
+"""`penstock bans`: who is not let in by a running broker, for a time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.operating import (
+    AsJson,
+    Cursor,
+    JsonObject,
+    Limit,
+    age_s,
+    ask_broker,
+    entries,
+    literally,
+    print_list,
+    print_objects,
+    which,
+)
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Who is not let in by a running broker, for a time.")
+
+Kind = Annotated[str, typer.Argument(metavar="client|user|address")]
+Value = Annotated[str, typer.Argument(metavar="WHO", help="An address may be a network.")]
+
+
+@app.command(name="list")
+def list_bans(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    limit: Limit = 100,
+    cursor: Cursor = "",
+    as_json: AsJson = False,
+) -> None:
+    """List bans, those of too many wrong passwords among them; the oldest first."""
+    from penstock.store.admin_requests import ListBans
+
+    found, further = entries(config, data_dir, ListBans(cursor), limit)
+    if as_json:
+        print_objects(found)
+        return
+    print_list(("kind", "who", "seconds left", "reason"), map(_row, found), further)
+
+
+@app.command()
+def show(
+    kind: Kind,
+    value: Value,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Show one ban as JSON; exit code 2 where there is none."""
+    from penstock.store.admin_requests import ListBans
+
+    found, _ = entries(config, data_dir, ListBans(), 1_000_000)
+    bans = [ban for ban in found if (ban["kind"], ban["value"]) == (kind, value)]
+    if not bans:
+        raise ConfigError(f"there is no ban of {kind} {value}")
+    print_objects(bans)
+
+
+@app.command()
+def add(
+    kind: Kind,
+    value: Value,
+    lasts: Annotated[
+        str | None,
+        typer.Option("--for", metavar="AGE", help="10m, 12h, 7d; else until the broker ends."),
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="A sentence, for lists and the log.")] = "",
+    kick: Annotated[
+        bool, typer.Option("--kick", help="And disconnect those who are connected.")
+    ] = False,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Let a client identifier, a user or an address not in. What is connected stays, or see --kick.
+
+    MQTT 5 clients are refused with 0x8A. Bans end with the broker.
+    """
+    from penstock.store.admin_requests import Count, Kick, MakeBan
+
+    banned = ask_broker(config, data_dir, MakeBan(kind, value, age_s("--for", lasts), why), str)
+    print(f"banned {kind} {banned}")
+    if kick:
+        names = {kind: banned if kind == "address" else literally(value)}
+        chosen = which(
+            names.get("client"), names.get("user"), names.get("address"), None, connected=True
+        )
+        print(f"disconnected {ask_broker(config, data_dir, Kick(chosen, why), Count).count:,}")
+
+
+@app.command()
+def lift(kind: Kind, value: Value, config: ConfigFile = None, data_dir: DataDir = None) -> None:
+    """End a ban before its time."""
+    from penstock.store.admin_requests import LiftBan
+
+    if not ask_broker(config, data_dir, LiftBan(kind, value), bool):
+        raise ConfigError(f"there is no ban of {kind} {value}")
+
+
+def _row(told: JsonObject) -> tuple[str, ...]:
+    left_s = told["left_s"]
+    return told["kind"], told["value"], "" if left_s is None else f"{left_s:.0f}", told["reason"]
