@@ -157,6 +157,7 @@ def _engine_limits(
         v31_client_id_len_max=limits.v31_client_id_len_max,
         zone=zone,
         qos0_bytes_max=settings.memory.qos0_bytes_max,
+        half_received_bytes_max=settings.memory.half_received_bytes_max,
         spilled_bytes_max=settings.memory.spilled_bytes_max,
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,

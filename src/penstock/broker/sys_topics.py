@@ -179,6 +179,8 @@ class SysTopics:
             ("retained messages/bytes", router.retained.size_bytes),
             ("sessions/bytes", kept.sessions_bytes),
             ("sessions/refused", kept.sessions_refused),
+            ("half_received/bytes", server.half_received.size_bytes),
+            ("half_received/closed", server.half_received.closed),
             ("queues/qos0/bytes", kept.qos0_bytes),
             ("queues/packed/bytes", kept.packed_bytes),
             ("subscriptions/count", router.subscription_count),

@@ -141,6 +141,12 @@ class Memory(Group):
     once, and one that is in the log only for its place. Further ones are dropped and counted.
     0 to 1152921504606846976 bytes; 0 is no limit."""
 
+    half_received_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
+    """Packets of more than 64 KiB that have not arrived whole, of all clients together: each counts
+    with its whole length from its beginning on. A client whose packet does not fit is not read
+    until it does; one that does not finish within listener.slow_peer_timeout_s while others wait is
+    disconnected (0x97). One packet always fits. 0 to 1152921504606846976 bytes; 0 is no limit."""
+
     spilled_bytes_max: int = Field(default=1024**3, ge=0, le=2**60)
     """Queues beyond their bounds under mqueue_overflow = "spill", all together: 13 bytes for each
     message, which is in the log. Further ones are dropped and counted.

@@ -96,6 +96,7 @@ One broker::
 
     server             what all its connections share
     event_log          events become messages of the log
+    half_received      memory for large packets that have not arrived whole
     at_limit           one client at one of its limits: how often, how long
     held_up            by which of its limits a client's queue is
     flow               all about the flow of one client, as a value

@@ -81,6 +81,7 @@ class Connection(Resumable):
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
         self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
+        self.expects_rest = False  # ``rest_to_come`` is to be told when it came
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
         self.closed_here = False  # by this side, and not by the peer or the network
@@ -158,7 +159,12 @@ class Connection(Resumable):
             else:
                 packet = decoder.next_packet()
                 if packet is None:
+                    size_bytes = decoder.incomplete_bytes()
+                    if size_bytes > 0:
+                        self.rest_to_come(size_bytes, now)
                     return
+                if self.expects_rest:
+                    self.rest_to_come(0, now)
                 counters.packets_received += 1
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
@@ -176,6 +182,9 @@ class Connection(Resumable):
                 if self.work >= WORK_PER_TURN_MAX:
                     self.wait_for_turn()
                 return
+
+    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+        """A part of a packet of this length is here; with 0, all of it."""
 
     def must_wait(self) -> bool:
         """Whether too much waits on our side; if so, it is settled who calls ``resume``."""

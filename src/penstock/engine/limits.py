@@ -57,6 +57,7 @@ class EngineLimits:
         spilled_bytes_max: packed deliveries of all queues that spill, 0 = no limit.
         sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit.
+        half_received_bytes_max: large packets that have not arrived whole, 0 = no limit.
         producers_max: producers whose numbers are remembered, 0 = no limit.
         producers_per_user_max: those of one user, all anonymous clients being one; 0 = no limit.
         producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
@@ -101,6 +102,7 @@ class EngineLimits:
         producers_per_user_max: int = 10_000,
         producer_expiry_s: float = 604_800.0,
         connect_packet_size_bytes_max: int = 65_536,
+        half_received_bytes_max: int = 0,
         connect_user_properties_max: int = 64,
     ) -> None:
         self.max_inflight = max_inflight
@@ -139,6 +141,7 @@ class EngineLimits:
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.retained_bytes_max = retained_bytes_max
+        self.half_received_bytes_max = half_received_bytes_max
         self.producers_max = producers_max
         self.producers_per_user_max = producers_per_user_max
         self.producer_expiry_s = producer_expiry_s

@@ -21,6 +21,7 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.event_log import EventLog
 from penstock.engine.events import STARTED, STOPPED, Events
+from penstock.engine.half_received import HalfReceived
 from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Resumable
@@ -97,6 +98,7 @@ class Server:
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
+        self.half_received = HalfReceived(self.effects, limits.half_received_bytes_max)
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False
@@ -116,6 +118,12 @@ class Server:
         if self.draining is not None:
             self.draining.tick(self.connections, self.registry.order, now)
         self.effects.timers.wake_due(now)
+        for connection in self.half_received.overdue(now.monotonic_s):
+            connection.close(
+                reasons.QUOTA_EXCEEDED,
+                "the rest of its packet did not come while others waited for memory",
+                now,
+            )
         if self._dead_letters is not None:
             self._dead_letters.tick(now)
         if self.event_log is not None:

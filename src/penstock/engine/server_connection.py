@@ -29,6 +29,7 @@ from penstock.engine.connection import (
     WORK_PER_TURN_MAX,
 )
 from penstock.engine.events import Event, Events
+from penstock.engine.half_received import FREE_BYTES
 from penstock.engine.limits import EngineLimits
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing
@@ -72,6 +73,7 @@ class ServerConnection(OpeningConnection):
         self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
         self._publishing = Publishing(server, self.link, limits)
         self._held_back = self._publishing.held_back
+        self._lacks_memory = False  # for the packet that it sends: see ``half_received``
         self._message_rate: TokenBucket | None = None
         self._byte_rate: TokenBucket | None = None
         if limits.messages_per_s_max > 0:
@@ -190,6 +192,22 @@ class ServerConnection(OpeningConnection):
         elif self.inbound_limit is not None:
             self.inbound_limit.left(now.monotonic_s)
 
+    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+        """A large packet is read on if there is memory for it: see ``half_received``."""
+        budget = self._server.half_received
+        if size_bytes == 0 or self.hung_up:
+            budget.give_back(self)
+            self.expects_rest = False
+            return
+        if self.state != CONNECTED or size_bytes <= FREE_BYTES:
+            return
+        timeout_s = self.limits.slow_peer_timeout_s
+        deadline_s = now.monotonic_s + timeout_s if timeout_s > 0.0 else 0.0
+        self.expects_rest = True
+        self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
+        if self._lacks_memory:
+            self.stalled = True
+
     def must_wait(self) -> bool:
         """Whether too much waits on our side for more of this client's packets."""
         link = self.link
@@ -269,7 +287,11 @@ class ServerConnection(OpeningConnection):
                     return
             if self._request is not None:
                 self._go_on_with_request(now)
+        lacked_memory = self._lacks_memory
+        self._lacks_memory = False
         super().resume(now)
+        if lacked_memory and self.stalled and not self._lacks_memory:
+            self._server.half_received.give_back(self)  # it waits for something else first
         self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
@@ -321,6 +343,7 @@ class ServerConnection(OpeningConnection):
             self.inbound_limit.left(now.monotonic_s)
         if server.effects.events is not None:
             self._tell_end(server.effects.events, session)
+        server.half_received.give_back(self)
         self._publishing.ended(self.client_id)
         server.registry.close(session, now)  # first: its own will finds the session away
         if not with_will:

@@ -133,6 +133,13 @@ class Decoder:
         self._position = self._end
         return packet
 
+    def incomplete_bytes(self) -> int:
+        """The length of a packet of which a part is here, once it is known; else 0.
+
+        For who was just told by `next_packet` that there is none.
+        """
+        return 0 if self._end == 0 else self._end - self._position
+
     def plain_ack(self) -> i64:
         """The next packet, if it is a whole acknowledgement that says no more than that.
 

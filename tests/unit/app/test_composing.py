@@ -18,7 +18,7 @@ OTHER_VALUES: dict[str, Any] = {
 def test_every_limit_of_a_zone_reaches_the_engine() -> None:
     """Seed 000: settings by zone. A limit added later is in this test by itself."""
     zone = {
-        name: OTHER_VALUES.get(name, 300 if name == "max_packet_size_bytes" else 7)
+        name: OTHER_VALUES.get(name, 300 if "packet_size_bytes" in name else 7)
         for name in Limits.model_fields
         if name not in BROKER_LIMITS
     }

@@ -120,7 +120,7 @@ def test_the_connect_timeout_stands_for_who_sends_connect_too_fast() -> None:
     """Bytes without end of a CONNECT that never ends, from one paused again and again."""
     bench = Bench(EngineLimits(bytes_per_s_max=100, connect_timeout_s=10))
     connection = bench.line().connection
-    connection.receive(bytes([0x10, 0xFF, 0xFF, 0x3E]) + b"\0\4MQTT\5\2\0\0", bench.now)
+    connection.receive(bytes([0x10, 0x80, 0x80, 0x03]) + b"\0\4MQTT\5\2\0\0", bench.now)
     passed_s = 0.0
     while connection.state != CLOSED and passed_s < 30.0:
         bench.pass_s(0.5)

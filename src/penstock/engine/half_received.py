@@ -1,0 +1,90 @@
+"""Memory for large packets that have not arrived whole: one budget for all connections.
+
+::
+
+      length known ── there is room ──▶ HOLDS its whole length ── whole, or lost ─▶ given back
+           ╰──── none ─▶ in line, not read ──▶ the first, once there is room ──╯
+
+A packet takes its whole length at once, so that whoever has begun may finish, and nobody waits for
+somebody who waits. Where nobody holds any, there is room whatever the length. Who holds some, while
+others wait, and is not done by its deadline, is closed and counted. Packets of up to
+``FREE_BYTES`` need none.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.connection import Connection
+from penstock.engine.link import Turn
+
+FREE_BYTES: Final = 65_536  # a packet of this length or less is within what each connection has
+
+
+@final
+class HalfReceived:
+    """The budget of one broker.
+
+    Args:
+        turn: where those that may go on are noted.
+        bytes_max: of the packets that may arrive at the same time; 0 = no limit.
+    """
+
+    def __init__(self, turn: Turn, bytes_max: int) -> None:
+        self.size_bytes = 0  # of the packets that may arrive
+        self.closed = 0  # connections that were not done in time
+        self._turn = turn
+        self._bytes_max = bytes_max
+        self._held: dict[Connection, tuple[int, float]] = {}  # bytes, and until when; 0 = ever
+        self._line: dict[Connection, None] = {}
+
+    def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
+        """Whether a packet of this length may be read; if not, ``user`` is resumed to ask again.
+
+        Args:
+            user: the connection it comes through.
+            size_bytes: of the whole packet.
+            deadline_s: on the monotonic clock; 0 = none.
+        """
+        if self._bytes_max == 0 or size_bytes <= FREE_BYTES or user in self._held:
+            return True
+        is_first = not self._line or next(iter(self._line)) is user
+        has_room = self.size_bytes == 0 or self.size_bytes + size_bytes <= self._bytes_max
+        if not is_first or not has_room:
+            self._line[user] = None
+            return False
+        self._line.pop(user, None)
+        self._held[user] = (size_bytes, deadline_s)
+        self.size_bytes += size_bytes
+        self._wake_first()
+        return True
+
+    def give_back(self, user: Connection) -> None:
+        """The packet of ``user`` is whole, or nobody waits for it any more."""
+        held = self._held.pop(user, None)
+        if held is not None:
+            self.size_bytes -= held[0]
+        elif user in self._line:
+            del self._line[user]
+        else:
+            return
+        self._wake_first()
+
+    def overdue(self, now_s: float) -> list[Connection]:
+        """Connections that others wait for, and whose packet should be here; see to their end.
+
+        Who is not read, for reasons of ours, is none of them.
+        """
+        if not self._line:
+            return []
+        late: list[Connection] = []
+        for user, (_, deadline_s) in self._held.items():
+            if 0.0 < deadline_s <= now_s and not user.stalled:
+                late.append(user)
+        self.closed += len(late)
+        return late
+
+    def _wake_first(self) -> None:
+        for user in self._line:
+            self._turn.resume_later(user)
+            return

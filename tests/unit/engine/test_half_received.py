@@ -1,0 +1,112 @@
+"""Memory for large packets that have not arrived whole: somebody can always finish."""
+
+import pytest
+
+from penstock.engine.limits import EngineLimits
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import Disconnect, Puback, Publish
+from tests.unit.engine.bench import Bench, Line
+
+LARGE = encode(Publish("t", bytes(100_000), 1, packet_id=1), 5)
+SMALL = encode(Publish("t", bytes(60_000), 1, packet_id=1), 5)
+
+
+def bench(places: int, slow_s: float = 60.0) -> Bench:
+    """A broker with room for so many large packets."""
+    limits = EngineLimits(half_received_bytes_max=places * len(LARGE), slow_peer_timeout_s=slow_s)
+    return Bench(limits)
+
+
+def begun(rig: Bench, *names: str) -> list[Line]:
+    """Clients that sent the beginning of a large packet."""
+    lines = [rig.join(name) for name in names]
+    for line in lines:
+        line.receive(LARGE[:1000])
+    return lines
+
+
+def is_read(line: Line) -> bool:
+    return not line.connection.stalled
+
+
+def is_closed(line: Line) -> bool:
+    return line.connection.link.closed
+
+
+def is_acknowledged(line: Line) -> bool:
+    line.bench.commit()
+    return any(isinstance(packet, Puback) for packet in line.read())
+
+
+def test_who_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
+    rig = bench(2)
+    one, two, three, four = begun(rig, "1", "2", "3", "4")
+    assert [is_read(line) for line in (one, two, three, four)] == [True, True, False, False]
+    assert rig.server.half_received.size_bytes == 2 * len(LARGE)
+    two.receive(LARGE[1000:])
+    assert is_acknowledged(two)
+    assert [is_read(line) for line in (one, three, four)] == [True, True, False], "first come"
+    for line in (one, three):
+        line.receive(LARGE[1000:])
+        assert is_acknowledged(line)
+    assert is_read(four)
+    four.receive(LARGE[1000:])
+    assert is_acknowledged(four)
+    assert rig.server.half_received.size_bytes == 0
+
+
+def test_small_packets_need_none() -> None:
+    rig = bench(1)
+    begun(rig, "1")
+    small = rig.join("2")
+    small.receive(SMALL[:1000])
+    assert is_read(small)
+    small.receive(SMALL[1000:])
+    assert is_acknowledged(small)
+
+
+def test_a_packet_larger_than_the_budget_is_read_where_nobody_else_holds_any() -> None:
+    limits = EngineLimits(half_received_bytes_max=70_000)
+    one, two = begun(Bench(limits), "1", "2")
+    assert is_read(one)
+    assert not is_read(two)
+    one.receive(LARGE[1000:])
+    assert is_read(two)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_who_is_lost_gives_its_place_up(holds: bool) -> None:
+    rig = bench(1)
+    one, two, three = begun(rig, "1", "2", "3")
+    (one if holds else two).cut()
+    rig.turns()
+    if not holds:
+        assert not is_read(three)
+        one.receive(LARGE[1000:])
+    assert is_read(two if holds else three)
+
+
+def test_who_does_not_finish_is_closed_if_others_wait() -> None:
+    rig = bench(2)
+    one, two = begun(rig, "1", "2")
+    rig.pass_s(70)
+    assert not is_closed(one), "nobody waits"
+    (three,) = begun(rig, "3")
+    two.receive(LARGE[1000:])
+    assert is_read(three)
+    (four,) = begun(rig, "4")
+    rig.pass_s(1)
+    rig.turns()
+    assert rig.server.half_received.closed == 1
+    assert is_closed(one)
+    farewell = one.read()[-1]
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == 0x97
+    assert is_read(four)
+
+
+def test_without_a_time_limit_nobody_is_closed() -> None:
+    rig = bench(1, slow_s=0.0)
+    one, _ = begun(rig, "1", "2")
+    rig.pass_s(100_000)
+    assert not is_closed(one)
