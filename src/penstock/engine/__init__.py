@@ -10,6 +10,7 @@ Words and bounds::
     filter_set         many filters, asked at once
     message            what was published; a delivery is one message on its way to one session
     limits             every bound of this layer, by name
+    share              what one connection may do in a turn, in units of work
     kept               what all clients together make the broker keep
     options            settings that are no bounds
     access             the ports: who a client is, and what it may do

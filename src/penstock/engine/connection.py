@@ -40,6 +40,7 @@ from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.link import Link, Resumable
+from penstock.engine.share import BYTES_OF_A_UNIT, WORK_OF_A_PACKET
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
@@ -53,10 +54,6 @@ CONNECTED: Final = 1
 CLOSED: Final = 2
 AWAIT_VERDICT: Final = 3
 AWAIT_AUTH: Final = 4
-
-PACKETS_PER_TURN_MAX: Final = 1000
-WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
-WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 
 DISCONNECTED_ITSELF: Final = "client disconnected"  # why a connection ended
 
@@ -88,6 +85,8 @@ class Connection(Resumable):
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
         self._decoder = decoder
         self._keep_alive = keep_alive
+        self._share = link.share
+        self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
         self._lost_because: str | None = None  # the socket ended, the verdict is still to come
 
@@ -96,6 +95,7 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         self.link.counters.bytes_received += len(data)
+        self._bytes_work += len(data) // BYTES_OF_A_UNIT
         if self.state == AWAIT_VERDICT:
             self._early_bytes += len(data)
             if self._early_bytes > EARLY_BYTES_MAX:
@@ -143,7 +143,9 @@ class Connection(Resumable):
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
         """Handle packets until one is incomplete or it is enough for now."""
-        self.work = 0
+        self.work = self._bytes_work
+        self._bytes_work = 0
+        work_max = self._share.work_max
         counters = self.link.counters
         decoder = self._decoder
         while True:
@@ -177,9 +179,10 @@ class Connection(Resumable):
             if self.state == AWAIT_VERDICT:  # ``decided`` goes on
                 self.stalled = True
                 return
-            if not to_the_end and (self.work >= WORK_PER_TURN_MAX or self.must_wait()):
+            if not to_the_end and (self.work >= work_max or self.must_wait()):
                 self.stalled = True
-                if self.work >= WORK_PER_TURN_MAX:
+                if self.work >= work_max:
+                    self._share.used_up += 1
                     self.wait_for_turn()
                 return
 

@@ -32,6 +32,7 @@ from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
 from penstock.engine.frames import Frames
+from penstock.engine.share import Share
 
 _PLAIN_BYTES: Final = 4  # of an acknowledgement without a reason code
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
@@ -52,6 +53,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.counters = Counters()
+        self.share = Share()
         self.ready: list[Link] = []  # have bytes that may leave now
         self.holding: list[Link] = []  # have bytes that leave with the open batch
         self.closing: list[Link] = []  # are shut
@@ -104,6 +106,7 @@ class Link:
         self.counters = turn.counters
         self._wanted = False  # the user waits for that
         self._turn = turn
+        self.share = turn.share  # of a turn's work
 
     @property
     def waits(self) -> bool:

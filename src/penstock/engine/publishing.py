@@ -32,7 +32,6 @@ from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.aliases import InboundAliases
 from penstock.engine.answers import acknowledgement
 from penstock.engine.clock import Now
-from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 from penstock.engine.held_back import HeldBack
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
@@ -41,6 +40,7 @@ from penstock.engine.priorities import TopicPriorities
 from penstock.engine.producers import NEXT, NO_ROOM, REPEATED, Numbered, numbered
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.engine.share import WORK_OF_A_PACKET
 from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.engine.waiting_publisher import WaitingPublisher
@@ -267,7 +267,7 @@ class Publishing:
     def _is_enough(self, work: int) -> bool:
         """Whether what is left must wait for the next turn, or for a commit."""
         user = self._link.user
-        if work >= WORK_PER_TURN_MAX:
+        if work >= self._effects.share.work_max:
             self._effects.resume_later(user)
             return True
         if work > 0 and user is not None and self._effects.is_full():

@@ -132,6 +132,7 @@ class Server:
 
     def resume(self, now: Now) -> list[Resumable]:
         """Go on with what an earlier turn left over; who did. Those may be left over again."""
+        self.effects.share.next_turn()
         unfinished = self.effects.unfinished
         self.effects.unfinished = []
         for user in unfinished:

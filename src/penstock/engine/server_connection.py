@@ -26,7 +26,6 @@ from penstock.engine.connection import (
     CLOSED,
     CONNECTED,
     DISCONNECTED_ITSELF,
-    WORK_PER_TURN_MAX,
 )
 from penstock.engine.events import Event, Events
 from penstock.engine.half_received import FREE_BYTES
@@ -139,7 +138,7 @@ class ServerConnection(OpeningConnection):
         request = self._request
         assert request is not None
         work = 0
-        while not request.finished and work < WORK_PER_TURN_MAX:
+        while not request.finished and work < self._share.work_max:
             work += request.step(now)
             answer = request.take_answer()
             if answer is not None:
@@ -238,6 +237,7 @@ class ServerConnection(OpeningConnection):
         if self.resume_at_s > 0.0:
             return True
         if self._request is not None:
+            self._share.used_up += 1
             self.wait_for_turn()
             return True
         if self.saturated or link.is_full():
@@ -282,7 +282,8 @@ class ServerConnection(OpeningConnection):
             self._session.refill(now)
             if self._held_back.count > 0 or self._session.released_count > 0:
                 work = self._publishing.try_again(self._session, now)
-                if work >= WORK_PER_TURN_MAX:
+                if work >= self._share.work_max:
+                    self._share.used_up += 1
                     self.wait_for_turn()
                     return
             if self._request is not None:

@@ -22,11 +22,11 @@ from __future__ import annotations
 from typing import Final, TypeAlias, final
 
 from penstock.engine.clock import Now
-from penstock.engine.connection import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 from penstock.engine.effects import Effects
 from penstock.engine.message import Message
 from penstock.engine.producers import Numbered, Producers
 from penstock.engine.router import Router
+from penstock.engine.share import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 
 # topic, payload, qos, retain, encoded properties
 Row: TypeAlias = tuple[str, bytes, int, bool, bytes]

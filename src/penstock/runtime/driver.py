@@ -14,7 +14,8 @@
 One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
 under way until the committer has written it after all. Where nobody waits for a commit, because
 sessions went on and no more, it comes ``_PROGRESS_S`` later, or with the next one. A connection
-does a bounded amount of work in one turn. What it leaves over, and what waits for room, the
+does a bounded amount of work in one turn, as much as the driver found to take no longer than
+``share.SLICE_S`` for all who want more. What it leaves over, and what waits for room, the
 engine resumes in a later turn; until then the socket is not read (``reading``).
 """
 
@@ -156,7 +157,12 @@ class Driver:
         """Bytes from a client; its reading pauses while it must wait."""
         connection = peer.connection
         was = connection.state
-        connection.receive(data, self.now())
+        now = self.now()
+        share = self._effects.share
+        used_up = share.used_up
+        connection.receive(data, now)
+        if share.used_up != used_up:
+            share.took(time.monotonic() - now.monotonic_s)
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
             logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
@@ -246,7 +252,12 @@ class Driver:
     def _begin_turn(self) -> None:
         """Go on with what earlier turns left over, after the sockets had theirs."""
         self._turn_begins = False
-        for user in self._server.resume(self.now()):
+        now = self.now()
+        went_on = self._server.resume(now)
+        share = self._effects.share
+        if share.used_up > 0:
+            share.took(time.monotonic() - now.monotonic_s)
+        for user in went_on:
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:

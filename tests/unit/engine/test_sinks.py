@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.connection import WORK_OF_A_PACKET
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.producers import Numbered
+from penstock.engine.share import WORK_OF_A_PACKET
 from penstock.engine.sinks import BATCH_MAX, ROWS_MAX, SHARE, Row
 from penstock.protocol.packets import Puback, Publish
 from tests.unit.engine.bench import Bench

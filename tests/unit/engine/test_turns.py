@@ -4,8 +4,18 @@ import itertools
 
 import pytest
 
-from penstock.engine.connection import CONNECTED, PACKETS_PER_TURN_MAX, WORK_PER_TURN_MAX
+from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
+from penstock.engine.share import (
+    BYTES_OF_A_UNIT,
+    PACKETS_PER_TURN_MAX,
+    SHARE_MIN,
+    SLICE_S,
+    WORK_OF_A_PACKET,
+    WORK_PER_TURN_MAX,
+    WORK_PER_TURN_MIN,
+    Share,
+)
 from penstock.engine.subscribing import FILTER_WORK
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -42,13 +52,15 @@ def arrive(line: Line, *packets: Packet) -> None:
 def test_a_turn_handles_a_bounded_number_of_packets() -> None:
     bench = Bench()
     line = bench.join("c", 4)
-    arrive(line, *[Pingreq()] * (3 * PACKETS_PER_TURN_MAX))
+    count = 3 * PACKETS_PER_TURN_MAX
+    arrive(line, *[Pingreq()] * count)
     connection = line.connection
-    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, True)
+    for_bytes = 2 * count // BYTES_OF_A_UNIT // WORK_OF_A_PACKET
+    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX - for_bytes, True)
     bench.server.resume(bench.now)
     assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, True)
     bench.turns()
-    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, False)
+    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX + for_bytes, False)
 
 
 def test_a_message_for_many_counts_as_many() -> None:
@@ -61,6 +73,50 @@ def test_a_message_for_many_counts_as_many() -> None:
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 200
     bench.turns()
     assert not line.connection.stalled
+
+
+def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
+    """However many they are, a turn of theirs is no longer; and one alone has all of it."""
+    bench = Bench()
+    greedy = [bench.join(f"c{number}", 4) for number in range(10)]
+    for line in greedy:
+        arrive(line, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
+        line.read()
+    bench.server.resume(bench.now)
+    answered = [len(line.read()) for line in greedy]
+    assert answered == [PACKETS_PER_TURN_MAX // 10] * 10
+    bench.turns()
+    assert not any(line.connection.stalled for line in greedy)
+    arrive(greedy[0], *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
+    bench.server.resume(bench.now)
+    assert bench.server.effects.share.work_max == WORK_PER_TURN_MAX
+
+
+def test_a_share_follows_how_long_it_took() -> None:
+    share = Share()
+    for _ in range(20):
+        share.took(2 * SLICE_S)
+    share.next_turn()
+    assert share.work_max == WORK_PER_TURN_MIN
+    for _ in range(50):
+        share.took(SLICE_S / 2)
+    share.next_turn()
+    assert share.work_max == WORK_PER_TURN_MAX
+    share.used_up = 1_000_000
+    share.next_turn()
+    assert share.work_max == SHARE_MIN
+
+
+def test_bytes_count_and_not_only_packets() -> None:
+    bench = Bench()
+    line = bench.join("p", 4)
+    payload = bytes(WORK_PER_TURN_MAX * BYTES_OF_A_UNIT // 2)
+    arrive(line, *[Publish("t", payload)] * 4)
+    connection = line.connection
+    assert (connection.link.counters.publish_received, connection.stalled) == (1, True)
+    bench.turns()
+    assert (connection.link.counters.publish_received, connection.stalled) == (4, False)
+    assert connection.work < WORK_PER_TURN_MAX + WORK_OF_A_PACKET
 
 
 def test_a_walk_of_the_trie_counts_as_what_it_visits() -> None:
