@@ -16,13 +16,14 @@ copy is kept, so that the C compiler works only when compiled sources changed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +37,12 @@ REQUIREMENTS = ROOT / "requirements"
 SHIPPED = ("*.py", "*.j2", "py.typed")  # what of src/ a wheel has: package-data in pyproject.toml
 PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
-TEST_TOOLS = {"mosquitto_pub": "mosquitto-clients", "strace": "strace"}
+TEST_TOOLS = {
+    "mosquitto": "mosquitto",
+    "mosquitto_pub": "mosquitto-clients",
+    "strace": "strace",
+}
+POLICY = Path("/usr/sbin/policy-rc.d")
 LOG_LINES_SHOWN = 30
 
 
@@ -171,9 +177,24 @@ def install_test_tools() -> None:
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-qq", "--yes", "--no-install-recommends", *missing]
         call(["apt-get", "update", "-qq"], quiet)
-        if call(command, quiet).returncode == 0:
-            return
+        with no_services_started():
+            if call(command, quiet).returncode == 0:
+                return
     say(f"tests that need {names} are skipped; `apt-get install {names}` as root provides it")
+
+
+@contextlib.contextmanager
+def no_services_started() -> Iterator[None]:
+    """Keep what is installed from running as a service, on its well-known port: Debian's policy."""
+    if POLICY.exists():
+        yield
+        return
+    POLICY.write_text("#!/bin/sh\nexit 101\n")
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
 
 
 def is_done(step: str, made_from: str) -> bool:

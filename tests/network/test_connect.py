@@ -85,15 +85,20 @@ def test_a_second_connect_is_a_protocol_error(
 def test_an_unknown_version_is_refused_in_a_form_the_client_knows(
     shared_broker: Broker, clients: Clients
 ) -> None:
-    """[MQTT-3.1.2-2], v3.1.1 [MQTT-3.1.2-2]: 0x84 above MQTT 5, return code 1 below it."""
-    newer = clients.open(shared_broker, V5)
-    newer.send_bytes(bytes.fromhex("100f 0004 4d515454 06 02 003c 00 0002 6162"))
-    assert newer.expect(Connack) == Connack(0x84)
-    newer.expect_end()
-    older = clients.open(shared_broker, V311)
-    older.send_bytes(bytes.fromhex("100e 0004 4d515454 02 02 003c 0002 6162"))
-    assert older.expect(Connack) == Connack(0x84)  # decoded from return code 1
-    older.expect_end()
+    """[MQTT-3.1.2-2], v3.1.1 [MQTT-3.1.2-2]: 0x84 above MQTT 5, return code 1 below it.
+
+    The upper bit is that of a bridge, whatever the version.
+    """
+    for level in ("06", "85", "86"):
+        newer = clients.open(shared_broker, V5)
+        newer.send_bytes(bytes.fromhex(f"100f 0004 4d515454 {level} 02 003c 00 0002 6162"))
+        assert newer.expect(Connack) == Connack(0x84)
+        newer.expect_end()
+    for level in ("02", "80", "82"):
+        older = clients.open(shared_broker, V311)
+        older.send_bytes(bytes.fromhex(f"100e 0004 4d515454 {level} 02 003c 0002 6162"))
+        assert older.expect(Connack) == Connack(0x84)  # decoded from return code 1
+        older.expect_end()
 
 
 def test_another_protocol_is_not_answered(shared_broker: Broker, clients: Clients) -> None:

@@ -32,9 +32,12 @@ class Mosquitto:
     Args:
         directory: an empty directory for its data and its settings.
         settings: more lines for its file of settings; without any everybody is let in.
+        bridge: lines at the end of it, which describe a bridge.
     """
 
-    def __init__(self, directory: Path, settings: str = "allow_anonymous true\n") -> None:
+    def __init__(
+        self, directory: Path, settings: str = "allow_anonymous true\n", bridge: str = ""
+    ) -> None:
         self._port = HeldPort("127.0.0.1")
         self.address: Address = (self._port.host, self._port.port)
         data = directory / "data"
@@ -43,7 +46,7 @@ class Mosquitto:
         self._configuration.write_text(
             f"listener {self.address[1]} 127.0.0.1\n{settings}persistence true\n"
             f"persistence_location {data}/\nautosave_interval 1\nautosave_on_changes true\n"
-            f"max_queued_messages 0\nuser root\n"
+            f"max_queued_messages 0\nuser root\n{bridge}"
         )
         self._process: subprocess.Popen[bytes] | None = None
 

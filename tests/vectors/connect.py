@@ -44,6 +44,32 @@ VALID = [
         Connect("a", V31),
     ),
     _valid(
+        "3.1.1 in the dialect of bridges",
+        ONLY311,
+        """
+        10 0d              # CONNECT, 13 bytes
+        00 04 4d 51 54 54  # "MQTT"
+        84                 # level 4, of a bridge
+        02                 # clean session
+        00 3c              # keep alive 60 s
+        00 01 61           # client id "a"
+        """,
+        Connect("a", V311, is_bridge=True),
+    ),
+    _valid(
+        "3.1 in the dialect of bridges",
+        ONLY31,
+        """
+        10 0f                    # CONNECT, 15 bytes
+        00 06 4d 51 49 73 64 70  # "MQIsdp"
+        83                       # level 3, of a bridge
+        02                       # clean session
+        00 3c                    # keep alive 60 s
+        00 01 61                 # client id "a"
+        """,
+        Connect("a", V31, is_bridge=True),
+    ),
+    _valid(
         "5 with nothing but a client id",
         ONLY5,
         """
@@ -308,6 +334,12 @@ MISTAKES = [
         "level 4 as MQIsdp",
         ONLY31,
         "10 0f 00 06 4d 51 49 73 64 70 04 02 00 3c 00 01 61",
+        0x84,
+    ),
+    _mistake(
+        "level 5 in the dialect of bridges",
+        ONLY5,
+        "10 0e 00 04 4d 51 54 54 85 02 00 3c 00 00 01 61",
         0x84,
     ),
     _mistake("level 0", ONLY311, "10 0d 00 04 4d 51 54 54 00 02 00 3c 00 01 61", 0x84),

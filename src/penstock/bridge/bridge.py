@@ -85,10 +85,12 @@ class Bridge(Application):
         self._driver = driver
         self._waiting: deque[Arrival] = deque()  # for room here
         self._version = VERSIONS[remote.version]
+        self._is_private = remote.try_private and self._version != V5  # the dialect of bridges
         self._outgoing = outgoing(remote)
         self._incoming = incoming(remote)
         self._asked = remote_subscriptions(self._incoming, self._version)
         self._asking: dict[int, str] = {}  # filters not answered, by packet identifier
+        self._has_answered = False  # the present connection: CONNACK let us in
         self._refused = ""  # a filter that the remote broker does not let us have
         self._session = self._open_session(session_of(remote.name), driver.now())
         self._dialler = Dialler(
@@ -128,13 +130,8 @@ class Bridge(Application):
             record = SubscriptionRecord(session.number, topic_filter, subscription)
             server.effects.put_subscription(record)
             server.router.deliver_retained(session, entry, is_new, now)
-        if self._version != V5 and any(part.direction == "both" for part in self._remote.forwards):
-            logger.warning(
-                "bridge %s: before MQTT 5 a broker sends back to a bridge what it brought: of what"
-                " is handed on in both directions subscribers here get two copies; use prefixes"
-                " that differ by direction, or version 5",
-                self.name,
-            )
+        if not self._is_private:
+            self._warn_of_echo()
         if not self._remote.persist:
             logger.warning(
                 "bridge %s: persist is false, so all messages are handed on with QoS 0: those that"
@@ -143,13 +140,28 @@ class Bridge(Application):
             )
         return session
 
+    def _warn_of_echo(self) -> None:
+        if self._version != V5 and any(part.direction == "both" for part in self._remote.forwards):
+            logger.warning(
+                "bridge %s: before MQTT 5, and without the dialect of bridges, a broker sends back"
+                " to a bridge what it brought: of what is handed on in both directions subscribers"
+                " here get two copies; use prefixes that differ by direction, or version 5",
+                self.name,
+            )
+
     async def run(self) -> None:
         """Keep the bridge connected until cancelled."""
         await self._dialler.run()
 
     def _connect(self, clean: bool) -> Connect:
         limits = self._limits
-        return connect_of(self._remote, limits.receive_maximum, limits.max_packet_size_bytes, clean)
+        return connect_of(
+            self._remote,
+            limits.receive_maximum,
+            limits.max_packet_size_bytes,
+            clean,
+            self._is_private,
+        )
 
     # -- the connection --------------------------------------------------------------------
 
@@ -157,6 +169,7 @@ class Bridge(Application):
         """The remote broker let us in."""
         del now
         self._refused = ""
+        self._has_answered = True
         self._dialler.connected(connack)
         connection = self._dialler.connection
         assert connection is not None
@@ -186,7 +199,31 @@ class Bridge(Application):
     def ended(self, now: Now) -> None:
         """The connection is over."""
         del now
+        connection = self._dialler.connection
+        assert connection is not None
+        if self._has_answered:
+            self._has_answered = False
+            self._is_private = self._remote.try_private and self._version != V5
+        elif connection.may_not_know_dialect:
+            self._try_without_dialect()
         self._dialler.ended()
+
+    def _try_without_dialect(self) -> None:
+        """The remote broker ended the connection before it let us in: perhaps for our dialect.
+
+        It is spoken to without at once, and the next time with it again.
+        """
+        if self._is_private:
+            self._is_private = False
+            self._dialler.dials_again = True
+            logger.info(
+                "bridge %s: %s may not know the dialect of bridges; trying without",
+                self.name,
+                self._dialler.url,
+            )
+            self._warn_of_echo()
+        else:
+            self._is_private = self._remote.try_private and self._version != V5
 
     # -- messages from the remote broker ---------------------------------------------------
 

@@ -90,8 +90,10 @@ def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscript
     return list(found.values())
 
 
-def connect_of(remote: Remote, receive_maximum: int, packet_size_max: int, clean: bool) -> Connect:
-    """What the bridge says first."""
+def connect_of(
+    remote: Remote, receive_maximum: int, packet_size_max: int, clean: bool, is_bridge: bool
+) -> Connect:
+    """Return what the bridge says first; ``is_bridge``: in the dialect of bridges."""
     version = VERSIONS[remote.version]
     properties = None
     if version == V5:
@@ -111,6 +113,7 @@ def connect_of(remote: Remote, receive_maximum: int, packet_size_max: int, clean
         remote.username,
         password,
         properties,
+        is_bridge,
     )
 
 
@@ -133,7 +136,7 @@ def refuse_what_cannot_be_said(remote: Remote) -> None:
         ConfigError: MQTT has no way to say it.
     """
     try:
-        connect = connect_of(remote, 1, 1, False)
+        connect = connect_of(remote, 1, 1, False, False)
         encode(connect, connect.version)
         outgoing(remote)
         incoming(remote)

@@ -55,6 +55,12 @@ class Remote(Group):
     version: Literal["3.1", "3.1.1", "5"] = "5"
     """MQTT version spoken with the remote broker."""
 
+    try_private: bool = True
+    """Speak the dialect of bridges (protocol levels 0x83 and 0x84, Mosquitto's) before MQTT 5: the
+    remote broker then sends RETAIN as it was published, so that updates and removals of retained
+    messages come in, and sends nothing back of what the bridge brought. A remote broker that does
+    not know it is spoken to without."""
+
     client_id: str = Field(default="", max_length=65_535)
     """Client identifier there; empty takes penstock-NAME. Two bridges with the same one throw each
     other out."""

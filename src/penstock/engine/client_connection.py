@@ -250,6 +250,14 @@ class ClientConnection(Connection):
         properties = Properties(authentication_method=method, authentication_data=data)
         self.link.send_now(encode(Auth(reasons.CONTINUE_AUTHENTICATION, properties), V5))
 
+    @property
+    def may_not_know_dialect(self) -> bool:
+        """Whether the server ended it without letting us in, as one would that does not know our
+        protocol level: by return code 1, by hanging up, or by an answer it has for others."""
+        if self.reason_code != reasons.SUCCESS:
+            return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
+        return self.hung_up
+
     # -- messages from the server --------------------------------------------------------
 
     def _arrived(self, publish: Publish, now: Now) -> None:

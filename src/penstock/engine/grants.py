@@ -12,7 +12,7 @@ from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.options import ServerOptions
 from penstock.engine.producers import SEQUENCE
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Will
@@ -37,7 +37,7 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: Ser
     will = connect.will
     if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
         return reasons.TOPIC_NAME_INVALID
-    if will is not None and is_system_topic(will.topic):
+    if will is not None and is_system_topic(will.topic) and not is_bridge_state(will.topic):
         return reasons.NOT_AUTHORIZED
     if will is not None and will.properties is not None and options.check_payload_format:
         says_utf8 = will.properties.payload_format_indicator == 1

@@ -45,11 +45,12 @@ from penstock.engine.link import Link
 from penstock.engine.producers import asked_for
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.engine.topics import is_bridge_state
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import CONNACK, V5, V311
+from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V311
 from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
 from penstock.protocol.properties import Properties
 
@@ -110,6 +111,7 @@ class OpeningConnection(Connection):
         server = self._server
         self.version = connect.version
         self.link.version = connect.version
+        self.link.is_bridge = connect.is_bridge
         method: str | None = None
         properties = connect.properties
         if properties is not None:
@@ -193,7 +195,9 @@ class OpeningConnection(Connection):
         their answer in CONNACK [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
-            self.version = V5 if error.level > V5 else V311  # [MQTT-3.1.2-2]
+            level = error.level & ~BRIDGE_BIT
+            is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
+            self.version = V5 if is_newer else V311  # [MQTT-3.1.2-2]
             self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
             return
         if self.state == AWAIT_CONNECT and self._decoder.version == V5:
@@ -222,7 +226,10 @@ class OpeningConnection(Connection):
             return
         permissions = server.authorize.permissions(username, self.client_id)
         will = connect.will
-        if will is not None and permissions is not None and not permissions.may_publish(will.topic):
+        is_denied = False
+        if will is not None and permissions is not None and not is_bridge_state(will.topic):
+            is_denied = not permissions.may_publish(will.topic)  # else it is dropped when it is due
+        if is_denied:
             self._refuse(reasons.NOT_AUTHORIZED, now, connect)
             return
         server.registry.expire(now)  # a session whose time has passed must not be taken up

@@ -42,7 +42,7 @@ from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.engine.share import WORK_OF_A_PACKET
 from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS
-from penstock.engine.topics import is_system_topic, is_topic_name
+from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
 from penstock.engine.waiting_publisher import WaitingPublisher
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -423,7 +423,16 @@ class Publishing:
         return True
 
     def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
-        """A client before MQTT 5 is not told, and so sends PUBREL: until then it is received."""
+        """A client before MQTT 5 is not told, and so sends PUBREL: until then it is received.
+
+        The state of a foreign bridge is no message to be refused, but told as ``$SYS`` is.
+        """
+        permissions = session.permissions
+        if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):
+            session.receive(packet, now)
+            self._router.publish_bridge_state(topic, packet.payload, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+            return
         self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
         code = reasons.NOT_AUTHORIZED if self._link.version == V5 else 0
         if code == 0:

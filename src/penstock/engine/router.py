@@ -239,6 +239,19 @@ class Router:
         self._deliver_system(message, self.trie.match(topic), now)
         return True
 
+    def publish_bridge_state(self, topic: str, value: bytes, now: Now) -> None:
+        """Say that a foreign bridge is connected or not; an empty ``value`` forgets it.
+
+        Like all of ``$SYS`` it is in memory only. Where there is no room it is told
+        to those who are there, and not kept: at most half of the places for ``$SYS`` are theirs.
+        """
+        if self.system.get(topic) is None and 2 * len(self.system) >= SYSTEM_TOPICS_MAX:
+            self.publish_passing(topic, value, self.trie.match(topic), now)
+            return
+        self.publish_system(topic, value, now)
+        if not value:
+            self.system.remove(topic)
+
     def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
         """As ``publish_system``, but nothing is kept for those who come later."""
         self._deliver_system(Message(topic, value, 0, False, "", now.wall_us), matches, now)

@@ -126,6 +126,9 @@ class Subscribing(Request):
         code = _judge(topic_filter, session, server, self._limits, version)
         if code == reasons.SUCCESS:
             code = subscription.qos
+            if self._link.is_bridge:  # a shared one has no "no local" [MQTT-3.8.3-4]
+                subscription.no_local = not is_shared(topic_filter)
+                subscription.retain_as_published = True
             entry = SessionSubscription(subscription, self._identifier)
             self._added.append(entry)
             self._is_new.append(server.router.subscribe(session, entry))

@@ -14,6 +14,7 @@ SHARE_PREFIX: Final = "$share/"
 SYSTEM_PREFIX: Final = "$SYS/"
 PENSTOCK_PREFIX: Final = "$penstock/"
 EVENTS_PREFIX: Final = "$events/"
+_BRIDGE_STATE_PREFIX: Final = "$SYS/broker/connection/"
 FLOW_TOPIC: Final = "$penstock/flow"
 TOPIC_BYTES_MAX: Final = 65535
 
@@ -78,6 +79,17 @@ def is_system_topic(topic: str) -> bool:
     if topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX, EVENTS_PREFIX)):
         return True
     return topic in ("$SYS", "$penstock", "$events")  # "$SYS/#" matches its parent too
+
+
+def is_bridge_state(topic: str) -> bool:
+    """Whether a foreign bridge tells here whether it is connected: 1, and 0 by its will.
+
+    It is Mosquitto's topic, ``$SYS/broker/connection/NAME/state``, the only one below ``$SYS/``
+    that a client may publish to.
+    """
+    if not topic.startswith(_BRIDGE_STATE_PREFIX) or not topic.endswith("/state"):
+        return False
+    return topic.count("/") == 4 and len(topic) > len(_BRIDGE_STATE_PREFIX) + len("/state")
 
 
 def is_of_events(topic_filter: str) -> bool:

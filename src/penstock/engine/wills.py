@@ -31,6 +31,7 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Message
 from penstock.engine.records import WillRecord
 from penstock.engine.router import Router
+from penstock.engine.topics import is_bridge_state
 
 
 @final
@@ -99,6 +100,9 @@ class Wills:
         permissions = self.authorize.permissions(record.username, client_id)
         if permissions is not None and not permissions.may_publish(message.topic):
             self._drops.count(NO_PERMISSION, client_id, message.topic)
+            return
+        if is_bridge_state(message.topic):
+            self._router.publish_bridge_state(message.topic, message.payload, now)
             return
         message.dated(now.wall_us)
         self._router.publish(message, None, now)

@@ -23,6 +23,7 @@ from penstock.protocol.decode_body import check_at_end, read_body
 from penstock.protocol.decode_connect import read_connect, read_level
 from penstock.protocol.fixed_header import check, verdicts
 from penstock.protocol.kinds import (
+    BRIDGE_BIT,
     CONNECT,
     PUBACK,
     PUBCOMP,
@@ -269,12 +270,13 @@ class Decoder:
         return Pubcomp(packet_id, reason_code)
 
     def _read_connect(self, reader: Reader, header_flags: int) -> Connect:
-        level = read_level(reader)
+        named = read_level(reader)
+        level = named & ~BRIDGE_BIT
         self.version = level
         self._verdicts = verdicts(level, self.server)
         if self._is_length_padded and level == V5:  # [MQTT-1.5.5-1]
             raise RemoteProtocolError(MALFORMED_PACKET, "remaining length is longer than needed")
-        packet = read_connect(reader, level, header_flags)
+        packet = read_connect(reader, level, named != level, header_flags)
         check_at_end(reader, CONNECT)
         return packet
 

@@ -6,7 +6,7 @@ ignored, and a user name or password announced by its flag may be missing at the
 
 from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol.decode_body import read_properties
-from penstock.protocol.kinds import CONNECT, V5, V31, V311
+from penstock.protocol.kinds import BRIDGE_BIT, CONNECT, V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.property_rules import WILL
 from penstock.protocol.reasons import (
@@ -18,7 +18,7 @@ from penstock.protocol.wire import Reader
 
 
 def read_level(reader: Reader) -> int:
-    """Protocol name and level: 3, 4 or 5.
+    """Return the protocol level behind its name: 3, 4 or 5, or 3 or 4 with ``BRIDGE_BIT``.
 
     Raises UnsupportedProtocolVersion for another level behind a name of MQTT, and a plain
     RemoteProtocolError, also 0x84, for another name: whoever sent that does not speak MQTT.
@@ -27,15 +27,16 @@ def read_level(reader: Reader) -> int:
     if name != b"MQTT" and name != b"MQIsdp":  # [MQTT-3.1.2-1], v3.1 §3.1
         raise RemoteProtocolError(UNSUPPORTED_PROTOCOL_VERSION, "the protocol name is not MQTT")
     level = reader.byte()
-    if level not in ((V31,) if name == b"MQIsdp" else (V311, V5)):  # [MQTT-3.1.2-2]
+    spoken = (V31, V31 | BRIDGE_BIT) if name == b"MQIsdp" else (V311, V5, V311 | BRIDGE_BIT)
+    if level not in spoken:  # [MQTT-3.1.2-2]
         raise UnsupportedProtocolVersion(
             UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported", level
         )
     return level
 
 
-def read_connect(reader: Reader, level: int, header_flags: int) -> Connect:
-    """The rest of a CONNECT of this level, behind the level byte."""
+def read_connect(reader: Reader, level: int, is_bridge: bool, header_flags: int) -> Connect:
+    """Return the CONNECT of this level (3, 4 or 5), of which the part behind the level is read."""
     if header_flags != 0 and level != V31:  # [MQTT-2.1.3-1], v3.1.1 [MQTT-2.2.2-2]
         raise RemoteProtocolError(MALFORMED_PACKET, "CONNECT has flags in its fixed header")
     flags = reader.byte()
@@ -58,7 +59,15 @@ def read_connect(reader: Reader, level: int, header_flags: int) -> Connect:
     if flags & 0x40 and not (level == V31 and reader.at_end()):
         password = reader.binary()
     return Connect(
-        client_id, level, flags & 0x02 != 0, keep_alive_s, will, username, password, properties
+        client_id,
+        level,
+        flags & 0x02 != 0,
+        keep_alive_s,
+        will,
+        username,
+        password,
+        properties,
+        is_bridge,
     )
 
 

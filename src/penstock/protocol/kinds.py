@@ -7,6 +7,10 @@ V31: Final = 3
 V311: Final = 4
 V5: Final = 5
 
+BRIDGE_BIT: Final = 0x80
+"""Set in the level of V31 and V311 by a bridge (0x83, 0x84): it wants RETAIN as it was published,
+and nothing back of what it publishes itself. Mosquitto's dialect, in no specification."""
+
 # Control packet types: the upper four bits of the first byte (v5 §2.1.2).
 CONNECT: Final = 1
 CONNACK: Final = 2

@@ -126,6 +126,7 @@ class Connect(Packet):
     """Client to server: open a session. version is a protocol level: 3, 4 or 5.
 
     clean_start is called clean session below MQTT 5. keep_alive_s is 0 (off) to 65,535 seconds.
+    is_bridge: the bridge dialect is spoken (``kinds.BRIDGE_BIT``), below MQTT 5 only.
     """
 
     type: ClassVar[int] = CONNECT
@@ -140,8 +141,10 @@ class Connect(Packet):
         username: str | None = None,
         password: bytes | None = None,
         properties: Properties | None = None,
+        is_bridge: bool = False,
     ) -> None:
         self.client_id = client_id
+        self.is_bridge = is_bridge
         self.version = version
         self.clean_start = clean_start
         self.keep_alive_s = keep_alive_s
@@ -160,13 +163,14 @@ class Connect(Packet):
             self.username,
             self.password,
             self.properties,
+            self.is_bridge,
         )
 
     def __repr__(self) -> str:
         password = None if self.password is None else "..."
         return (
             f"Connect({self.client_id!r}, {self.version}, {self.clean_start}, {self.keep_alive_s}, "
-            f"{self.will!r}, {self.username!r}, {password}, {self.properties!r})"
+            f"{self.will!r}, {self.username!r}, {password}, {self.properties!r}, {self.is_bridge})"
         )
 
 

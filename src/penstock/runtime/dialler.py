@@ -103,6 +103,7 @@ class Dialler:
         self.last_error = ""
         self.reason_code = reasons.SUCCESS  # of the latest server that refused or dismissed us
         self.starts_clean = False  # the next connection
+        self.dials_again = False  # the same address, at once: the application says so
         self.arrivals = Arrivals()
         self.connection: ClientConnection | None = None
         self.peer: Peer | None = None
@@ -240,8 +241,13 @@ class Dialler:
             else:
                 told = told if self.attempt > 0 else ""
                 refused = self.attempt > 0
-                place = (place + 1) % len(self.urls) if refused else 0
+                again = self.dials_again
+                self.dials_again = False
+                if not again:
+                    place = (place + 1) % len(self.urls) if refused else 0
                 self.pause_s = self._after(loop.time() - self._connected_s, place)
+                if again:
+                    self.pause_s = 0.0
             is_news = told != self.last_error
             told = self.last_error
             logger.log(

@@ -4,6 +4,8 @@
 
       look up, connect ─▶ TLS ─▶ upgrade to WebSocket ─▶ the wire has its user
             ╰────────────────┴──────────┴── one time for all of it: connect_timeout_s
+
+Looking up and connecting is ``happy_eyeballs``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from penstock.config.address import SocketFile
 from penstock.config.remote_url import RemoteUrl
 from penstock.errors import ConfigError
 from penstock.transport.api import Accept
+from penstock.transport.happy_eyeballs import connect
 from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.websocket_client import DialledWebSocket
@@ -111,13 +114,17 @@ async def dial(
             await loop.create_unix_connection(made, url.place.path)
             return
         encryption = context if url.is_encrypted else None
-        transport, _ = await loop.create_connection(
-            made,
-            url.place.host,
-            url.place.port,
-            ssl=encryption,
-            server_hostname=None if encryption is None else url.place.host,
-        )
+        connected = await connect(url.place.host, url.place.port)
+        try:
+            transport, _ = await loop.create_connection(
+                made,
+                sock=connected,
+                ssl=encryption,
+                server_hostname=None if encryption is None else url.place.host,
+            )
+        except BaseException:
+            connected.close()
+            raise
         if upgrade is not None:
             try:
                 await upgrade

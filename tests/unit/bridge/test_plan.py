@@ -47,7 +47,7 @@ def test_what_is_not_persistent_is_asked_for_with_qos_0() -> None:
 
 
 def test_connect_says_what_we_take() -> None:
-    connect = connect_of(remote(username="u", password="p"), 10, 1000, False)
+    connect = connect_of(remote(username="u", password="p"), 10, 1000, False, False)
     assert (connect.client_id, connect.username, connect.password) == ("penstock-up", "u", b"p")
     assert not connect.clean_start
     assert connect.properties is not None
@@ -55,7 +55,7 @@ def test_connect_says_what_we_take() -> None:
         10,
         1000,
     )
-    assert connect_of(remote(version="3.1.1"), 10, 1000, True).properties is None
+    assert connect_of(remote(version="3.1.1"), 10, 1000, True, False).properties is None
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_connect_sets_the_version(version: int) -> None:
     [
         (b"\x00\x04MQTT\x06", 6),
         (b"\x00\x04MQTT\x03", 3),
-        (b"\x00\x04MQTT\x84", 0x84),
+        (b"\x00\x04MQTT\x85", 0x85),
         (b"\x00\x06MQIsdp\x04", 4),
     ],
 )

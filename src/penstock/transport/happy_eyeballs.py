@@ -1,0 +1,93 @@
+"""One TCP connection to a name with several addresses: the first that answers (RFC 8305).
+
+::
+
+      addresses, families in turn:   v6 ───────────────▶ no answer …
+                                     ├ 250 ms ─▶ v4 ──▶ connected: the others are given up
+                                     ╰ refused: the next begins at once
+
+A host whose IPv6 leads nowhere costs a quarter of a second, and not the time-out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from typing import Final
+
+from penstock.transport.looking_up import Place, look_up
+
+ATTEMPT_DELAY_S: Final = 0.25
+"""How long an attempt is waited for before the next begins beside it: RFC 8305 section 5."""
+
+
+def in_turn(places: list[Place]) -> list[Place]:
+    """Return ``places`` with the families taking turns, the first one's first (section 4)."""
+    by_family: dict[int, deque[Place]] = {}
+    for place in places:
+        by_family.setdefault(place.family, deque()).append(place)
+    found: list[Place] = []
+    while any(by_family.values()):
+        found += [waiting.popleft() for waiting in by_family.values() if waiting]
+    return found
+
+
+async def connect(host: str, port: int) -> socket.socket:
+    """Look ``host`` up and return a connected socket, that does not block; the caller closes it.
+
+    Raises:
+        OSError: there is no such name, or nobody is there: the error of the first address.
+        ValueError: ``host`` is no host name.
+    """
+    waiting = deque(in_turn(await look_up(host, port)))
+    attempts: list[asyncio.Task[socket.socket]] = []
+    under_way: set[asyncio.Task[socket.socket]] = set()
+    winner: socket.socket | None = None
+    try:
+        while waiting or under_way:
+            if waiting:
+                attempts.append(asyncio.ensure_future(_attempt(waiting.popleft())))
+                under_way.add(attempts[-1])
+            done, under_way = await asyncio.wait(
+                under_way,
+                timeout=ATTEMPT_DELAY_S if waiting else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in done:
+                if attempt.exception() is None:
+                    winner = attempt.result()
+                    return winner
+    finally:
+        await _give_up(attempts, winner)
+    raise _failure_of(attempts, host)
+
+
+async def _attempt(place: Place) -> socket.socket:
+    connecting = socket.socket(place.family, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connecting, place.address)
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting
+
+
+async def _give_up(
+    attempts: list[asyncio.Task[socket.socket]], winner: socket.socket | None
+) -> None:
+    """End what is under way, and close sockets that nobody gets."""
+    for attempt in attempts:
+        attempt.cancel()
+    for ended in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(ended, socket.socket) and ended is not winner:
+            ended.close()
+
+
+def _failure_of(attempts: list[asyncio.Task[socket.socket]], host: str) -> BaseException:
+    for attempt in attempts:
+        error = attempt.exception()
+        if error is not None:
+            return error
+    return OSError(f"{host} has no address")

@@ -1,0 +1,113 @@
+"""Name look-ups that can hold up nobody: not each other, not other work, not an exit.
+
+::
+
+      name ─▶ a look-up under way? ── yes ─▶ wait for that one
+                 ╰─ no ─▶ a thread of its own ─▶ answer ─▶ everybody who still waits
+                              ╰── no answer: the callers' deadlines end their wait, not the thread
+
+``getaddrinfo`` blocks, for as long as the system's resolver likes (tens of seconds where a name
+server is gone), and cannot be cancelled. In the loop's own pool of threads a few such names take
+all threads, so that other names, and all else that runs there, wait; and the end of the loop waits
+for them. Here each name has a daemon thread: the exit does not join it. A name is looked up once at
+a time, whoever asks, so that dialling again and again starts no second thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from typing import Final, NamedTuple
+
+LOOK_UPS_MAX: Final = 256
+"""Look-ups at a time in this process: a bridge or a client has few names. Beyond it a look-up
+fails at once."""
+
+
+class Place(NamedTuple):
+    """Where to connect to: a family and an address of it."""
+
+    family: int
+    address: tuple[str | bytes | int, ...]
+
+
+_Key = tuple[asyncio.AbstractEventLoop, str, int]
+
+_under_way: dict[_Key, asyncio.Future[list[Place]]] = {}  # touched in the loop's thread only
+
+
+async def look_up(host: str, port: int) -> list[Place]:
+    """Return the addresses of ``host``, each once, in the system's order of preference.
+
+    A numeric address is returned without asking anybody. The wait can be cancelled, and is bounded
+    by the caller (``asyncio.timeout``).
+
+    Raises:
+        OSError: there is no such name, nobody could be asked, or too many look-ups are under way.
+        ValueError: ``host`` is no host name.
+    """
+    numeric = _numeric(host, port)
+    if numeric is not None:
+        return [numeric]
+    loop = asyncio.get_running_loop()
+    key = (loop, host, port)
+    answer = _under_way.get(key)
+    if answer is None:
+        if len(_under_way) >= LOOK_UPS_MAX:
+            raise OSError(f"{len(_under_way)} name look-ups wait for an answer already")
+        answer = loop.create_future()
+        _under_way[key] = answer
+        answer.add_done_callback(lambda done: _forget(key, done))
+        thread = threading.Thread(
+            target=_ask, args=(loop, host, port, answer), name=f"look-up {host}", daemon=True
+        )
+        thread.start()
+    return await asyncio.shield(answer)
+
+
+def _numeric(host: str, port: int) -> Place | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    if address.version == 4:
+        return Place(socket.AF_INET, (host, port))
+    if "%" in host:  # the interface has a number, which the system knows
+        return None
+    return Place(socket.AF_INET6, (host, port, 0, 0))
+
+
+def _ask(
+    loop: asyncio.AbstractEventLoop, host: str, port: int, answer: asyncio.Future[list[Place]]
+) -> None:
+    """Ask the system, in a thread of its own, and hand the answer to the loop."""
+    found: list[Place] = []
+    failure: Exception | None = None
+    try:
+        told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = list(dict.fromkeys(Place(family, place) for family, _, _, _, place in told))
+    except (OSError, UnicodeError) as error:  # UnicodeError is a ValueError: no IDNA name
+        failure = error
+    try:
+        loop.call_soon_threadsafe(_settle, answer, found, failure)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _settle(
+    answer: asyncio.Future[list[Place]], found: list[Place], failure: Exception | None
+) -> None:
+    if answer.done():
+        return
+    if failure is None:
+        answer.set_result(found)
+    else:
+        answer.set_exception(failure)
+
+
+def _forget(key: _Key, done: asyncio.Future[list[Place]]) -> None:
+    _under_way.pop(key, None)
+    if not done.cancelled():
+        done.exception()  # whoever asked may have gone: it is no "never retrieved"

@@ -1,0 +1,151 @@
+"""Name look-ups hold up nobody, and of several addresses the first that answers is taken.
+
+A resolver that hangs cannot be started without being root, so the system's function is replaced in
+a program of its own, or in this one for a name that nobody has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from penstock.transport import looking_up
+from penstock.transport.happy_eyeballs import connect, in_turn
+from penstock.transport.looking_up import Place, look_up
+from tests.support.deadline import DEADLINE_S, wait_for
+
+HANGING: Final = "hangs.invalid"
+SEVERAL: Final = "several.invalid"
+
+_HANGS: Final = """
+import pathlib, socket, threading
+_ask = socket.getaddrinfo
+def _hang(host, *rest, **named):
+    if host == "{name}":
+        pathlib.Path("{asked}").touch()
+        threading.Event().wait()
+    return _ask(host, *rest, **named)
+socket.getaddrinfo = _hang
+"""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names that were looked up; ``HANGING`` is answered when the test is over."""
+    names: list[str] = []
+    over = threading.Event()
+    ask = socket.getaddrinfo
+
+    def answer(host: str, *rest: Any, **named: Any) -> Any:
+        names.append(host)
+        if host == HANGING:
+            over.wait()
+        return ask("127.0.0.1" if host == HANGING else host, *rest, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    yield names
+    over.set()
+
+
+@pytest.mark.usefixtures("asked")
+async def test_a_name_that_hangs_holds_up_no_other() -> None:
+    waiting = [asyncio.ensure_future(look_up(HANGING, port)) for port in range(1, 65)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await look_up("localhost", 1883)
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_the_wait_ends_and_asking_again_starts_no_second_look_up(asked: list[str]) -> None:
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await look_up(HANGING, 1883)
+    assert asked == [HANGING]
+
+
+@pytest.mark.usefixtures("asked")
+async def test_too_many_that_hang_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking_up, "LOOK_UPS_MAX", 1)
+    first = asyncio.ensure_future(look_up(HANGING, 1))
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="wait for an answer"):
+        await look_up(HANGING, 2)
+    assert await look_up("127.0.0.1", 2) == [Place(socket.AF_INET, ("127.0.0.1", 2))]
+    first.cancel()
+
+
+def test_an_exit_does_not_wait_for_a_look_up(tmp_path: Path) -> None:
+    """SIGTERM while the name of the broker is looked up."""
+    asked = tmp_path / "asked"
+    (tmp_path / "sitecustomize.py").write_text(_HANGS.format(name=HANGING, asked=asked))
+    path = f"{tmp_path}:{Path(looking_up.__file__).parents[2]}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock", "pub", "-h", HANGING, "-t", "a", "-m", "b"],
+        env={"PYTHONPATH": path},
+    ) as program:
+        try:
+            wait_for("the look-up", asked.exists)
+            program.terminate()
+            assert program.wait(DEADLINE_S) == 1
+        finally:
+            program.kill()
+
+
+def test_families_take_turns() -> None:
+    six = [Place(socket.AF_INET6, (f"::{number}", 1, 0, 0)) for number in range(3)]
+    four = [Place(socket.AF_INET, (f"127.0.0.{number}", 1)) for number in range(1)]
+    assert in_turn(six + four) == [six[0], four[0], six[1], six[2]]
+    assert in_turn([]) == []
+
+
+def _resolve(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:
+    """Any name stands for these addresses from now on."""
+    told = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+
+    def answer(*rest: object, **named: object) -> object:
+        del rest, named
+        return told
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first address takes no connection: its line of waiting ones is full."""
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as silent,
+        socket.socket() as first,
+        socket.socket() as second,
+        socket.create_server(("127.0.0.2", silent.getsockname()[1])) as answering,
+    ):
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex(silent.getsockname())
+        port = silent.getsockname()[1]
+        _resolve(monkeypatch, port, "127.0.0.1", "127.0.0.2")
+        async with asyncio.timeout(DEADLINE_S):
+            with await connect(SEVERAL, port) as connected:
+                assert connected.getpeername() == answering.getsockname()
+
+
+async def test_a_refused_address_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as answering:
+        port = answering.getsockname()[1]
+        _resolve(monkeypatch, port, "127.0.0.1", "127.0.0.2")
+        with await connect(SEVERAL, port) as connected:
+            assert connected.getpeername() == answering.getsockname()
+        _resolve(monkeypatch, port, "127.0.0.1")
+        with pytest.raises(ConnectionRefusedError):
+            await connect(SEVERAL, port)
