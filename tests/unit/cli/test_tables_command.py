@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from penstock.auth.tokens import make_own_token
 from penstock.cli.stream import _print_listing
-from penstock.cli.tables import backfill
+from penstock.cli.stream_service import Access
+from penstock.cli.tables import _chosen, backfill
 from penstock.errors import ConfigError
 
 
@@ -23,3 +27,16 @@ def test_names_are_not_broken_where_programs_read_them(capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[0] == name
     assert len(lines) == 2
+
+
+def test_jobs_of_the_brokers_user_find_its_token(tmp_path: Path) -> None:
+    """Beside users the stream service asks everyone for a token."""
+    config = tmp_path / "penstock.toml"
+    declared = '[[tables.declared]]\nname = "t"\ntopics = "a/#"\npath = "t"\n'
+    config.write_text(f'[durability]\ndata_dir = "{tmp_path}"\n{declared}')
+    assert _chosen(config, None, None, Access())[1][1].token_file == ""
+    own = make_own_token(tmp_path)
+    assert _chosen(config, None, None, Access())[1][1].token_file == str(own)
+    given = Access(token_file=tmp_path / "other")
+    assert _chosen(config, None, None, given)[1][1].token_file == str(tmp_path / "other")
+    assert _chosen(config, None, "elsewhere:1", Access())[1][1].token_file == ""
