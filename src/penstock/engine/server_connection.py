@@ -90,6 +90,9 @@ class ServerConnection(OpeningConnection):
         elif isinstance(packet, Publish):
             if self._message_rate is not None:
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
+            properties = packet.properties
+            if properties is not None and properties.user_properties is not None:
+                self.work += len(properties.user_properties)
             before = self._router.work
             self.work += self._publishing.publish(packet, session, now)
             self.work += self._router.work - before

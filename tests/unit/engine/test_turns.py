@@ -17,6 +17,7 @@ from penstock.engine.share import (
     Share,
 )
 from penstock.engine.subscribing import FILTER_WORK
+from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Disconnect,
@@ -35,6 +36,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
     Will,
 )
+from penstock.protocol.properties import USER_PROPERTIES_MAX, Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
 MAXIMUM = 3
@@ -117,6 +119,21 @@ def test_bytes_count_and_not_only_packets() -> None:
     bench.turns()
     assert (connection.link.counters.publish_received, connection.stalled) == (4, False)
     assert connection.work < WORK_PER_TURN_MAX + WORK_OF_A_PACKET
+
+
+def test_user_properties_count_and_a_packet_of_too_many_is_refused() -> None:
+    bench = Bench()
+    line = bench.join("p", 5)
+    allowed = [("", "")] * USER_PROPERTIES_MAX
+    arrive(line, *[Publish("t", b"", properties=Properties(user_properties=allowed))] * 3)
+    assert (line.connection.link.counters.publish_received, line.connection.stalled) == (1, True)
+    bench.turns()
+    assert line.connection.link.counters.publish_received == 3
+    too_many = [*allowed, ("", "")]
+    arrive(line, Publish("t", b"", properties=Properties(user_properties=too_many)))
+    (farewell,) = line.read()
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == reasons.QUOTA_EXCEEDED
 
 
 def test_a_walk_of_the_trie_counts_as_what_it_visits() -> None:
