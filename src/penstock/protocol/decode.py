@@ -5,8 +5,8 @@
 `buffer` is bytes that packets are cut from, `position` how far. While a packet is incomplete, later
 reads gather in `parts` and are joined to the buffer only when the packet is whole, so each byte is
 copied a fixed number of times, however large the packet and small the reads. The decoder holds at
-most one packet of the maximum size and one read; a larger packet is refused as soon as its length
-is known.
+most one packet of the maximum size and one read, and of a large one nothing once it was read; a
+larger packet is refused as soon as its length is known.
 
     reading ──mistake──▶ dead: every further call raises the same error
 
@@ -46,6 +46,8 @@ from penstock.protocol.wire import V31_TOPIC_CHARACTERS_MAX, Reader, text_of
 
 # The largest packet there can be: a remaining length of four bytes (v5 §2.1.4).
 PACKET_SIZE_BYTES_MAX: Final = 268_435_460
+# A buffer whose packets were all read is kept up to this length, until more comes.
+_KEPT_BYTES_MAX: Final = 65_536
 # A topic up to this length is kept to compare the next one with.
 REMEMBERED_TOPIC_BYTES_MAX: Final = 256
 
@@ -132,6 +134,9 @@ class Decoder:
             self._position = 0
             raise
         self._position = self._end
+        if self._end > _KEPT_BYTES_MAX and self._end == len(self._buffer):
+            self._buffer = b""  # nobody knows when more comes
+            self._position = 0
         return packet
 
     def incomplete_bytes(self) -> int:
@@ -180,7 +185,7 @@ class Decoder:
             if parts_size == 0 or rest_size + parts_size < self._end - self._position:
                 return False
             rest = self._buffer[self._position :]
-            self._buffer = rest + bytes(self._parts) if rest_size > 0 else bytes(self._parts)
+            self._buffer = b"".join((rest, self._parts))
             self._parts = bytearray()
             self._parts_size = 0
             self._position = 0

@@ -7,6 +7,7 @@ import pytest
 
 from penstock.broker.flow_topics import SESSIONS_A_TICK_MAX, FlowTopics, as_json, flow_topic
 from penstock.engine.flow import flow_of
+from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.topics import is_topic_name
 from penstock.protocol import reasons
@@ -20,7 +21,7 @@ class Telling:
     """A broker that tells the flow of its clients."""
 
     def __init__(self, interval_s: float = INTERVAL_S) -> None:
-        self.bench = Bench()
+        self.bench = Bench(EngineLimits(connect_packet_size_bytes_max=70_000))
         self.buffered: defaultdict[Link, int] = defaultdict(int)
         self.topics = FlowTopics(self.bench.server, interval_s, self.buffered.__getitem__)
 

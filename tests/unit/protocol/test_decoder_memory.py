@@ -8,6 +8,7 @@ import pytest
 from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Publish
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -88,3 +89,20 @@ def test_a_dead_decoder_holds_nothing() -> None:
     decoder = run()
     assert len(decoder._buffer) == 0
     assert len(decoder._parts) == 0
+
+
+@pytest.mark.parametrize("step", [64 * KIB, 2 * MIB])
+def test_of_a_large_packet_nothing_stays(step: int) -> None:
+    """A connection may be silent for long after it."""
+    decoder = Decoder(MIB, V5)
+    packet = b"\x30\xfc\xff\x3f\0\1t\0" + bytes(MIB - 8)
+    tracemalloc.start()
+    try:
+        for place in range(0, MIB, step):
+            decoder.feed(bytes(packet[place : place + step]))
+            payload = decoder.next_packet()
+        assert isinstance(payload, Publish)
+        del payload
+        assert tracemalloc.get_traced_memory()[0] < OWN_BYTES
+    finally:
+        tracemalloc.stop()
