@@ -57,7 +57,8 @@ def penstock_in(
         *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
     ]
     environment = dict(os.environ)
-    for name, value in (settings or {}).items():
+    one_user: dict[str, object] = {"memory.share_max": 1}  # who is all of its load
+    for name, value in (one_user | dict(settings or {})).items():
         environment[f"PENSTOCK_{name.replace('.', '__')}".upper()] = str(value)
     with _running(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None

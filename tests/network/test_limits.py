@@ -21,6 +21,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "limits.topic_levels_max": 4,
         "limits.subscriptions_per_session_max": 3,
         "limits.sessions_max": 3,
+        "memory.share_max": 1,
         "limits.retained_messages_max": 2,
     }
     with running_broker(tmp_path_factory.mktemp("narrow"), settings, "memory") as broker:

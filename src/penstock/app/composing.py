@@ -161,6 +161,8 @@ def _engine_limits(
         spilled_bytes_max=settings.memory.spilled_bytes_max,
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,
+        share_max=settings.memory.share_max,
+        sessions_per_user_max=limits.sessions_per_user_max,
         producers_max=settings.durability.producers_max,
         producers_per_user_max=settings.durability.producers_per_user_max,
         producer_expiry_s=settings.durability.producer_expiry_s,

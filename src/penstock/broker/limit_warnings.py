@@ -126,7 +126,8 @@ class LimitWarnings:
         if refused > self._sessions_refused:
             logger.warning(
                 "%d sessions, subscriptions or wills were refused: there is no room for more in"
-                " memory.sessions_bytes_max",
+                " memory.sessions_bytes_max, or in what one user may have of it"
+                " (memory.share_max)",
                 refused - self._sessions_refused,
             )
             self._sessions_refused = refused

@@ -14,7 +14,9 @@ from penstock.config.group import Group
 from penstock.config.values import TOPIC_LEVELS_MAX, TopicFilter
 from penstock.engine.limits import NEVER_EXPIRES_S, V31_CLIENT_ID_LEN
 
-BROKER_LIMITS: Final = frozenset({"retained_messages_max", "sessions_max", "topic_levels_max"})
+BROKER_LIMITS: Final = frozenset(
+    {"retained_messages_max", "sessions_max", "sessions_per_user_max", "topic_levels_max"}
+)
 """Those of `Limits` that hold for the whole broker and cannot differ by listener."""
 
 
@@ -108,6 +110,11 @@ class Limits(Group):
     sessions_max: int = Field(default=1_000_000, ge=1, le=100_000_000)
     """Sessions kept, of clients connected or away. 1 to 100000000."""
 
+    sessions_per_user_max: int = Field(default=0, ge=0, le=100_000_000)
+    """Sessions of one user, or of the anonymous clients of one address (a /64 of IPv6), connected
+    or away; further ones are refused (0x97; before MQTT 5 return code 3). 0 to 100000000; 0 is
+    memory.share_max of limits.sessions_max."""
+
     subscriptions_per_session_max: int = Field(default=10_000, ge=1, le=1_000_000)
     """Subscriptions of one session. 1 to 1000000."""
 
@@ -135,6 +142,11 @@ class Memory(Group):
     """The broker does not start when its listeners and limits allow clients more than this in the
     worst case, which it logs at every start; see docs/flow.md. 0 to 1152921504606846976 bytes; 0
     refuses nothing."""
+
+    share_max: float = Field(default=0.25, gt=0, le=1)
+    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max and sessions_bytes_max
+    that one user may take, or the anonymous clients of one address (a /64 of IPv6): what is beyond
+    is refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
 
     qos0_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
     """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts

@@ -11,7 +11,7 @@ Words and bounds::
     message            what was published; a delivery is one message on its way to one session
     limits             every bound of this layer, by name
     share              what one connection may do in a turn, in units of work
-    kept               what all clients together make the broker keep
+    accounts, kept     what each user, and all clients together, make the broker keep
     options            settings that are no bounds
     access             the ports: who a client is, and what it may do
     counters           what went through, in plain integers

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
+from penstock.engine.accounts import Account
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Stored
@@ -46,13 +47,15 @@ class Backlog(Stored):
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
+        account: Account | None = None,
     ) -> None:
         self.client_id = client_id
         self.stored = stored
+        self.account = account or effects.accounts.common
         self.link: Link | None = None  # None while it is away
         self.permissions: Permissions | None = None  # None = everything
         self.forwarding: Forwarding | None = None  # a bridge's: under other topics
-        self._queue = MessageQueue(limits, stored, effects.kept)
+        self._queue = MessageQueue(limits, stored, self.account)
         self._stored_queue = StoredQueue()
         self._shared: SharedLanes | None = None  # where what is shared waits in the queue
         self._priorities = limits.priorities
@@ -112,7 +115,7 @@ class Backlog(Stored):
         """
         if not from_log and self.link is not None and self._queue.qos0_count == 0:
             return True
-        return self._effects.kept.has_room_for_qos0()
+        return self.account.has_room_for_qos0()
 
     def tell_of_room(self, mark: FullMark) -> None:
         """The client is away and the queue full: tell when it gives a place up."""
@@ -149,7 +152,7 @@ class Backlog(Stored):
 
     def _join(self, delivery: Delivery, priority: int) -> None:
         """Queue ``delivery``, or drop it or another, as the overflow policy says."""
-        if delivery.qos == 0 and not self._effects.kept.has_room_for_qos0():
+        if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Accounts
 from penstock.engine.at_limit import AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.columns import Columns, columns_of
@@ -116,11 +117,15 @@ class Effects(Turn):
     Args:
         next_offset: the log offset the next appended message gets.
         kept: what all clients together may make the broker keep; without, there is no bound.
+        accounts: what each of them may, of it; the same without.
     """
 
-    def __init__(self, next_offset: int, kept: Kept | None = None) -> None:
+    def __init__(
+        self, next_offset: int, kept: Kept | None = None, accounts: Accounts | None = None
+    ) -> None:
         super().__init__()
         self.kept = kept or Kept()
+        self.accounts = accounts or Accounts(self.kept)
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses

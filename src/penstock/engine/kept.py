@@ -57,15 +57,15 @@ class Kept:
         self.packed_bytes = 0
         self.sessions_bytes = 0
         self.sessions_refused = 0  # sessions, subscriptions and wills, for want of room
-        self._qos0_bytes_max = qos0_bytes_max
-        self._spilled_bytes_max = spilled_bytes_max
-        self._sessions_bytes_max = sessions_bytes_max
+        self.qos0_bytes_max = qos0_bytes_max
+        self.spilled_bytes_max = spilled_bytes_max
+        self.sessions_bytes_max = sessions_bytes_max
 
     # -- QoS 0 in queues -----------------------------------------------------------------
 
     def has_room_for_qos0(self) -> bool:
         """Whether one more QoS 0 message may wait in a queue."""
-        return not 0 < self._qos0_bytes_max <= self.qos0_bytes
+        return not 0 < self.qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
         """A QoS 0 delivery joined a queue; its message counts once, in however many it waits."""
@@ -89,7 +89,7 @@ class Kept:
 
     def has_room_to_pack(self) -> bool:
         """Whether a queue without a bound of its own may grow."""
-        return not 0 < self._spilled_bytes_max <= self.packed_bytes
+        return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
     def pack(self, deliveries: int) -> None:
         """So many more are packed; fewer if negative."""
@@ -103,20 +103,26 @@ class Kept:
         Args:
             given_up_bytes: of what it takes the place of.
         """
-        if 0 < self._sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
+        if 0 < self.sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
             self.sessions_refused += 1
             return False
         return True
 
-    def count_session(self, client_id: str, step: int) -> None:
-        """A session began (``step`` 1) or ended (-1)."""
-        self.sessions_bytes += step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
+    def count_session(self, client_id: str, step: int) -> int:
+        """A session began (``step`` 1) or ended (-1); return by how many bytes the sum changed."""
+        grows_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
+        self.sessions_bytes += grows_bytes
+        return grows_bytes
 
-    def count_subscription(self, topic_filter: str, step: int) -> None:
-        """A subscription was made (``step`` 1) or ended (-1)."""
+    def count_subscription(self, topic_filter: str, step: int) -> int:
+        """A subscription was made (``step`` 1) or ended (-1); as ``count_session``."""
         weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
-        self.sessions_bytes += step * (weight + levels_bytes(topic_filter))
+        grows_bytes = step * (weight + levels_bytes(topic_filter))
+        self.sessions_bytes += grows_bytes
+        return grows_bytes
 
-    def count_will(self, size_bytes: int, step: int) -> None:
-        """A will of this size was armed (``step`` 1) or is gone (-1)."""
-        self.sessions_bytes += step * will_bytes(size_bytes)
+    def count_will(self, size_bytes: int, step: int) -> int:
+        """A will of this size was armed (``step`` 1) or is gone (-1); as ``count_session``."""
+        grows_bytes = step * will_bytes(size_bytes)
+        self.sessions_bytes += grows_bytes
+        return grows_bytes

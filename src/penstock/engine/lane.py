@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.fifo import Fifo
-from penstock.engine.kept import Kept
 from penstock.engine.message import Delivery, Message
 from penstock.engine.runs import Run
 from penstock.engine.tail import Tail
@@ -31,10 +31,10 @@ class Lane:
     Args:
         number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
         rank: lanes with a greater rank are emptied first.
-        kept: what the queues of all sessions hold in memory.
+        account: what the queues of its user hold in memory.
     """
 
-    def __init__(self, number: int, rank: int, kept: Kept) -> None:
+    def __init__(self, number: int, rank: int, account: Account) -> None:
         self.number = number
         self.rank = rank
         self.count = 0
@@ -43,7 +43,7 @@ class Lane:
         self._tail: Tail | None = None  # behind the head
         self.qos0_count = 0  # QoS 0 deliveries that wait
         self._qos0: Fifo[Delivery] | None = None  # those, oldest first, and some that are gone
-        self._kept = kept
+        self._account = account
         self._gone = 0  # marked and still in the head or the tail
 
     def push(self, delivery: Delivery) -> None:
@@ -54,7 +54,7 @@ class Lane:
             if self._qos0 is None:
                 self._qos0 = Fifo()
             self._qos0.append(delivery)
-            self._kept.add_qos0(delivery)
+            self._account.add_qos0(delivery)
         tail = self._tail
         if tail is None:
             if len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0:
@@ -62,7 +62,7 @@ class Lane:
                 return
             tail = self._tail = Tail()
         if tail.push(delivery):
-            self._kept.pack(1)
+            self._account.pack(1)
 
     def restore(self, run: Run, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
@@ -71,7 +71,7 @@ class Lane:
             self._tail = Tail()
         self._tail.restore(run, position)
         self.count += len(run) - position
-        self._kept.pack(len(run) - position)
+        self._account.pack(len(run) - position)
 
     def head(self) -> Delivery | None:
         """The next delivery, left in place."""
@@ -242,9 +242,9 @@ class Lane:
         waiting = [] if self._qos0 is None else self._qos0.items()
         for delivery in waiting:
             if not delivery.gone:
-                self._kept.remove_qos0(delivery)
+                self._account.remove_qos0(delivery)
         if self._tail is not None:
-            self._kept.pack(-self._tail.packed())
+            self._account.pack(-self._tail.packed())
 
     def _leaves_middle(self, delivery: Delivery) -> None:
         delivery.gone = True
@@ -255,7 +255,7 @@ class Lane:
 
     def _leaves_qos0(self, delivery: Delivery) -> None:
         self.qos0_count -= 1
-        self._kept.remove_qos0(delivery)
+        self._account.remove_qos0(delivery)
 
     def _tidy(self) -> None:
         """Forget those marked as gone when they are many."""
@@ -280,6 +280,6 @@ class Lane:
         """Move the next deliveries from the tail to the head."""
         tail = self._tail
         assert tail is not None
-        self._kept.pack(-tail.unpack(self._head))
+        self._account.pack(-tail.unpack(self._head))
         if tail.is_empty:
             self._tail = None

@@ -58,6 +58,8 @@ class EngineLimits:
         sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit.
         half_received_bytes_max: large packets that have not arrived whole, 0 = no limit.
+        share_max: part of these bounds that one user may take, above 0; 1 = all.
+        sessions_per_user_max: sessions of one user; 0 = its share of ``sessions_max``.
         producers_max: producers whose numbers are remembered, 0 = no limit.
         producers_per_user_max: those of one user, all anonymous clients being one; 0 = no limit.
         producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
@@ -104,6 +106,8 @@ class EngineLimits:
         connect_packet_size_bytes_max: int = 65_536,
         half_received_bytes_max: int = 0,
         connect_user_properties_max: int = 64,
+        share_max: float = 1.0,
+        sessions_per_user_max: int = 0,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -145,6 +149,14 @@ class EngineLimits:
         self.producers_max = producers_max
         self.producers_per_user_max = producers_per_user_max
         self.producer_expiry_s = producer_expiry_s
+        self.share_max = share_max
+        self.sessions_per_user_max = sessions_per_user_max
+
+    def sessions_of_one_max(self) -> int:
+        """Sessions that one user may have; 0 = as many as all together."""
+        if self.sessions_per_user_max > 0 or self.share_max >= 1.0:
+            return self.sessions_per_user_max
+        return max(1, int(self.sessions_max * self.share_max))
 
     def window(self, receive_maximum: int) -> int:
         """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""

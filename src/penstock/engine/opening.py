@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
+from penstock.engine.accounts import Account
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.answers import claimed_names, fits, refusing_connack
 from penstock.engine.clock import Now
@@ -246,7 +247,8 @@ class OpeningConnection(Connection):
             server.draining.refused += 1
             self._refuse(server.draining.reason_code, now, connect)
             return
-        if not self._has_room(connect, self.client_id):  # others came meanwhile
+        account = server.effects.accounts.of(username, self.address)
+        if not self._has_room(connect, self.client_id, account):  # others came meanwhile
             self._refuse(refusal(connect, limits, False, server.options), now, connect)
             return
         earlier = server.connections.get(self.client_id)
@@ -257,7 +259,9 @@ class OpeningConnection(Connection):
             earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
         expiry_s = granted_session_expiry_s(connect, limits)
         present = not connect.clean_start and self.client_id in server.registry.sessions
-        session = self._open_session(connect, expiry_s, present, username, permissions, now)
+        session = self._open_session(
+            connect, expiry_s, present, username, permissions, account, now
+        )
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
         self._keep_alive.heard(now.monotonic_s)
@@ -296,6 +300,7 @@ class OpeningConnection(Connection):
         present: bool,
         username: str | None,
         permissions: Permissions | None,
+        account: Account,
         now: Now,
     ) -> Session:
         """The session is this connection's from here on, and the will is armed."""
@@ -305,13 +310,13 @@ class OpeningConnection(Connection):
         else:
             server.wills.publish(self.client_id, now)
         session = server.registry.open(
-            self.client_id, connect.clean_start, expiry_s, now, self.limits, username
+            self.client_id, connect.clean_start, expiry_s, now, self.limits, username, account
         )
         self._wants_to_last = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
-            server.wills.arm(self.client_id, message, delay_s, username)
+            server.wills.arm(self.client_id, message, delay_s, username, session.account)
         self._session = session
         self.state = CONNECTED
         self.connected_at_us = now.wall_us
@@ -388,14 +393,21 @@ class OpeningConnection(Connection):
         else:
             link.hold(frame)
 
-    def _has_room(self, connect: Connect, client_id: str) -> bool:
-        """Whether there is room for its session, and for a will that it brings."""
+    def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
+        """Whether there is room for its session, and for a will that it brings.
+
+        As far as all may keep it; in ``account`` too, once it is known who it is.
+        """
         server = self._server
+        account = account or server.effects.accounts.common
+        known = server.registry.sessions.get(client_id)
+        if known is not None and not connect.clean_start:
+            account = known.account
         if connect.will is not None:
             replaced_bytes = server.wills.armed_bytes(client_id)
-            if not server.effects.kept.has_room_for_sessions(replaced_bytes):
+            if not account.has_room_for_sessions(replaced_bytes):
                 return False
-        return server.registry.has_room(client_id)
+        return server.registry.has_room(client_id, account)
 
     def _exceeds(self, packet: Packet) -> bool:
         return not fits(packet, self.version, self.link.max_packet_size_bytes)

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.accounts import Account
 from penstock.engine.at_limit import WINDOW, WRITE_BUFFER
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
@@ -58,8 +59,9 @@ class Outbound(Transmission):
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
+        account: Account | None = None,
     ) -> None:
-        super().__init__(client_id, stored, effects, limits, drops)
+        super().__init__(client_id, stored, effects, limits, drops, account)
         self.age_us = 0  # what waits for so long is given up; 0 = however long
         self.took_shared = False  # may hold what came through a shared subscription
         self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter

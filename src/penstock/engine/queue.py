@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.kept import Kept
 from penstock.engine.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
@@ -49,14 +50,14 @@ class MessageQueue:
     Args:
         limits: bounds and policy.
         stored: whether the session is, so that the log holds its messages.
-        kept: what the queues of all sessions hold in memory.
+        account: what the queues of its user hold in memory.
     """
 
-    def __init__(self, limits: EngineLimits, stored: bool, kept: Kept | None = None) -> None:
+    def __init__(self, limits: EngineLimits, stored: bool, account: Account | None = None) -> None:
         self.size_bytes = 0  # of the messages that wait
         self.overflowed = False  # a message did not fit, since somebody looked
-        self._kept = kept or Kept()
-        self._first = Lane(0, 0, self._kept)
+        self._account = account or Account("", Kept())
+        self._first = Lane(0, 0, self._account)
         self._lanes = {0: self._first}  # by number
         self._by_slot = {0: [self._first]}  # each highest rank first
         self._ranks: list[Rank] = []  # highest first; none while there is one lane
@@ -129,7 +130,7 @@ class MessageQueue:
         """
         self.overflowed = True
         if self.spills:
-            return qos > 0 and self._kept.has_room_to_pack()
+            return qos > 0 and self._account.has_room_to_pack()
         if not self._drops_oldest or 0 < self.max_bytes < size_bytes:
             return False
         while not self.has_room(size_bytes):
@@ -379,7 +380,7 @@ class MessageQueue:
     def _lane(self, number: int) -> Lane:
         lane = self._lanes.get(number)
         if lane is None:
-            lane = Lane(number, self._rank(number), self._kept)
+            lane = Lane(number, self._rank(number), self._account)
             self._lanes[number] = lane
             lanes = self._by_slot.setdefault(number >> SLOT_SHIFT, [])
             lanes.append(lane)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TypeAlias, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.message import Message
 from penstock.engine.runs import Run
 from penstock.protocol.packets import Subscription
@@ -37,6 +38,7 @@ class SessionRecord:
         zone: listener the client came through last, whose bounds hold; empty if not known.
         username: whose it is; None for an anonymous client.
         owned: False where ``username`` does not tell: in a store of an older Penstock.
+        account: key of the account it is kept in, see ``accounts``; empty for the common one.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class SessionRecord:
         zone: str = "",
         username: str | None = None,
         owned: bool = False,
+        account: str = "",
     ) -> None:
         self.client_id = client_id
         self.number = number
@@ -56,6 +59,7 @@ class SessionRecord:
         self.zone = zone
         self.username = username
         self.owned = owned
+        self.account = account
 
 
 @final
@@ -131,6 +135,7 @@ class WillRecord:
 
     ``due_at_us`` is 0 while the client is connected, else when the delay ends. ``username`` is
     who left it, None for an anonymous client: what they may do is asked when it is published.
+    ``account`` is where it counts while it is kept (``accounts``), and is not stored.
     """
 
     def __init__(
@@ -140,6 +145,7 @@ class WillRecord:
         self.delay_s = delay_s
         self.due_at_us = due_at_us
         self.username = username
+        self.account: Account | None = None
 
 
 @final

@@ -17,6 +17,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
@@ -97,12 +98,14 @@ class Registry:
         self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
         self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
 
-    def has_room(self, client_id: str) -> bool:
-        """Whether a session for ``client_id`` exists or may be made."""
+    def has_room(self, client_id: str, account: Account | None = None) -> bool:
+        """Whether a session for ``client_id`` exists or may be made, in ``account`` if given."""
         if client_id in self.sessions:
             return True
         if len(self.sessions) >= self._limits.sessions_max:
             return False
+        if account is not None:
+            return account.has_room_for_another_session()
         return self._effects.kept.has_room_for_sessions()
 
     def belongs_to(self, client_id: str, username: str | None) -> bool:
@@ -129,11 +132,13 @@ class Registry:
         now: Now,
         limits: EngineLimits | None = None,
         username: str | None = None,
+        account: Account | None = None,
     ) -> Session:
         """The session for an accepted CONNECT: the existing one, or a new one.
 
         No connection may be attached to an existing session any more. ``limits`` are those of
-        the listener it came through; without, those of the broker. ``username`` is who uses it.
+        the listener it came through; without, those of the broker. ``username`` is who uses it, and
+        a new one is kept in ``account``.
         """
         limits = limits or self._limits
         session = self.sessions.get(client_id)
@@ -149,11 +154,12 @@ class Registry:
                 self._effects,
                 limits,
                 self._drops,
+                account,
             )
             self._next_number += 1
             self.sessions[client_id] = session
             self.order.add(session)
-            self._effects.kept.count_session(client_id, 1)
+            self._effects.accounts.began(session.account, client_id)
         session.zone = limits.zone
         session.username = username
         session.owned = True
@@ -219,6 +225,7 @@ class Registry:
                 self._effects,
                 self._zones.get(record.zone, self._limits),
                 self._drops,
+                self._effects.accounts.named(record.account),
             )
             session.stored = True
             session.zone = record.zone
@@ -227,7 +234,7 @@ class Registry:
             session.disconnected_at_us = record.disconnected_at_us or now.wall_us
             self.sessions[record.client_id] = session
             self.order.add(session)
-            self._effects.kept.count_session(record.client_id, 1)
+            self._effects.accounts.began(session.account, record.client_id)
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
@@ -262,6 +269,7 @@ class Registry:
                     session.zone,
                     session.username,
                     session.owned,
+                    session.account.key,
                 )
             )
 
@@ -283,7 +291,7 @@ class Registry:
         self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
         self.order.remove(session)
-        self._effects.kept.count_session(session.client_id, -1)
+        self._effects.accounts.ended(session.account, session.client_id)
         self._scheduled.pop(session.number, None)
         session.end()
         self._drops.forget(session.client_id)

@@ -277,7 +277,7 @@ class Router:
         is_new = topic_filter not in session.subscriptions
         session.subscriptions[topic_filter] = entry
         if is_new:
-            self._count_subscription(topic_filter, 1)
+            self._count_subscription(session, topic_filter, 1)
         if is_shared(topic_filter):
             group = self.sharing.join(session, entry)
             if group is not None:
@@ -321,7 +321,7 @@ class Router:
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
         session.stop_retained(topic_filter)
-        self._count_subscription(topic_filter, -1)
+        self._count_subscription(session, topic_filter, -1)
         if is_shared(topic_filter):
             group = self.sharing.leave(session, topic_filter)
             if group is not None:
@@ -331,9 +331,9 @@ class Router:
             session.another_question()
         return True
 
-    def _count_subscription(self, topic_filter: str, step: int) -> None:
+    def _count_subscription(self, session: Session, topic_filter: str, step: int) -> None:
         self.subscription_count += step
-        self._effects.kept.count_subscription(topic_filter, step)
+        session.account.count_subscription(topic_filter, step)
         if is_shared(topic_filter):
             self.shared_subscription_count += step
 

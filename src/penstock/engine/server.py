@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.accounts import Accounts
 from penstock.engine.bans import Bans
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
@@ -80,7 +81,8 @@ class Server:
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
         kept = Kept(limits.qos0_bytes_max, limits.spilled_bytes_max, limits.sessions_bytes_max)
-        self.effects = Effects(recovered.next_offset, kept)
+        accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
+        self.effects = Effects(recovered.next_offset, kept, accounts)
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -232,4 +234,5 @@ class Server:
         for client_id, record in recovered.wills.items():
             session = self.registry.sessions.get(client_id)
             expiry_s = 0 if session is None else session.expiry_interval_s
-            self.wills.recover(client_id, record, expiry_s, now)
+            account = None if session is None else session.account
+            self.wills.recover(client_id, record, expiry_s, now, account)

@@ -20,6 +20,7 @@ from typing import Final, final
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.access import Permissions
+from penstock.engine.accounts import Account
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops, Heir
 from penstock.engine.effects import Effects
@@ -61,6 +62,7 @@ class Session(Outbound):
         effects: where what it does is collected.
         limits: bounds.
         drops: where dropped messages are counted.
+        account: its owner's, see ``accounts``; without, it is bounded by what all may keep.
     """
 
     def __init__(
@@ -71,8 +73,9 @@ class Session(Outbound):
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
+        account: Account | None = None,
     ) -> None:
-        super().__init__(client_id, expiry_interval_s > 0, effects, limits, drops)
+        super().__init__(client_id, expiry_interval_s > 0, effects, limits, drops, account)
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.ended = False

@@ -248,6 +248,6 @@ def _judge(
             return reasons.NOT_AUTHORIZED
     elif not permissions.may_subscribe(unshared(topic_filter)):
         return reasons.NOT_AUTHORIZED
-    if is_new and not server.effects.kept.has_room_for_sessions():
+    if is_new and not session.account.has_room_for_sessions():
         return reasons.QUOTA_EXCEEDED
     return reasons.SUCCESS

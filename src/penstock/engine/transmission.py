@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine import drop_counts as reasons_to_drop
+from penstock.engine.accounts import Account
 from penstock.engine.at_limit import WRITE_BUFFER
 from penstock.engine.backlog import Backlog
 from penstock.engine.clock import MICROSECONDS, Now
@@ -64,8 +65,9 @@ class Transmission(Backlog):
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
+        account: Account | None = None,
     ) -> None:
-        super().__init__(client_id, stored, effects, limits, drops)
+        super().__init__(client_id, stored, effects, limits, drops, account)
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.sender: Sender | None = None  # told what became of each message
         self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored)

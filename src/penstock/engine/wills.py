@@ -23,6 +23,7 @@ from heapq import heapify, heappop, heappush
 from typing import final
 
 from penstock.engine.access import Authorize
+from penstock.engine.accounts import Account
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import NO_PERMISSION, Drops
 from penstock.engine.effects import Effects
@@ -55,9 +56,17 @@ class Wills:
         self._wills: dict[str, WillRecord] = {}
         self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
 
-    def arm(self, client_id: str, message: Message, delay_s: int, username: str | None) -> None:
+    def arm(
+        self,
+        client_id: str,
+        message: Message,
+        delay_s: int,
+        username: str | None,
+        account: Account | None = None,
+    ) -> None:
         """The connection with this will was accepted, of an authenticated user or of None."""
         record = WillRecord(message, delay_s, 0, username)
+        record.account = account
         self._forget(client_id)
         self._keep(client_id, record)
         self._effects.put_will(client_id, record)
@@ -84,8 +93,10 @@ class Wills:
         if delay_s == 0:
             self.publish(client_id, now)
             return
+        account = record.account
         due_at_us = now.wall_us + delay_s * MICROSECONDS
         record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
+        record.account = account
         self._wills[client_id] = record
         self._effects.put_will(client_id, record)
         self._wait(client_id, record)
@@ -114,8 +125,16 @@ class Wills:
             if self._is_due(entry):
                 self.publish(entry[1], now)
 
-    def recover(self, client_id: str, record: WillRecord, session_expiry_s: int, now: Now) -> None:
+    def recover(
+        self,
+        client_id: str,
+        record: WillRecord,
+        session_expiry_s: int,
+        now: Now,
+        account: Account | None = None,
+    ) -> None:
         """A will found in the store at start: its client was lost with the broker."""
+        record.account = account
         self._keep(client_id, record)
         if record.due_at_us == 0:
             self.lost(client_id, session_expiry_s, now)
@@ -124,12 +143,14 @@ class Wills:
 
     def _keep(self, client_id: str, record: WillRecord) -> None:
         self._wills[client_id] = record
-        self._effects.kept.count_will(record.message.size_bytes(), 1)
+        account = record.account or self._effects.accounts.common
+        account.count_will(record.message.size_bytes(), 1)
 
     def _forget(self, client_id: str) -> WillRecord | None:
         record = self._wills.pop(client_id, None)
         if record is not None:
-            self._effects.kept.count_will(record.message.size_bytes(), -1)
+            account = record.account or self._effects.accounts.common
+            account.count_will(record.message.size_bytes(), -1)
         return record
 
     def _wait(self, client_id: str, record: WillRecord) -> None:

@@ -46,6 +46,7 @@ class _SessionRow(msgspec.Struct, array_like=True):
     zone: str = ""
     username: str | None = None
     owned: bool = False
+    account: str = ""
 
 
 class _Progress(msgspec.Struct, array_like=True):
@@ -104,6 +105,7 @@ def encode_session(record: SessionRecord) -> bytes:
             record.zone,
             record.username,
             record.owned,
+            record.account,
         )
     )
 
@@ -119,6 +121,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
         row.zone,
         row.username,
         row.owned or row.username is not None,
+        row.account,
     )
 
 

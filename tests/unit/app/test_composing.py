@@ -40,11 +40,18 @@ def test_every_limit_of_a_zone_reaches_the_engine() -> None:
 
 
 def test_every_bound_on_memory_reaches_the_engine() -> None:
-    bounds = {name for name in Memory.model_fields if name != "budget_bytes"}
+    bounds = set(Memory.model_fields) - {"budget_bytes", "share_max"}
     overrides = {f"memory.{name}": number for number, name in enumerate(sorted(bounds), 1)}
     settings = load_settings(None, overrides, {})
     limits = engine_limits(settings, settings.listener)
     assert {f"memory.{name}": getattr(limits, name) for name in bounds} == overrides
+
+
+def test_the_share_of_one_user_reaches_the_engine() -> None:
+    overrides = {"memory.share_max": 0.5, "limits.sessions_per_user_max": 9}
+    settings = load_settings(None, overrides, {})
+    limits = engine_limits(settings, settings.listener)
+    assert (limits.share_max, limits.sessions_per_user_max) == (0.5, 9)
 
 
 def test_the_bounds_on_producers_reach_the_engine() -> None:

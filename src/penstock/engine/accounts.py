@@ -1,0 +1,169 @@
+"""What each user makes the broker keep in memory, so that nobody takes all of it.
+
+::
+
+      Session ─▶ Account of its owner ─▶ Kept, of the whole broker
+                   full: the user's share      full: everybody's
+
+An account is that of a user; anonymous clients have one for each address they come from (a /64 of
+IPv6). It has a share of every bound in ``kept``, and of the sessions. What the broker makes itself
+(the sessions of bridges), and what was found in an older store without its owner, belongs to
+``Accounts.common``, which only the bounds of the whole hold.
+
+A session stays in the account in which it was made.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.bans import source_of
+from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, Kept
+from penstock.engine.message import Delivery
+
+NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
+
+
+@final
+class Account:
+    """What the sessions of one user hold, within its share.
+
+    Args:
+        key: the user's; empty for what belongs to nobody.
+        kept: of the whole broker.
+        share: of each bound, above 0; 1 = no bound but that of the whole.
+        sessions_max: sessions; 0 = no bound.
+    """
+
+    def __init__(self, key: str, kept: Kept, share: float = 1.0, sessions_max: int = 0) -> None:
+        self.key = key
+        self.kept = kept
+        self.sessions = 0
+        self.sessions_bytes = 0
+        self.qos0_bytes = 0
+        self.packed_bytes = 0
+        self._sessions_max = sessions_max
+        self._sessions_bytes_max = _part(kept.sessions_bytes_max, share)
+        self._qos0_bytes_max = _part(kept.qos0_bytes_max, share)
+        self._spilled_bytes_max = _part(kept.spilled_bytes_max, share)
+
+    # -- QoS 0 in queues, and packed queues ------------------------------------------------
+
+    def has_room_for_qos0(self) -> bool:
+        """Whether one more QoS 0 message may wait in a queue of this user."""
+        return self.kept.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
+
+    def add_qos0(self, delivery: Delivery) -> None:
+        """A QoS 0 delivery joined a queue; here its message counts in every queue it waits in."""
+        self.qos0_bytes += _waiting_bytes(delivery)
+        self.kept.add_qos0(delivery)
+
+    def remove_qos0(self, delivery: Delivery) -> None:
+        """It left its queue."""
+        self.qos0_bytes -= _waiting_bytes(delivery)
+        self.kept.remove_qos0(delivery)
+
+    def has_room_to_pack(self) -> bool:
+        """Whether a queue without a bound of its own may grow."""
+        is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
+        return self.kept.has_room_to_pack() and not is_full
+
+    def pack(self, deliveries: int) -> None:
+        """So many more are packed; fewer if negative."""
+        self.packed_bytes += deliveries * PACKED_BYTES
+        self.kept.pack(deliveries)
+
+    # -- sessions --------------------------------------------------------------------------
+
+    def has_room_for_another_session(self) -> bool:
+        """Whether there may be one more session; if not, it is counted."""
+        if 0 < self._sessions_max <= self.sessions:
+            self.kept.sessions_refused += 1
+            return False
+        return self.has_room_for_sessions()
+
+    def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
+        """Whether there may be one more subscription or will; if not, it is counted.
+
+        Args:
+            given_up_bytes: of what it takes the place of.
+        """
+        if 0 < self._sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
+            self.kept.sessions_refused += 1
+            return False
+        return self.kept.has_room_for_sessions(given_up_bytes)
+
+    def count_session(self, client_id: str, step: int) -> None:
+        """A session began (``step`` 1) or ended (-1)."""
+        self.sessions += step
+        self.sessions_bytes += self.kept.count_session(client_id, step)
+
+    def count_subscription(self, topic_filter: str, step: int) -> None:
+        """A subscription was made (``step`` 1) or ended (-1)."""
+        self.sessions_bytes += self.kept.count_subscription(topic_filter, step)
+
+    def count_will(self, size_bytes: int, step: int) -> None:
+        """A will of this size was armed (``step`` 1) or is gone (-1)."""
+        self.sessions_bytes += self.kept.count_will(size_bytes, step)
+
+
+@final
+class Accounts:
+    """Those of one broker; one without a session is forgotten.
+
+    Args:
+        kept: of the whole broker.
+        share: of each bound, for one user, above 0; 1 = no bound but that of the whole.
+        sessions_max: sessions of one user; 0 = no bound.
+    """
+
+    def __init__(self, kept: Kept, share: float = 1.0, sessions_max: int = 0) -> None:
+        self.common = Account("", kept)
+        self._kept = kept
+        self._share = share
+        self._sessions_max = sessions_max
+        self._by_key: dict[str, Account] = {}
+
+    @property
+    def count(self) -> int:
+        """Accounts that have a session, without the common one."""
+        return len(self._by_key)
+
+    def of(self, username: str | None, address: str) -> Account:
+        """The account of a user, or of the anonymous clients at ``address``."""
+        key = f"user {username}"
+        if username is None:
+            key = f"address {source_of(address) or NO_ADDRESS}"
+        return self.named(key)
+
+    def named(self, key: str) -> Account:
+        """The account with this key; the common one if it is empty."""
+        if not key:
+            return self.common
+        return self._by_key.get(key) or Account(key, self._kept, self._share, self._sessions_max)
+
+    def began(self, account: Account, client_id: str) -> None:
+        """A session began in this account."""
+        if account.key:
+            self._by_key[account.key] = account
+        account.count_session(client_id, 1)
+
+    def ended(self, account: Account, client_id: str) -> None:
+        """A session of this account ended."""
+        account.count_session(client_id, -1)
+        if account.sessions == 0:
+            self._by_key.pop(account.key, None)
+
+
+def _part(bytes_max: int, share: float) -> int:
+    """The share of a bound; 0 = none."""
+    if bytes_max == 0 or share >= 1.0:
+        return 0
+    return max(1, int(bytes_max * share))
+
+
+def _waiting_bytes(delivery: Delivery) -> int:
+    message = delivery.message
+    if delivery.offset < 0 and message is not None:  # else the log has it
+        return DELIVERY_BYTES + message.size_bytes()
+    return DELIVERY_BYTES
