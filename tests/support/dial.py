@@ -7,6 +7,7 @@ A listener is named by its URL, as the broker prints it when it is ready::
 
 import socket
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import urlsplit
@@ -40,10 +41,16 @@ class Authority:
         self.file = str(directory / "authority.pem")
         self._authority.cert_pem.write_to_path(self.file)
 
-    def issue(self, name: str, *hosts: str, common_name: str | None = None) -> tuple[str, str]:
+    def issue(
+        self, name: str, *hosts: str, common_name: str | None = None, expired: bool = False
+    ) -> tuple[str, str]:
         """Write NAME.pem and NAME.key for these hosts; the two paths."""
         leaf = self._authority.issue_cert(
-            *hosts, common_name=common_name, organization_name="Example, Ltd."
+            *hosts,
+            common_name=common_name,
+            organization_name="Example, Ltd.",
+            not_before=datetime(2020, 1, 1, tzinfo=UTC),
+            not_after=datetime(2020, 2, 1, tzinfo=UTC) if expired else None,
         )
         certificate, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
         certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))

@@ -219,6 +219,7 @@ class _Broker:
 
     def _status_of_others(self) -> list[tuple[str, object]]:
         found = [value for bridge in self._bridge_list for value in bridge.status()]
+        found.append(("sockets/refused", sum(listener.refused for listener in self._listeners)))
         for told in (self._leases, self._tables):
             if told is not None:
                 found += told.status()

@@ -50,8 +50,19 @@ class Listener(Group):
     together, WebSocket upgrade, CONNECT), in seconds, above 0 up to 3600."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Open connections; further ones are closed at once. 1 to 1000000. The limit of open files
-    bounds all listeners together, see docs/listeners.md."""
+    """Open connections; further ones are closed, unless one leaves within a second. 1 to 1000000.
+    The limit of open files bounds all listeners together, see docs/listeners.md."""
+
+    connections_per_address_max: int = Field(default=0, ge=0, le=1_000_000)
+    """Open connections from one source address, or from one IPv6 network of 64 bits; further ones
+    are closed, unless one leaves within a second. With proxy_protocol it is the address that the
+    load balancer tells. 0 to 1000000; 0 is no limit."""
+
+    connections_per_address_exempt: tuple[Network, ...] = Field(
+        default=("127.0.0.0/8", "::1"), max_length=1000
+    )
+    """Networks, such as 10.0.0.0/8, whose connections connections_per_address_max does not
+    count: gateways, and networks behind one address."""
 
     connections_per_s_max: int = Field(default=0, ge=0, le=1_000_000)
     """New connections per second, after as many at once; further ones wait in the system's

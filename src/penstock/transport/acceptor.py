@@ -3,7 +3,7 @@
 ::
 
    readable ─▶ accept() ─▶ admitted? ─▶ PROXY header ─▶ TLS handshake ─▶ a Wire and its user
-                  │            │ no          ╰────── connect_timeout_s ──────╯
+                  │            │ not soon    ╰────── connect_timeout_s ──────╯
                   │            ╰─▶ closed                    │ late or wrong
                   │ no descriptors, or too fast              ╰─▶ closed
                   ╰─▶ not readable for a while
@@ -21,11 +21,12 @@ import logging
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, final
 
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
+from penstock.transport.source import IPNetwork, host_of, source_of
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 
@@ -54,6 +55,7 @@ class Acceptor:
         wire: makes the protocol of a connection from its peer's name and place.
         context: the TLS context for a new connection; None for none.
         preface: the peer's name, from what it sends before anything else.
+        exempt: networks whose connections are not counted by address.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Acceptor:
         wire: Callable[[str, Place], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
         preface: Preface | None,
+        exempt: Sequence[IPNetwork] = (),
     ) -> None:
         self.listening = listening
         self._name = name
@@ -75,6 +78,7 @@ class Acceptor:
         self._wire = wire
         self._context = context
         self._preface = preface
+        self._exempt = exempt
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
@@ -118,13 +122,22 @@ class Acceptor:
     def _admit(self, connection: socket.socket, address: object) -> None:
         connection.setblocking(False)
         peer = peer_name(connection, address)
-        place = self._admission.admit(peer, self._loop.time())
-        if place is None:
+        # behind a load balancer its header tells the address
+        source = None if self._preface is not None else self._source(peer)
+        place = self._admission.admit(peer, source)
+        if place is None and not self._admission.may_wait():
+            self._admission.refused += 1
             connection.close()
             return
-        task = self._loop.create_task(self._open(connection, peer, place))
+        task = self._loop.create_task(self._open(connection, peer, place, source))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
+
+    def _source(self, peer: str) -> str | None:
+        """Return what a connection counts under among those of its address."""
+        if self.listening.family == socket.AF_UNIX and self._preface is None:
+            return None
+        return source_of(host_of(peer), self._exempt)
 
     def _exhausted(self, error: OSError) -> None:
         """No descriptors: the kernel would say so again at once, for ever."""
@@ -150,14 +163,22 @@ class Acceptor:
 
     # -- the first steps of a connection -----------------------------------------------
 
-    async def _open(self, connection: socket.socket, peer: str, place: Place) -> None:
+    async def _open(
+        self, connection: socket.socket, peer: str, place: Place | None, source: str | None
+    ) -> None:
         """From an accepted socket to a wire; whatever goes wrong ends this connection only."""
-        ends_s = self._loop.time() + self._connect_timeout_s
         stands = False
         try:
+            if place is None:
+                place = await self._admission.wait(peer, source)
+            if place is None:
+                return
+            ends_s = self._loop.time() + self._connect_timeout_s
             async with asyncio.timeout_at(ends_s):
                 if self._preface is not None:
                     peer = await self._preface(connection, peer)
+                    if not await self._is_one_of_few(peer, place):
+                        return
                 await self._hand_over(connection, peer, place, ends_s)
                 stands = True
         except OSError as error:
@@ -166,7 +187,15 @@ class Acceptor:
         finally:
             if not stands:
                 connection.close()
-                place.release()
+                if place is not None:
+                    place.release()
+
+    async def _is_one_of_few(self, peer: str, place: Place) -> bool:
+        """Count it under the address its header told; whether that has room for it."""
+        source = self._source(peer)
+        if self._admission.comes_from(place, source):
+            return True
+        return await self._admission.wait(peer, source, place) is not None
 
     async def _hand_over(
         self, connection: socket.socket, peer: str, place: Place, ends_s: float

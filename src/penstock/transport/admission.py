@@ -2,20 +2,30 @@
 
 ::
 
-   accepted ─▶ the listener's max_connections ─▶ the process's descriptors ─▶ served
-                        │ more                            │ more
-                        ╰───────▶ closed at once ◀────────╯
+   accepted ─▶ the process's descriptors ─▶ the listener's max_connections ─▶ served
+                        │ more                  and those of its address
+                        ▼                                 │ more
+                  closed at once                          ▼
+                                        waits, a second at most and few at once,
+                                        for the place of one that leaves ─▶ closed
 
    listening ─▶ a token in the bucket? ─▶ accept
                         │ none: the connection waits in the system's queue
 
-A new connection above a number is closed at once, so that its client knows; above a rate it
+A new connection above a number is closed soon, so that its client knows; above a rate it
 waits, because the clients of a reconnecting fleet would only come again, and all together.
+
+It is not closed at once, because a client that closes and comes back is accepted before the
+broker knows that it left: both sockets are ready in one turn of the loop, in any order, and what
+the client sent before it left may wait for its commit. So the newest wait, and a place that becomes
+free goes to the address that left it, or else to whoever waits for longest.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import Counter
 from typing import Final, final
 
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
@@ -23,6 +33,12 @@ from penstock.telemetry.logs import RepeatLimiter, warn_limited
 logger = logging.getLogger(__name__)
 
 _WAIT_S_MIN: Final = 0.001
+
+COME_BACK_S: Final = 1.0
+"""How long a connection above a number waits for a place, seconds."""
+
+WAITING_MAX: Final = 32
+"""Connections of one listener that wait; a further one takes the place of the oldest."""
 
 
 @final
@@ -73,17 +89,28 @@ class Descriptors:
 class Place:
     """The place of one admitted connection, given back once."""
 
-    def __init__(self, admission: Admission, descriptors: Descriptors) -> None:
+    def __init__(self, admission: Admission, source: str | None) -> None:
         self._admission = admission
-        self._descriptors = descriptors
         self._taken = True
+        self.source = source
+        """Under which it counts among those of its address; None where it does not."""
 
     def release(self) -> None:
         """The connection is gone; further calls do nothing."""
         if self._taken:
             self._taken = False
-            self._admission.open -= 1
-            self._descriptors.open -= 1
+            self._admission.left(self.source)
+
+
+@final
+class _Waiting:
+    """A connection above a number, which waits for one that leaves."""
+
+    def __init__(self, peer: str, source: str | None, place: Place | None) -> None:
+        self.peer = peer
+        self.source = source
+        self.place = place  # it has one in the listener, but not among those of its address
+        self.answer: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
 
 
 @final
@@ -94,30 +121,139 @@ class Admission:
         name: of the listener, for warnings.
         max_connections: open connections.
         descriptors: shared by all listeners.
+        per_address_max: open connections of one source address; 0 = no limit.
     """
 
-    def __init__(self, name: str, max_connections: int, descriptors: Descriptors) -> None:
+    def __init__(
+        self, name: str, max_connections: int, descriptors: Descriptors, per_address_max: int = 0
+    ) -> None:
         self.open = 0
+        self.refused = 0
+        """Connections that were closed because of a number, since the start."""
         self._name = name
         self._max_connections = max_connections
         self._descriptors = descriptors
+        self._per_address_max = per_address_max
+        self._by_source: Counter[str] = Counter()
+        self._waiting: list[_Waiting] = []
         self._limiter = RepeatLimiter()
 
-    def admit(self, peer: str, now_s: float) -> Place | None:
-        """A place for one more connection; None if it is to be closed."""
-        descriptors = self._descriptors
-        if descriptors.open >= descriptors.connections_max:
-            if not descriptors.warned:  # once: the limit will not change while this runs
-                descriptors.warned = True
-                logger.warning(
-                    "refused a connection from %s, and will refuse more: %d are open, as many as"
-                    " the limit of open files leaves room for; raise it (ulimit -Hn, LimitNOFILE"
-                    " in a systemd unit, --ulimit nofile of a container) and start again",
-                    peer,
-                    descriptors.open,
-                )
+    def admit(self, peer: str, source: str | None = None) -> Place | None:
+        """Return a place for one more connection; None if there is none now.
+
+        Args:
+            peer: the other side, for the log.
+            source: what it counts under, by ``source_of``; None = not counted by address.
+        """
+        if not self._has_descriptor(peer) or not self._has_room(source):
             return None
-        if self.open >= self._max_connections:
+        self.open += 1
+        self._descriptors.open += 1
+        if source is not None:
+            self._by_source[source] += 1
+        return Place(self, source)
+
+    def may_wait(self) -> bool:
+        """Return whether the system has a file for a connection that waits for its place."""
+        return self._descriptors.open < self._descriptors.connections_max
+
+    async def wait(self, peer: str, source: str | None, place: Place | None = None) -> Place | None:
+        """Return a place as soon as another connection leaves one; None after ``COME_BACK_S``.
+
+        ``place`` is the one it has in the listener already, where only those of its address are
+        too many: it stays the caller's.
+        """
+        waiting = _Waiting(peer, source, place)
+        found = self._for(waiting)  # one may have left since there was none
+        if found is not None:
+            return found
+        if len(self._waiting) >= WAITING_MAX:
+            self._waiting.pop(0).answer.set_result(None)
+        self._waiting.append(waiting)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(COME_BACK_S, self._give_up, waiting)
+        try:
+            found = await asyncio.shield(waiting.answer)
+        except asyncio.CancelledError:
+            self._give_up(waiting)
+            granted = waiting.answer.result()
+            if granted is not None and granted is not place:
+                granted.release()
+            raise
+        finally:
+            timer.cancel()
+        if found is None:
+            self._refuse(peer, source, loop.time())
+        return found
+
+    def comes_from(self, place: Place, source: str | None) -> bool:
+        """Count a connection under its address, which was not known when it was admitted.
+
+        Returns:
+            Whether it may stay; it counts only then.
+        """
+        if source is None:
+            return True
+        if not self._has_room_for_address(source):
+            return False
+        self._by_source[source] += 1
+        place.source = source
+        return True
+
+    def left(self, source: str | None) -> None:
+        """A connection gave back its place: give it to one that waits."""
+        self.open -= 1
+        self._descriptors.open -= 1
+        if source is not None:
+            self._by_source[source] -= 1
+            if self._by_source[source] <= 0:
+                del self._by_source[source]
+        for waiting in sorted(self._waiting, key=lambda one: one.source != source):
+            found = self._for(waiting)
+            if found is not None:
+                self._waiting.remove(waiting)
+                waiting.answer.set_result(found)
+
+    # -- rooms -------------------------------------------------------------------------
+
+    def _for(self, waiting: _Waiting) -> Place | None:
+        place = waiting.place
+        if place is None:
+            return self.admit(waiting.peer, waiting.source)
+        return place if self.comes_from(place, waiting.source) else None
+
+    def _give_up(self, waiting: _Waiting) -> None:
+        if not waiting.answer.done():
+            self._waiting.remove(waiting)
+            waiting.answer.set_result(None)
+
+    def _has_room(self, source: str | None) -> bool:
+        return self.open < self._max_connections and self._has_room_for_address(source)
+
+    def _has_room_for_address(self, source: str | None) -> bool:
+        if source is None or self._per_address_max == 0:
+            return True
+        return self._by_source[source] < self._per_address_max
+
+    def _has_descriptor(self, peer: str) -> bool:
+        descriptors = self._descriptors
+        if descriptors.open < descriptors.connections_max:
+            return True
+        if not descriptors.warned:  # once: the limit will not change while this runs
+            descriptors.warned = True
+            logger.warning(
+                "refused a connection from %s, and will refuse more: %d are open, as many as"
+                " the limit of open files leaves room for; raise it (ulimit -Hn, LimitNOFILE"
+                " in a systemd unit, --ulimit nofile of a container) and start again",
+                peer,
+                descriptors.open,
+            )
+        return False
+
+    def _refuse(self, peer: str, source: str | None, now_s: float) -> None:
+        """Count and log a connection that found no place."""
+        self.refused += 1
+        if self._has_room_for_address(source):
             warn_limited(
                 logger,
                 self._limiter,
@@ -128,7 +264,16 @@ class Admission:
                 self._max_connections,
                 self._name,
             )
-            return None
-        self.open += 1
-        descriptors.open += 1
-        return Place(self, descriptors)
+        else:
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                f"address {source}",
+                "refused a connection from %s: connections_per_address_max (%d) of listener %s"
+                " are open from %s",
+                peer,
+                self._per_address_max,
+                self._name,
+                source,
+            )

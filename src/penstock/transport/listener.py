@@ -45,7 +45,12 @@ class OpenListener:
         self._settings = settings
         self._accept = accept
         self._certificates = certificates
-        self._admission = Admission(name, settings.max_connections, descriptors)
+        self._admission = Admission(
+            name, settings.max_connections, descriptors, settings.connections_per_address_max
+        )
+        self._exempt = [
+            ipaddress.ip_network(network) for network in settings.connections_per_address_exempt
+        ]
         self._bucket = TokenBucket(
             settings.connections_per_s_max, asyncio.get_running_loop().time()
         )
@@ -70,6 +75,11 @@ class OpenListener:
             shown = Address(bind.host, listening.getsockname()[1])
             path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
             self._listen(listening, f"{shown}{path}")
+
+    @property
+    def refused(self) -> int:
+        """Connections that found no place, since the start."""
+        return self._admission.refused
 
     def close(self) -> None:
         """Listen no more; connections that stand are untouched."""
@@ -104,6 +114,7 @@ class OpenListener:
                 self._wire,
                 self._context,
                 None if settings.proxy_protocol == "off" else self._read_proxy_header,
+                self._exempt,
             )
         )
 

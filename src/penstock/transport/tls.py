@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from penstock.errors import ConfigError
+from penstock.transport.alerting import send_alerts
 from penstock.transport.api import ClientCertificate
 
 if TYPE_CHECKING:  # a client uses this file too, and has no use for pydantic
@@ -82,6 +83,7 @@ class Certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(_ALPN[settings.kind])
+        send_alerts(context)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         try:
             context.load_cert_chain(certificate, key, password=_no_password)

@@ -7,6 +7,9 @@
 
 The event loop could do it in one call, but keeps the transport below to itself then, and a wire
 needs it: see ``stream``.
+
+A handshake that fails ends with its alert, so that the client can say why (RFC 8446 §6.2). The
+event loops end the connection at once and throw the alert away: see ``alerting``.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast, final
+from typing import Final, cast, final
 
+from penstock.transport.alerting import Failure, begin
 from penstock.transport.stream import StreamWire
+
+_ALERT_S: Final = 1.0  # for the client to take its alert, and close
 
 
 @final
@@ -34,6 +40,16 @@ class _Below(asyncio.Protocol):
         """What is read now would be lost: nobody is there yet."""
         if self.transport is not None:
             self.transport.pause_reading()
+
+    def farewell(self) -> None:
+        """The alert is being sent; end our stream behind it, and wait for the client's end."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._end)
+        loop.call_later(_ALERT_S, self.abort)
+
+    def _end(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write_eof()
 
     def abort(self) -> None:
         """Opening it has failed."""
@@ -69,19 +85,23 @@ async def open_tls(
     """
     loop = asyncio.get_running_loop()
     below, early = _Below(), _Early()
+    failure = Failure(below.farewell)
     opening = loop.create_task(loop.connect_accepted_socket(lambda: below, connection))
     # The loop starts to read after ``connection_made``; the pause comes right behind that, and
     # before the loop looks at its sockets: what is called soon is called in order.
     loop.call_soon(loop.call_soon, below.pause)
     try:
         transport, _ = await opening
+        loop.call_soon(begin, failure)  # comes right before the first step of the handshake
         encrypted = await loop.start_tls(
             transport, early, context, server_side=True, ssl_handshake_timeout=timeout_s
         )
         if encrypted is None or early.lost:
             raise ConnectionResetError("gone after the TLS handshake")
-    except BaseException:
+    except BaseException as error:
         below.abort()
+        if failure.error is not None and isinstance(error, Exception):
+            raise OSError(failure.error.reason or str(failure.error)) from None
         raise
     wire = make_wire()
     wire.below = transport

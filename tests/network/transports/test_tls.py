@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import ssl
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,7 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect, Pingreq, Pingresp, Publish
 from tests.network.transports.conftest import Transports
 from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.dial import Authority, dial
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import RawClient
@@ -250,3 +251,51 @@ def stands(broker: Broker, context: ssl.SSLContext) -> bool:
     except OSError:
         return False
     return True
+
+
+def refused_with(broker: Broker, context: ssl.SSLContext) -> str:
+    """The alert a client reads whose handshake the broker ends, in OpenSSL's words."""
+    try:
+        with closing(dial(broker.urls[1], context)) as stream:
+            stream.sendall(_CONNECT)
+            stream.recv(1)
+    except ssl.SSLError as error:
+        return str(error.reason)
+    return ""
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_failed_handshake_says_why(
+    start: Start, authority: Authority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """RFC 8446 §6.2: expired, signed by nobody known, or none at all."""
+    broker = start(client_ca=authority.file, require_client_certificate=True)
+
+    def context(own: tuple[str, str] | None) -> ssl.SSLContext:
+        made = authority.client_context(own)
+        made.minimum_version = made.maximum_version = version
+        return made
+
+    expired = authority.issue("old", "meter.example", expired=True)
+    assert refused_with(broker, context(expired)) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+    stranger = Authority(tmp_path).issue("stranger", "meter.example")
+    assert refused_with(broker, context(stranger)) == "TLSV1_ALERT_UNKNOWN_CA"
+    missing = refused_with(broker, context(None))
+    assert missing in ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE")
+    wait_for("the reason in the log", lambda: "CERTIFICATE_VERIFY_FAILED" in broker.log())
+    joined(broker, "good", authority.client_context(authority.issue("m", "meter.example")))
+
+
+def test_a_version_that_is_too_old_gets_its_alert(start: Start) -> None:
+    """A ClientHello of TLS 1.0, in OpenSSL's own client: alert 70, protocol_version."""
+    broker = start()
+    place = broker.urls[1].removeprefix("mqtts://")
+    asked = subprocess.run(
+        ["openssl", "s_client", "-connect", place, "-tls1", "-cipher", "DEFAULT:@SECLEVEL=0"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert "alert protocol version" in asked.stderr

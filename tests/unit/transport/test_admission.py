@@ -1,5 +1,7 @@
 """How many and how fast: pure counters, and the limit of open files."""
 
+import asyncio
+import ipaddress
 import logging
 import resource
 
@@ -8,6 +10,7 @@ import pytest
 from penstock.config.settings import Settings
 from penstock.transport import descriptors
 from penstock.transport.admission import Admission, Descriptors, TokenBucket
+from penstock.transport.source import host_of, source_of
 
 
 def taken(bucket: TokenBucket, now_s: float, wanted: int) -> int:
@@ -46,24 +49,24 @@ def test_no_rate_is_no_limit() -> None:
 def test_a_place_is_given_back_once() -> None:
     shared = Descriptors(10)
     admission = Admission("a", 2, shared)
-    first, second = admission.admit("p", 0.0), admission.admit("p", 0.0)
+    first, second = admission.admit("p"), admission.admit("p")
     assert first is not None
     assert second is not None
-    assert admission.admit("p", 0.0) is None
+    assert admission.admit("p") is None
     first.release()
     first.release()
     assert (admission.open, shared.open) == (1, 1)
-    assert admission.admit("p", 0.0) is not None
-    assert admission.admit("p", 0.0) is None
+    assert admission.admit("p") is not None
+    assert admission.admit("p") is None
 
 
 def test_all_listeners_share_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     shared = Descriptors(3)
     one, two = Admission("one", 10, shared), Admission("two", 10, shared)
-    places = [one.admit("p", 0.0), one.admit("p", 0.0), two.admit("p", 0.0)]
+    places = [one.admit("p"), one.admit("p"), two.admit("p")]
     assert None not in places
     with caplog.at_level(logging.WARNING):
-        assert [two.admit("p", 0.0), one.admit("p", 60.0)] == [None, None]
+        assert [two.admit("p"), one.admit("p")] == [None, None]
     assert len(caplog.records) == 1  # said once
     assert "LimitNOFILE" in caplog.text
 
@@ -113,3 +116,65 @@ def test_a_limit_below_max_connections_is_said_at_the_start(
     with caplog.at_level(logging.WARNING):
         assert descriptors.prepared(Settings()).connections_max == 922
     assert "the limit of open files is 1024: at most 922 connections" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("10.1.2.3", None),
+        ("::ffff:10.1.2.3", None),
+        ("", None),
+        ("process 7 of user 0", None),
+    ],
+)
+def test_what_is_counted_together(host: str, counted: str | None) -> None:
+    assert source_of(host, [ipaddress.ip_network("10.0.0.0/8")]) == counted
+
+
+def test_the_host_of_a_peer() -> None:
+    assert host_of("192.0.2.7:1883") == "192.0.2.7"
+    assert host_of("[2001:db8::1]:1883") == "2001:db8::1"
+
+
+def test_a_place_goes_to_the_address_that_left_it() -> None:
+    """Others that knock do not take it away from who closes and comes back."""
+
+    async def scene() -> tuple[bool, int]:
+        admission = Admission("a", 2, Descriptors(100))
+        admission.admit("stays", "192.0.2.1")
+        leaves = admission.admit("leaves", "192.0.2.2")
+        assert leaves is not None
+        knocking = [
+            asyncio.create_task(admission.wait("x", f"198.51.100.{number}"))
+            for number in range(1, 40)
+        ]
+        returns = asyncio.create_task(admission.wait("leaves", "192.0.2.2"))
+        await asyncio.sleep(0)
+        leaves.release()
+        got_in = await returns is not None
+        for task in knocking:
+            task.cancel()
+        await asyncio.gather(*knocking, return_exceptions=True)
+        return got_in, admission.open
+
+    assert asyncio.run(scene()) == (True, 2)
+
+
+def test_who_is_cut_off_while_it_waits_leaves_no_place_taken() -> None:
+    async def scene() -> int:
+        shared = Descriptors(100)
+        admission = Admission("a", 1, shared)
+        first = admission.admit("p")
+        assert first is not None
+        waiting = asyncio.create_task(admission.wait("p", None))
+        await asyncio.sleep(0)
+        first.release()  # it has the place now, and does not know
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return admission.open + shared.open
+
+    assert asyncio.run(scene()) == 0

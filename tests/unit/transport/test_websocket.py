@@ -87,7 +87,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.admission = Admission("ws", 1, Descriptors(1))
-        place = self.admission.admit("peer", 0.0)
+        place = self.admission.admit("peer")
         assert place is not None
         self.sinks: list[Sink] = []
         self.memory = Memory()

@@ -1,0 +1,87 @@
+"""TLS handshakes that end with their alert, on event loops that would throw it away.
+
+::
+
+    do_handshake fails ─▶ "want to read" ─▶ the loop sends the alert, and waits
+                                                   │
+             end of our stream, what comes is ◀────╯
+             thrown away ─▶ the client closes, or has had its second
+
+asyncio and uvloop end a connection when its handshake fails, and what OpenSSL wrote about it is
+still in memory then. To a handshake that wants to read they send everything first. So the failure
+is reported as that; the connection ends when the client, who now knows why, closes it. What the
+client sent before it knew is read and thrown away: an end with unread bytes would be a reset,
+and a reset can overtake the alert.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from typing import Final, final
+
+_DISCARDED_READS_MAX: Final = 64  # then the failure is reported after all
+
+
+@final
+class Failure:
+    """Why one handshake failed.
+
+    Args:
+        noted: called once, when it failed; the alert is sent right behind that.
+    """
+
+    def __init__(self, noted: Callable[[], object]) -> None:
+        self.error: ssl.SSLError | None = None
+        """OpenSSL's; None while there is none."""
+        self._noted: Callable[[], object] | None = noted
+
+    def note(self, error: ssl.SSLError) -> None:
+        """The handshake failed."""
+        self.error = error.with_traceback(None)  # no cycle through its frames
+        if self._noted is not None:
+            self._noted()
+            self._noted = None
+
+
+_beginning: list[Failure] = []  # that of the handshake whose first step is the loop's next call
+
+
+def begin(failure: Failure) -> None:
+    """Let the handshake that begins in the loop's next call leave its error in ``failure``."""
+    _beginning[:] = [failure]
+
+
+class _AlertingObject(ssl.SSLObject):
+    """The server's side of one connection."""
+
+    _failure: Failure | None = None
+    _reads_left = _DISCARDED_READS_MAX
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake.
+
+        Raises:
+            SSLWantReadError: it waits for the client, or it failed and its alert is to be sent.
+            SSLError: it failed, and the client goes on sending.
+        """
+        if self._failure is None:
+            self._failure = _beginning.pop() if _beginning else Failure(bool)
+        failed = self._failure.error
+        if failed is not None:
+            self._reads_left -= 1
+            if self._reads_left < 0:
+                raise failed
+            raise ssl.SSLWantReadError
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLSyscallError):
+            raise
+        except ssl.SSLError as error:
+            self._failure.note(error)
+            raise ssl.SSLWantReadError from None
+
+
+def send_alerts(context: ssl.SSLContext) -> None:
+    """Let the handshakes of ``context``, a server's, end with their alert."""
+    context.sslobject_class = _AlertingObject
