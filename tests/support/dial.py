@@ -7,12 +7,16 @@ A listener is named by its URL, as the broker prints it when it is ready::
 
 import socket
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, final
 from urllib.parse import urlsplit
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import (
     AcceptConnection,
@@ -49,6 +53,7 @@ class Authority:
             *hosts,
             common_name=common_name,
             organization_name="Example, Ltd.",
+            organization_unit_name="plant",
             not_before=datetime(2020, 1, 1, tzinfo=UTC),
             not_after=datetime(2020, 2, 1, tzinfo=UTC) if expired else None,
         )
@@ -56,6 +61,24 @@ class Authority:
         certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
         leaf.private_key_pem.write_to_path(str(key))
         return str(certificate), str(key)
+
+    def revoke(self, file: Path, *certificates: str) -> None:
+        """Write the list of revoked certificates, given by their PEM files."""
+        now = datetime.now(UTC)
+        issuer = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
+        key = load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(issuer.subject)
+            .last_update(now - timedelta(days=1))
+            .next_update(now + timedelta(days=1))
+        )
+        for path in certificates:
+            found = x509.load_pem_x509_certificate(Path(path).read_bytes())
+            revoked = x509.RevokedCertificateBuilder().serial_number(found.serial_number)
+            builder = builder.add_revoked_certificate(revoked.revocation_date(now).build())
+        file.write_bytes(builder.sign(key, SHA256()).public_bytes(Encoding.PEM))
 
     def client_context(self, own: tuple[str, str] | None = None) -> ssl.SSLContext:
         """What a client needs that believes this authority, with its own certificate if given."""

@@ -62,8 +62,10 @@ from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import configure_logs
+from penstock.transport.api import Wire
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
+from penstock.transport.tls import identity
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +90,11 @@ def serve(settings: Settings) -> int:
     refused = excess(settings)
     if refused:
         raise ConfigError(refused)
-    access = load_access(settings.access.password_file, settings.access.acl_file)
+    access = load_access(
+        settings.access.password_file,
+        settings.access.acl_file,
+        bool(settings.access.identity_from_certificate),
+    )
     for remote in settings.bridge.remotes:
         refuse_what_cannot_be_said(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
@@ -158,6 +164,7 @@ class _Broker:
         tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
             await self._open(server, driver)
+            tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
             await self._stopped.wait()
         finally:
             for task in tasks:
@@ -308,10 +315,14 @@ class _Broker:
                 driver.accept,
                 limits=engine_limits(settings, listener),
                 lets_anonymous_in=settings.lets_anonymous_in(listener),
+                identity_of=self._identity_of,
             )
             self._listeners.append(
                 await open_listener(listener.name, listener, accept, descriptors)
             )
+
+    def _identity_of(self, wire: Wire) -> str | None:
+        return identity(self._settings.access.identity_from_certificate, wire.certificate)
 
     def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
         """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
@@ -334,7 +345,9 @@ class _Broker:
                 logger.error("the stream service goes on with what it has: %s", error)
         files = self._settings.access
         try:
-            access = load_access(files.password_file, files.acl_file)
+            access = load_access(
+                files.password_file, files.acl_file, bool(files.identity_from_certificate)
+            )
         except ConfigError as error:
             logger.error("users and access list stay as they were: %s", error)
             return

@@ -27,15 +27,23 @@ class Access(Authorize):
     Args:
         users: of the password file, None without one.
         access_list: None without one: everything is allowed to who came in.
+        certificates_name_users: whether there are users that the password file need not name.
     """
 
-    def __init__(self, users: Users | None, access_list: AccessList | None) -> None:
+    def __init__(
+        self,
+        users: Users | None,
+        access_list: AccessList | None,
+        certificates_name_users: bool = False,
+    ) -> None:
         self.users = users
+        self._certificates_name_users = certificates_name_users
         self.access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """What the access list grants; nothing to a user who is gone from the password file."""
-        if username is not None and self.users is not None and username not in self.users:
+        users = None if self._certificates_name_users else self.users
+        if username is not None and users is not None and username not in users:
             return NOTHING
         if self.access_list is None:
             return None
@@ -54,15 +62,17 @@ class Access(Authorize):
         return scram.parse_line(line)
 
 
-def load_access(password_file: str, acl_file: str) -> Access:
+def load_access(password_file: str, acl_file: str, certificates_name_users: bool = False) -> Access:
     """Read both files; an empty path means that there is none.
+
+    ``certificates_name_users``: see ``Access``.
 
     Raises:
         ConfigError: a file cannot be read, or a line is wrong; one sentence with its number.
     """
     users = Users(read_passwords(Path(password_file))) if password_file else None
     access_list = read_access_list(Path(acl_file)) if acl_file else None
-    return Access(users, access_list)
+    return Access(users, access_list, certificates_name_users)
 
 
 def read_passwords(path: Path) -> dict[str, str]:

@@ -122,7 +122,9 @@ def users(settings: Settings) -> Finding:
     subject = "users"
     files = settings.access
     try:
-        access = load_access(files.password_file, files.acl_file)
+        access = load_access(
+            files.password_file, files.acl_file, bool(files.identity_from_certificate)
+        )
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the file.")
     allowed = "may do what the access list says" if files.acl_file else "may do everything"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from penstock.config.group import Group
@@ -30,3 +32,9 @@ class Access(Group):
     """Let a user take up, or end, the session of another user who has the same client identifier.
     Without it a session belongs to the user who made it, anonymous clients being one user, and
     others are refused (0x87; before MQTT 5 return code 5)."""
+
+    identity_from_certificate: Literal["", "common_name", "subject"] = ""
+    """What of a client's certificate, which listener.client_ca signed, is its user name:
+    "common_name", or "subject" in the form of RFC 4514, such as CN=meter-7,O=Example. What CONNECT
+    says is not asked then, and the password file need not name these users. Empty: nothing, and
+    a certificate opens the connection only."""

@@ -86,13 +86,23 @@ class Listener(Group):
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority, for kinds "tls" and
-    "wss". Read again at SIGHUP, as are the key, client_ca and sni."""
+    "wss". Read again when it has changed on disk and at SIGHUP, as are the key, client_ca, crl and
+    sni; where the new files are wrong, the old stay in use."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
 
     client_ca: str = ""
     """PEM file of the authorities that sign client certificates; empty asks for none."""
+
+    crl: str = ""
+    """PEM file of the revocation lists of client_ca: clients whose certificate is on one are
+    refused, and all are once the list of their authority has expired. Empty for none."""
+
+    certificates_check_s: float = Field(default=10.0, ge=0, le=86_400)
+    """How often to look whether certificates, keys and revocation lists have changed on disk, in
+    seconds. They are read when two looks found the same files. 0 to 86400; 0 waits for
+    SIGHUP."""
 
     require_client_certificate: bool = False
     """Refuse clients without a certificate signed by client_ca."""
@@ -132,6 +142,8 @@ class Listener(Group):
             yield f'of kind "{self.kind}" has a certificate, which only "tls" and "wss" use'
         if self.require_client_certificate and not self.client_ca:
             yield "requires client certificates and needs client_ca, who signs them"
+        if self.crl and not self.client_ca:
+            yield "has a crl and needs client_ca, whose certificates it revokes"
         if self.proxy_protocol != "off" and self.kind != "unix" and not self.proxy_networks:
             yield "has proxy_protocol and needs proxy_networks, from where it is believed"
         if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):

@@ -82,6 +82,7 @@ class OpeningConnection(Connection):
         self.version = 0
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
+        self.identity: str | None = None  # the user that its certificate proves
         self.receive_maximum = 0  # of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.counters.sockets_accepted += 1
@@ -126,7 +127,7 @@ class OpeningConnection(Connection):
         if server.draining is not None:
             server.draining.refused += 1
             code = server.draining.reason_code
-        if self._is_banned(connect.username, connect.client_id, now):
+        if self._is_banned(self.identity or connect.username, connect.client_id, now):
             code = reasons.BANNED
         if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
             self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
@@ -137,6 +138,11 @@ class OpeningConnection(Connection):
         self._connect = connect
         if method is not None:
             self._begin_exchange(connect, method, now)
+            return
+        if self.identity is not None:
+            is_named = self.identity != ""
+            code = reasons.SUCCESS if is_named else reasons.NOT_AUTHORIZED
+            self._settle(Verdict(code, self.identity), now)
             return
         self.state = AWAIT_VERDICT
         credentials = Credentials(

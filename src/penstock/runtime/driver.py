@@ -129,11 +129,22 @@ class Driver:
 
     # -- connections -------------------------------------------------------------------
 
-    def accept(self, wire: Wire, limits: EngineLimits, lets_anonymous_in: bool = True) -> Peer:
-        """A new connection, with the bounds of its listener."""
+    def accept(
+        self,
+        wire: Wire,
+        limits: EngineLimits,
+        lets_anonymous_in: bool = True,
+        identity_of: Callable[[Wire], str | None] | None = None,
+    ) -> Peer:
+        """A new connection, with the bounds of its listener.
+
+        ``identity_of`` tells the user that the wire proves; None asks CONNECT.
+        """
         connection = ServerConnection(self._server, limits, self.now())
         connection.lets_anonymous_in = lets_anonymous_in
         connection.address = wire.peer
+        if identity_of is not None:
+            connection.identity = identity_of(wire)
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
         if self._ended:  # its handshake was under way

@@ -11,6 +11,7 @@ from typing import Final, final
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.listener import Listener
+from penstock.errors import ConfigError
 from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
 from penstock.transport.api import Accept
@@ -98,6 +99,17 @@ class OpenListener:
             return False
         self._certificates.reload()
         return True
+
+    async def watch(self) -> None:
+        """Read the certificates again whenever they have changed, until cancelled."""
+        certificates, every_s = self._certificates, self._settings.certificates_check_s
+        while certificates is not None and every_s > 0:
+            await asyncio.sleep(every_s)
+            try:
+                if await asyncio.to_thread(certificates.reload_if_changed):
+                    logger.info("listener %s uses its certificates as they are now", self.name)
+            except ConfigError as error:
+                logger.error("the certificates in use stay in use: %s", error)
 
     def _listen(self, listening: socket.socket, place: str) -> None:
         settings = self._settings

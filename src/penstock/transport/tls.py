@@ -1,7 +1,8 @@
 """TLS for a listener: its certificates, which client certificates it believes, and reading anew.
 
-A context is never changed once connections use it: ``reload`` makes new ones, and only
-connections accepted from then on see them. Where the new files are wrong, the old stay.
+A context is never changed once connections use it: ``reload`` makes new ones, at SIGHUP or when
+a file has changed, and only connections accepted from then on see them. Where the new files are
+wrong, the old stay.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class Certificates:
     def __init__(self, name: str, settings: Listener) -> None:
         self._name = name
         self._settings = settings
+        self._files = self._look()
+        self._seen = self._files
         self.context = self._read()
         """For connections accepted from now on."""
 
@@ -57,7 +60,42 @@ class Certificates:
         Raises:
             ConfigError: a file cannot be read, or does not fit; the old ones stay in use.
         """
+        self._files = self._seen = self._look()
         self.context = self._read()
+
+    def reload_if_changed(self) -> bool:
+        """Read the files again if they have changed, and two looks found them the same.
+
+        A certificate and its key are replaced one after the other; between the two they do not
+        fit. Blocks for as long as it reads: call it off the loop.
+
+        Returns:
+            Whether they were read.
+
+        Raises:
+            ConfigError: as ``reload``, once for each change.
+        """
+        before, self._seen = self._seen, self._look()
+        if self._seen == self._files or self._seen != before:
+            return False
+        self.reload()
+        return True
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        """Return what tells a file from the one that replaces it, for each file; None if gone."""
+        settings = self._settings
+        names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
+        for pair in settings.sni.values():
+            names += [pair.certificate, pair.key]
+        found: list[tuple[int, int, int] | None] = []
+        for name in names:
+            try:
+                status = Path(name).stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return found
 
     def _read(self) -> ssl.SSLContext:
         settings = self._settings
@@ -102,7 +140,21 @@ class Certificates:
                 ) from error
             needed = settings.require_client_certificate
             context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
+        if settings.crl:
+            self._revoke(context)
         return context
+
+    def _revoke(self, context: ssl.SSLContext) -> None:
+        """Refuse the certificates that the revocation lists name."""
+        file = self._settings.crl
+        try:
+            context.load_verify_locations(file)
+            mistake = "" if context.cert_store_stats()["crl"] else "there is no list in it"
+        except (OSError, ValueError) as error:
+            mistake = _reason(error)
+        if mistake:
+            raise ConfigError(f"listener {self._name}: the crl {file} cannot be used: {mistake}")
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def read_pair(
@@ -157,6 +209,18 @@ def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | 
         ),
         next((value for name, value in reversed(parts) if name == "commonName"), ""),
     )
+
+
+def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
+    """Return the user that a certificate names; None without one, or where ``kind`` is empty.
+
+    Args:
+        kind: "common_name", "subject" or empty, as ``access.identity_from_certificate``.
+        certificate: of the client.
+    """
+    if not kind or certificate is None:
+        return None
+    return certificate.common_name if kind == "common_name" else certificate.subject
 
 
 def _escaped(value: str) -> str:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
-from penstock.protocol.packets import Connect, Pingreq, Pingresp, Publish
+from penstock.protocol.packets import Connack, Connect, Pingreq, Pingresp, Publish
 from tests.network.transports.conftest import Transports
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -299,3 +300,97 @@ def test_a_version_that_is_too_old_gets_its_alert(start: Start) -> None:
         check=False,
     )
     assert "alert protocol version" in asked.stderr
+
+
+def test_a_revoked_certificate_is_refused(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    """By its alert; a list that is replaced on disk counts without SIGHUP."""
+    good = authority.issue("good", "good.example")
+    stolen = authority.issue("stolen", "stolen.example")
+    crl = tmp_path / "revoked.pem"
+    authority.revoke(crl)
+    broker = start(
+        client_ca=authority.file,
+        require_client_certificate=True,
+        crl=str(crl),
+        certificates_check_s=0.1,
+    )
+    joined(broker, "stolen", authority.client_context(stolen))
+    authority.revoke(crl, stolen[0])
+    wait_for(
+        "the alert",
+        lambda: (
+            refused_with(broker, authority.client_context(stolen))
+            == "SSLV3_ALERT_CERTIFICATE_REVOKED"
+        ),
+    )
+    joined(broker, "good", authority.client_context(good))
+    crl.write_text("no list")
+    wait_for("the complaint", lambda: "stay in use" in broker.log())
+    assert refused_with(broker, authority.client_context(stolen))
+    joined(broker, "good", authority.client_context(good))
+    assert broker.log().count("stay in use") == 1
+
+
+def test_a_certificate_that_changes_on_disk_is_read(
+    start: Start, authority: Authority, tmp_path: Path
+) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "c.key"
+
+    def install(name: str) -> None:
+        for source, target in zip(
+            authority.issue(name, "localhost"), (certificate, key), strict=True
+        ):
+            shutil.copy(source, target)
+
+    install("one")
+    broker = start(certificate=str(certificate), key=str(key), certificates_check_s=0.1)
+    context = authority.client_context()
+    first = serial(broker, context)
+    install("two")
+    wait_for("the new certificate", lambda: serial(broker, context) != first)
+
+
+@pytest.mark.parametrize("kind", ["common_name", "subject"])
+def test_the_certificate_names_the_user(tmp_path: Path, authority: Authority, kind: str) -> None:
+    """Its access list applies, CONNECT may say what it likes, and no password is needed."""
+    own = authority.issue("meter", "meter.example", common_name="meter-7")
+    subject = x509.load_pem_x509_certificate(Path(own[0]).read_bytes()).subject
+    user = "meter-7" if kind == "common_name" else subject.rfc4514_string()
+    acl = tmp_path / "acl"
+    acl.write_text(f"user {user}\ntopic write own/#\n")
+    passwords = tmp_path / "passwords"
+    passwords.write_text("")
+    certificate, key = authority.issue("server", "localhost")
+    listener = {
+        "name": "tls",
+        "kind": "tls",
+        "bind": "127.0.0.1:0",
+        "certificate": certificate,
+        "key": key,
+        "client_ca": authority.file,
+    }
+    settings = {
+        "listener.others": json.dumps([listener]),
+        "access.identity_from_certificate": kind,
+        "access.acl_file": acl,
+        "access.password_file": passwords,
+    }
+    nameless = authority.issue("nameless", "nameless.example")
+    with running_broker(tmp_path, settings, persistence="memory") as broker:
+        stream = dial(broker.urls[1], authority.client_context(own))
+        with RawClient(("", 0), V5, stream) as client:
+            client.send(Connect("m", V5, username="another", password=b"wrong"))
+            answer = client.receive()
+            assert isinstance(answer, Connack)
+            assert answer.reason_code == 0
+            assert client.publish("own/t", b"x", 1) in (0, 0x10)
+            assert client.publish("others/t", b"x", 1) == 0x87
+        if kind == "common_name":
+            stream = dial(broker.urls[1], authority.client_context(nameless))
+            with RawClient(("", 0), V5, stream) as client:
+                assert client.connect("n").reason_code == 0x87
+        stream = dial(broker.urls[1], authority.client_context())
+        with RawClient(("", 0), V5, stream) as client:
+            assert client.connect("without").reason_code == 0x87
