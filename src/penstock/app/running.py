@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import ssl
 from functools import partial
@@ -58,10 +59,11 @@ from penstock.store.control import Abandon, Backup, Publish
 from penstock.store.identity import new_epoch
 from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
+from penstock.store.private import make_private, warn_of_readable
 from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
-from penstock.telemetry.logs import configure_logs
+from penstock.telemetry.logs import configure_broker_logs
 from penstock.transport.api import Wire
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
@@ -73,6 +75,7 @@ READERS_S: Final = 10.0
 """Longest time from one look at the leases of readers to the next."""
 
 EXIT_OK: Final = 0
+_PRIVATE_UMASK: Final = 0o077
 EXIT_STORE_FAILED: Final = 1
 
 
@@ -86,7 +89,8 @@ def serve(settings: Settings) -> int:
         StoreBroken: a file of the store is damaged or missing.
         StoreDamaged: the store holds less than was acknowledged.
     """
-    configure_logs(settings.log.level)
+    os.umask(_PRIVATE_UMASK)  # what is written into the data directory is its owner's alone
+    _configure_logs(settings)
     refused = excess(settings)
     if refused:
         raise ConfigError(refused)
@@ -94,6 +98,12 @@ def serve(settings: Settings) -> int:
         settings.access.password_file,
         settings.access.acl_file,
         bool(settings.access.identity_from_certificate),
+    )
+    warn_of_readable(
+        ("password file", settings.access.password_file),
+        ("token file", settings.stream.token_file),
+        ("key", settings.stream.key),
+        *(("key", listener.key) for listener in settings.listener.open_ones()),
     )
     for remote in settings.bridge.remotes:
         refuse_what_cannot_be_said(remote)
@@ -103,6 +113,16 @@ def serve(settings: Settings) -> int:
         return uvloop.run(_Broker(settings, store, access, contexts).run())
     finally:
         store.close()
+
+
+def _configure_logs(settings: Settings) -> None:
+    log = settings.log
+    try:
+        configure_broker_logs(log.level, log.format, log.file, log.file_bytes_max, log.files_max)
+    except OSError as error:
+        raise ConfigError(
+            f"log.file {log.file} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 @final
@@ -403,6 +423,7 @@ def _open_store(settings: Settings) -> Store:
     if settings.durability.persistence == "memory":
         return MemoryStore(new_epoch())
     try:
+        make_private(settings.durability.data_dir)
         return RocksStore(settings.durability.data_dir, settings.streams)
     except (StoreBroken, StoreDamaged):
         raise

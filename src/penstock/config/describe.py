@@ -16,6 +16,7 @@ from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
 
 _COMMENT_WIDTH: Final = 96
+_MASK: Final = "********"  # instead of a password
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -147,7 +148,7 @@ def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -
     for table in tables:
         yield f"[[{path}]]"
         for name in _given(table):
-            yield f"{name} = {_toml_value(getattr(table, name))}"
+            yield f"{name} = {_shown(name, getattr(table, name))}"
 
 
 def _given(value: BaseModel) -> list[str]:
@@ -155,10 +156,17 @@ def _given(value: BaseModel) -> list[str]:
     return [name for name in type(value).model_fields if name in value.model_fields_set]
 
 
+def _shown(name: str, value: object) -> str:
+    """Return a value in TOML's notation, without what only its owner is to know."""
+    if name == "password" and value:
+        return json.dumps(_MASK)
+    return _toml_value(value)
+
+
 def _toml_value(value: object) -> str:
     """A value in TOML's notation, which for text, numbers and truth is JSON's."""
     if isinstance(value, BaseModel):
-        pairs = (f"{name} = {_toml_value(getattr(value, name))}" for name in _given(value))
+        pairs = (f"{name} = {_shown(name, getattr(value, name))}" for name in _given(value))
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, dict):
         entries = (f"{json.dumps(key)} = {_toml_value(item)}" for key, item in value.items())

@@ -23,7 +23,21 @@ class Status(Group):
 
 
 class Log(Group):
-    """What the broker writes to standard error."""
+    """What the broker writes to its log, and where to."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe messages shown: "debug", "info", "warning" or "error"."""
+
+    format: Literal["text", "json"] = "text"
+    """Form of a line: "text", or "json" with the fields time, level, logger, message, and
+    exception where there is one."""
+
+    file: str = ""
+    """File that lines are appended to; empty is standard error, which a service manager reads."""
+
+    file_bytes_max: int = Field(default=10_485_760, ge=4096, le=1_099_511_627_776)
+    """Bytes of log.file, above which it is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a
+    new one begins. 4096 to 1099511627776."""
+
+    files_max: int = Field(default=5, ge=1, le=1000)
+    """Renamed files that are left beside log.file; the oldest is removed. 1 to 1000."""

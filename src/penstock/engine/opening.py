@@ -15,7 +15,7 @@ What a CONNECT is granted and why it is refused stands in ``grants``, which AUTH
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
 from penstock.engine.accounts import Account
@@ -58,6 +58,26 @@ from penstock.protocol.properties import Properties
 _CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event: who is refused fills no log with it
 
 
+@final
+class Granted:
+    """What a client was let in with, for who tells about it.
+
+    Args:
+        username: who it is; None for an anonymous client.
+        clean_start: it asked for a new session.
+        present: it goes on with a session that was there.
+        expiry_s: how long its session outlives its connection.
+    """
+
+    def __init__(
+        self, username: str | None, clean_start: bool, present: bool, expiry_s: int
+    ) -> None:
+        self.username = username
+        self.clean_start = clean_start
+        self.present = present
+        self.expiry_s = expiry_s
+
+
 class OpeningConnection(Connection):
     """An accepted connection, as far as letting its client in is concerned.
 
@@ -83,6 +103,7 @@ class OpeningConnection(Connection):
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
         self.identity: str | None = None  # the user that its certificate proves
+        self.granted: Granted | None = None  # once its client is let in
         self.receive_maximum = 0  # of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.counters.sockets_accepted += 1
@@ -268,6 +289,7 @@ class OpeningConnection(Connection):
         session = self._open_session(
             connect, expiry_s, present, username, permissions, account, now
         )
+        self.granted = Granted(username, connect.clean_start, present, expiry_s)
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
         self._keep_alive.heard(now.monotonic_s)

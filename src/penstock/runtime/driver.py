@@ -33,7 +33,7 @@ from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED, Connection
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.effects import Commit
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
@@ -46,13 +46,18 @@ from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.peer import Peer
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, short, warn_limited
 from penstock.transport.api import Wire
 
 logger = logging.getLogger(__name__)
 
 _TICK_S: Final = 0.25
 _PROGRESS_S: Final = 0.05  # how far sessions got waits so long for a commit that somebody needs
+_VERSIONS: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
+
+
+def _expiry_text(expiry_s: int) -> str:
+    return "never" if expiry_s == NEVER_EXPIRES_S else f"{expiry_s} s"
 
 
 @final
@@ -176,7 +181,7 @@ class Driver:
             share.took(time.monotonic() - now.monotonic_s)
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
-            logger.debug("client %s connected from %s", connection.client_id, peer.wire.peer)
+            self._note_connected(peer)
         self._reading.settle(peer)
         self.end_turn_soon()
 
@@ -206,6 +211,8 @@ class Driver:
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
             peer.connection.decided(verdict, self.now())
+            if peer.connection.state == CONNECTED:
+                self._note_connected(peer)
             self._deadlines.watch(peer)
             self._reading.settle(peer)
             self._forget_if_over(peer)
@@ -228,7 +235,9 @@ class Driver:
         connection = peer.connection
         if peer.is_over:
             self._peers.pop(connection.link, None)
-            logger.debug("client %s left: %s", connection.client_id, connection.closed_because)
+            if peer.was_connected and not peer.close_is_noted:
+                name = short(connection.client_id)
+                logger.info("client %s left: %s", name, connection.closed_because)
 
     # -- turns -------------------------------------------------------------------------
 
@@ -294,14 +303,43 @@ class Driver:
                     peer.wire.close()
                     self._note_close(peer)
 
-    def _note_close(self, peer: Peer) -> None:
+    def _note_connected(self, peer: Peer) -> None:
+        """One line for each client that is let in."""
         connection = peer.connection
-        if connection.closed_because not in ("client disconnected", ""):
+        if peer.was_connected or not isinstance(connection, ServerConnection):
+            return
+        peer.was_connected = True
+        granted = connection.granted
+        if granted is not None:
             logger.info(
-                "closed the connection of %s from %s: %s",
-                connection.client_id or "an unknown client",
+                "client %s connected from %s: user %s, listener %s, %s, clean start %s,"
+                " session expiry %s, session present %s",
+                short(connection.client_id),
+                peer.wire.peer,
+                "none" if granted.username is None else short(granted.username),
+                peer.wire.listener,
+                _VERSIONS.get(connection.version, "MQTT"),
+                "yes" if granted.clean_start else "no",
+                _expiry_text(granted.expiry_s),
+                "yes" if granted.present else "no",
+            )
+
+    def _note_close(self, peer: Peer) -> None:
+        """One line for each connection that we end; of those never let in, few a second."""
+        connection = peer.connection
+        if connection.closed_because in ("client disconnected", ""):
+            return
+        peer.close_is_noted = True
+        held_back: int | None = 0
+        if not peer.was_connected:
+            held_back = self._limiter.admit(f"refused {peer.wire.listener}", time.monotonic())
+        if held_back is not None:
+            logger.info(
+                "closed the connection of %s from %s: %s%s",
+                short(connection.client_id) or "an unknown client",
                 peer.wire.peer,
                 connection.closed_because,
+                f" (and {held_back} more like this since the last line)" if held_back else "",
             )
 
     async def durable(self) -> None:
@@ -441,7 +479,7 @@ class Driver:
                 f"drop {dropped.reason} {dropped.client_id}",
                 "dropped %s (client %s%s): %s",
                 "a message" if count == 1 else f"{count:,} messages",
-                dropped.client_id,
+                short(dropped.client_id),
                 f", {'topic' if count == 1 else 'the last on'} {dropped.topic}"
                 if dropped.topic
                 else "",

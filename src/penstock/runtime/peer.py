@@ -29,6 +29,8 @@ class Peer:
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way
         self.is_lost = False  # its socket is gone; what it left may wait for its verdict
+        self.was_connected = False  # its client was let in, and the log says so
+        self.close_is_noted = False  # the log says why it ended
         self.left: asyncio.Future[None] | None = None  # done when it is, for who waits for that
         self._driver = driver
 

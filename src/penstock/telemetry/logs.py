@@ -11,15 +11,21 @@ held back. It is pure: the caller passes the time.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections import OrderedDict
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
 from typing import Final, TextIO
+
+from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
 
 ROOT: Final = "penstock"
 REPEAT_INTERVAL_S: Final = 10.0
 REPEAT_KEYS_MAX: Final = 1000
+_STDERR: Final = 2
+NAME_CHARACTERS_MAX: Final = 128  # of a client identifier or user name
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -48,13 +54,38 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line for `record`, its message in characters that only show: see `printable`."""
-        moment = datetime.fromtimestamp(record.created, UTC)
-        time_text = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+        time_text = _time_text(record)
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+
+class OneObject(logging.Formatter):
+    """One JSON object on one line: time, level, logger, message, and exception where one is."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object for `record`; what a terminal would obey is escaped in it too."""
+        found = {
+            "time": _time_text(record),
+            "level": record.levelname.lower(),
+            "logger": record.name.removeprefix(f"{ROOT}."),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found)
+
+
+def _time_text(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def short(name: str) -> str:
+    """Return a client identifier or user name as log lines have it: 128 characters at most."""
+    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…"
 
 
 def configure_logs(level: str, stream: TextIO | None = None) -> None:
@@ -69,6 +100,34 @@ def configure_logs(level: str, stream: TextIO | None = None) -> None:
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(OneLine())
+    _use(handler, level)
+
+
+def configure_broker_logs(
+    level: str, form: str, file: str, file_bytes_max: int, files_max: int
+) -> None:
+    """Send log lines to standard error or to a file, from a thread: see ``background``.
+
+    Args:
+        level: as for ``configure_logs``.
+        form: "text" or "json".
+        file: its path; empty for standard error.
+        file_bytes_max: of the file, before it is renamed to FILE.1 and a new one begins.
+        files_max: files beside it, FILE.1 the newest; at least 1.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    target: logging.Handler = DescriptorHandler(_STDERR)
+    if file:
+        target = RotatingFileHandler(
+            file, maxBytes=file_bytes_max, backupCount=files_max, encoding="utf-8"
+        )
+    target.setFormatter(OneObject() if form == "json" else OneLine())
+    _use(BackgroundHandler(target), level)
+
+
+def _use(handler: logging.Handler, level: str) -> None:
     logger = logging.getLogger(ROOT)
     for old in list(logger.handlers):
         logger.removeHandler(old)

@@ -150,7 +150,9 @@ def test_an_unknown_setting_is_answered_with_the_one_meant(variable: str, meant:
 
 
 def test_an_unknown_setting_like_no_other_is_answered_with_those_there_are() -> None:
-    assert mistake(environ={"PENSTOCK_LOG__XYZZY": "1"}).endswith("settings of log are level.")
+    assert mistake(environ={"PENSTOCK_LOG__XYZZY": "1"}).endswith(
+        "settings of log are level, format, file, file_bytes_max, files_max."
+    )
     assert "the groups of settings are listener," in mistake(environ={"PENSTOCK_QQ__XYZZY": "1"})
 
 

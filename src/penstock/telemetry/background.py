@@ -1,0 +1,107 @@
+"""Log lines written by a thread of their own, so that nobody waits for who reads them.
+
+::
+
+      a line ─▶ queue, at most LINES_MAX ─▶ thread ─▶ standard error, or a file
+                      │ full
+                      ╰─▶ counted; the number is said when there is room again
+
+A broker whose standard error is a pipe that nobody reads would stop in the middle of a turn, with
+all its clients, when the pipe is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+from typing import Final, final
+
+LINES_MAX: Final = 10_000
+"""Lines that wait to be written; further ones are lost, and counted."""
+
+CLOSE_S: Final = 2.0
+"""How long a program that ends waits for its last lines to be written, seconds."""
+
+
+@final
+class BackgroundHandler(logging.Handler):
+    """Hands records to another handler, in a thread.
+
+    Args:
+        target: writes them; only the thread touches it.
+        lines_max: records that wait at most.
+    """
+
+    def __init__(self, target: logging.Handler, lines_max: int = LINES_MAX) -> None:
+        super().__init__()
+        self._target = target
+        self._records: queue.Queue[logging.LogRecord | None] = queue.Queue(lines_max)
+        self._lost = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record; its text is made now, while what it is about is as it was."""
+        record.msg, record.args = record.getMessage(), None
+        try:
+            self._records.put_nowait(record)
+        except queue.Full:
+            self._lost += 1
+
+    def close(self) -> None:
+        """Wait until what is queued is written, ``CLOSE_S`` at most."""
+        try:
+            self._records.put(None, timeout=CLOSE_S)
+        except queue.Full:
+            pass  # nobody reads
+        else:
+            self._thread.join(CLOSE_S)
+        super().close()
+
+    def _write(self) -> None:
+        while (record := self._records.get()) is not None:
+            self._target.handle(record)
+            lost, self._lost = self._lost, 0
+            if lost:
+                self._target.handle(
+                    logging.LogRecord(
+                        record.name,
+                        logging.WARNING,
+                        "",
+                        0,
+                        "%d log lines are lost: they were not read as fast as they were written",
+                        (lost,),
+                        None,
+                    )
+                )
+        self._target.close()
+
+
+@final
+class DescriptorHandler(logging.Handler):
+    """Writes lines to a file descriptor.
+
+    It has no lock and no buffer, which the end of the program would wait for while a write is
+    stuck: only one thread may use it.
+
+    Args:
+        descriptor: an open one; it is not closed.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+
+    def createLock(self) -> None:  # noqa: N802 - the name is logging's
+        """Have none."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; one that cannot be written is lost."""
+        left = memoryview(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        with contextlib.suppress(OSError):
+            while left:
+                left = left[os.write(self._descriptor, left) :]

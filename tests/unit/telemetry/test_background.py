@@ -1,0 +1,67 @@
+"""A log that nobody reads holds nobody up."""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from penstock.telemetry.background import BackgroundHandler
+from penstock.telemetry.logs import OneObject, short
+from tests.support.deadline import wait_for
+
+
+def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        handler = BackgroundHandler(logging.StreamHandler(stream), lines_max=10)
+        logger = logging.Logger("penstock.x")
+        logger.addHandler(handler)
+        for _ in range(100):
+            logger.info("x" * 10_000)  # the pipe takes 64 KiB, or fewer
+        seen = b""
+        os.set_blocking(reading, False)
+
+        def read() -> bool:
+            nonlocal seen
+            with contextlib.suppress(BlockingIOError):
+                seen += os.read(reading, 1_000_000)
+            return b"log lines are lost" in seen
+
+        wait_for("the number", read)
+        handler.close()
+    os.close(reading)
+    assert seen.count(b"x" * 10_000) < 100
+
+
+def test_what_is_queued_is_written_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    handler = BackgroundHandler(logging.FileHandler(path))
+    logger = logging.Logger("penstock.x")
+    logger.addHandler(handler)
+    for number in range(1000):
+        logger.info("%d", number)
+    handler.close()
+    assert path.read_text().split() == [str(number) for number in range(1000)]
+
+
+def test_a_line_of_json() -> None:
+    try:
+        raise ValueError("mistake")
+    except ValueError:
+        record = logging.LogRecord(
+            "penstock.a.b", logging.INFO, "", 0, "\x1b[2J %s\n", ("ü",), sys.exc_info()
+        )
+    line = OneObject().format(record)
+    assert line.isprintable()
+    found = json.loads(line)
+    assert found["level"] == "info"
+    assert found["logger"] == "a.b"
+    assert found["message"] == "\x1b[2J ü\n"
+    assert "ValueError: mistake" in found["exception"]
+
+
+def test_names_are_cut_at_128_characters() -> None:
+    assert short("x" * 128) == "x" * 128
+    assert short("x" * 65_000) == "x" * 128 + "…"
