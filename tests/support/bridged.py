@@ -21,7 +21,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 import pytest
 
@@ -39,6 +39,7 @@ STATUS_S: Final = 0.25  # between two updates of what a bridge tells
 _numbers = itertools.count(1)
 
 Start = Callable[..., Broker]
+Came = TypeVar("Came", bytes, str)
 
 
 def bridge(*addresses: Address, **settings: Any) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def bridge(*addresses: Address, **settings: Any) -> dict[str, Any]:
             {"topic_filters": ["out/#"], "direction": "out"},
             {"topic_filters": ["in/#"], "direction": "in"},
         ],
+        "ends_at_message_max": 0,  # tests cut the line at one message as often as they like
         "reconnect_s_min": SOON_S,
         "reconnect_s_max": SOON_S,
     }
@@ -97,7 +99,7 @@ def numbered(count: int, begin: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(begin, begin + count)]
 
 
-def first_of_each(payloads: Iterable[bytes]) -> list[bytes]:
+def first_of_each(payloads: Iterable[Came]) -> list[Came]:
     """What came, without what came again."""
     return list(dict.fromkeys(payloads))
 

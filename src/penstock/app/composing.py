@@ -111,6 +111,7 @@ def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:
         main.write_buffer_bytes_max,
         main.slow_peer_timeout_s,
     )
+    bounds.sent_packet_bytes_max = remote.max_packet_size_bytes
     bounds.await_rel_timeout_s = 0.0  # see ``ClientConnection``
     window = bounds.max_inflight or _BRIDGE_WINDOW_MAX
     bounds.max_inflight = min(window, _BRIDGE_WINDOW_MAX)

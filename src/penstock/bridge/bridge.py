@@ -41,6 +41,7 @@ from penstock.engine.message import Message
 from penstock.engine.records import SubscriptionRecord
 from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.stumbling import Stumbling
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
@@ -117,6 +118,8 @@ class Bridge(Application):
             session.zone = zone
         session.identify(None, None)
         session.forwarding = self._outgoing
+        if self._remote.ends_at_message_max > 0:
+            session.stumbling = Stumbling(self._remote.ends_at_message_max)
         server.router.rejecting = server.router.rejecting or self._limits.rejects
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):

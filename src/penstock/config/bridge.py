@@ -55,6 +55,17 @@ class Remote(Group):
     version: Literal["3.1", "3.1.1", "5"] = "5"
     """MQTT version spoken with the remote broker."""
 
+    max_packet_size_bytes: int = Field(default=0, ge=0, le=268_435_460)
+    """Largest packet sent to the remote broker, in bytes, 0 to 268435460; larger messages are
+    dropped and counted, and leave dead letters. 0 leaves it to the remote broker, which can say
+    so in MQTT 5 only: an older one hangs up."""
+
+    ends_at_message_max: int = Field(default=3, ge=0, le=1000)
+    """So many connections in a row that the remote broker ends at the same message set this message
+    aside: it is dropped, counted and named, and leaves a dead letter, and those behind it go on.
+    Before MQTT 5 a broker that will not have a message can say so in no other way. 0 to 1000; 0
+    keeps it, and all behind it, for ever."""
+
     try_private: bool = True
     """Speak the dialect of bridges (protocol levels 0x83 and 0x84, Mosquitto's) before MQTT 5: the
     remote broker then sends RETAIN as it was published, so that updates and removals of retained

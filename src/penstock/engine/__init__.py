@@ -36,6 +36,7 @@ What one client is sent::
     backlog            the queue at work: what waits, and what is dropped of it
     publish_frame      the PUBLISH packet of one delivery
     forwarding         what a bridge makes of a message on its way
+    stumbling          the message at which the remote broker of a bridge ends every connection
     retained_delivery  what a new subscription finds retained, in portions
 
 A session::

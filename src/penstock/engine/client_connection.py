@@ -73,6 +73,17 @@ AWAIT_CONNACK: Final = 5
 
 _PING_AFTER: Final = 0.75  # of the keep alive
 _PINGREQ: Final = encode(Pingreq(), V311)
+_INNOCENT: Final = (  # of what was sent: reason codes of DISCONNECT
+    reasons.SERVER_BUSY,
+    reasons.SERVER_SHUTTING_DOWN,
+    reasons.KEEP_ALIVE_TIMEOUT,
+    reasons.SESSION_TAKEN_OVER,
+    reasons.USE_ANOTHER_SERVER,
+    reasons.SERVER_MOVED,
+    reasons.CONNECTION_RATE_EXCEEDED,
+    reasons.ADMINISTRATIVE_ACTION,
+    reasons.MAXIMUM_CONNECT_TIME,
+)
 
 
 @final
@@ -216,7 +227,9 @@ class ClientConnection(Connection):
     def _negotiate(self, accepted: Properties, now: Now) -> None:
         link = self.link
         self._window = accepted.receive_maximum or PACKET_IDENTIFIERS
-        link.max_packet_size_bytes = accepted.maximum_packet_size or 0
+        largest = accepted.maximum_packet_size or 0
+        ours = self.limits.sent_packet_bytes_max
+        link.max_packet_size_bytes = min(largest, ours) if largest and ours else largest or ours
         if accepted.maximum_qos is not None:
             link.qos_max = accepted.maximum_qos
         link.retain_available = accepted.retain_available != 0
@@ -427,8 +440,18 @@ class ClientConnection(Connection):
             return
         super()._end(with_will, because, now, answered)
         if self._session.link is self.link:
+            if self.ended_by_peer:
+                self._session.peer_ended()
             self._session.detach(now)
         self._application.ended(now)
+
+    @property
+    def ended_by_peer(self) -> bool:
+        """Whether the server ended it after it had let us in: it hung up, or dismissed us for
+        what we sent; not for what has nothing to do with that."""
+        if self.reason_code != reasons.SUCCESS:
+            return self.reason_code not in _INNOCENT
+        return self.hung_up
 
 
 def _told(code: int, properties: Properties | None) -> str:

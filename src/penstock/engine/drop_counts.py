@@ -31,6 +31,7 @@ PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
 MEMORY_FULL: Final = 14  # QoS 0 beyond what all queues together may hold of it
 OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
+ENDED_AT: Final = 16  # the remote broker of a bridge ended each connection at it (``stumbling``)
 
 REASONS: Final = (
     "queue full",
@@ -49,6 +50,7 @@ REASONS: Final = (
     "dead letter lost",
     "memory full",
     "out of sequence",
+    "connection ended at it",
 )
 
 _RECENT_MAX: Final = 100

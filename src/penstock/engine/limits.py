@@ -63,6 +63,7 @@ class EngineLimits:
         producers_max: producers whose numbers are remembered, 0 = no limit.
         producers_per_user_max: those of one user, all anonymous clients being one; 0 = no limit.
         producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
+        sent_packet_bytes_max: largest packet sent by a bridge; 0 = as the remote broker says.
         zone: name of the listener whose clients they are for.
     """
 
@@ -108,6 +109,7 @@ class EngineLimits:
         connect_user_properties_max: int = 64,
         share_max: float = 1.0,
         sessions_per_user_max: int = 0,
+        sent_packet_bytes_max: int = 0,
     ) -> None:
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
@@ -149,6 +151,7 @@ class EngineLimits:
         self.producers_max = producers_max
         self.producers_per_user_max = producers_per_user_max
         self.producer_expiry_s = producer_expiry_s
+        self.sent_packet_bytes_max = sent_packet_bytes_max
         self.share_max = share_max
         self.sessions_per_user_max = sessions_per_user_max
 

@@ -73,7 +73,10 @@ class Outbound(Transmission):
         self._full_marks = None  # it is away no more
         self._bound(limits)
         self._fetching = False
-        self._window.reconnected(limits.window(receive_maximum))
+        capacity = limits.window(receive_maximum)
+        if self.stumbling is not None:
+            capacity = self.stumbling.begin(capacity)
+        self._window.reconnected(capacity)
         self.another_question()
         self.refill(now)
 

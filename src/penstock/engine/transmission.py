@@ -38,6 +38,7 @@ from penstock.engine.message import Delivery, Message
 from penstock.engine.packet_ids import packet_id_of
 from penstock.engine.publish_frame import add_publish
 from penstock.engine.sender import Sender
+from penstock.engine.stumbling import Stumbling
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode, encode_ack
@@ -71,6 +72,7 @@ class Transmission(Backlog):
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.sender: Sender | None = None  # told what became of each message
         self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored)
+        self.stumbling: Stumbling | None = None  # of a bridge
         self._fetching = False
         self._acknowledges = False  # has done so since the last snapshot
 
@@ -285,7 +287,24 @@ class Transmission(Backlog):
             sender.acknowledged(entry, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
+        if self.stumbling is not None:
+            self._window.capacity = self.stumbling.widen(self._window.capacity)
         return True
+
+    def peer_ended(self) -> None:
+        """The peer ended the connection: perhaps at a message that it will not take.
+
+        One at which it ends every connection is dropped, counted, and leaves a dead letter.
+        """
+        stumbling = self.stumbling
+        if stumbling is None:
+            return
+        waiting = self._window.undelivered()
+        first = waiting[0] if waiting and waiting[0].sent else None
+        if stumbling.ended_at(first) and first is not None:
+            self._drops.lose(reasons_to_drop.ENDED_AT, self.client_id, first)
+            self._window.give_up(first)
+            self._touch()
 
     def _acknowledged(self, delivery: Delivery) -> None:
         """Nothing more will be heard of ``delivery``, which was sent."""

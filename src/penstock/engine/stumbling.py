@@ -1,0 +1,67 @@
+"""A message at which the remote broker of a bridge ends every connection.
+
+Before MQTT 5 a broker cannot refuse a message: one that is too large for it, or whose topic it does
+not allow, makes it hang up. The message is sent again first on the next connection, and so nothing
+behind it ever passes. What the peer closed on is the first message it has not acknowledged: it
+works on them in order.
+
+::
+
+      ended by the peer ─▶ first unacknowledged ── another than before ─▶ 1
+                                     ╰─ the same ─▶ 2: alone in the next window
+                                                    3: set aside
+
+On the third connection it is sent by itself, so that no other message can be the cause. A bad link
+does not do that: it ends connections anywhere, and acknowledgements that come begin anew.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.message import Delivery
+
+
+@final
+class Stumbling:
+    """How often in a row connections of one session ended at the same message.
+
+    Args:
+        ends_max: so many ends set the message aside, 1 or more.
+    """
+
+    def __init__(self, ends_max: int) -> None:
+        self._ends_max = ends_max
+        self._delivery: Delivery | None = None
+        self._ends = 0
+        self._capacity = 0  # of the window, while it is narrowed to 1; else 0
+
+    def begin(self, capacity: int) -> int:
+        """A connection begins; return what its window may hold: 1 for the last trial."""
+        self._capacity = capacity if self._ends == self._ends_max - 1 and self._ends > 0 else 0
+        return 1 if self._capacity > 0 else capacity
+
+    def widen(self, capacity: int) -> int:
+        """Something was acknowledged; return what the window, of ``capacity``, may hold now."""
+        wide = self._capacity or capacity
+        self._capacity = 0
+        return wide
+
+    def ended_at(self, delivery: Delivery | None) -> bool:
+        """Note that the peer ended a connection; return whether ``delivery`` is to be set aside.
+
+        Args:
+            delivery: the first of what was sent on it and not acknowledged; None: there is none,
+                which says nothing.
+        """
+        if delivery is None:
+            return False
+        if delivery is not self._delivery:
+            self._delivery = delivery
+            self._ends = 0
+        self._ends += 1
+        if self._ends < self._ends_max:
+            return False
+        self._delivery = None
+        self._ends = 0
+        return True
