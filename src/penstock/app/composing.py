@@ -162,6 +162,7 @@ def _engine_limits(
         spilled_bytes_max=settings.memory.spilled_bytes_max,
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,
+        unreleased_bytes_max=settings.memory.unreleased_bytes_max,
         share_max=settings.memory.share_max,
         sessions_per_user_max=limits.sessions_per_user_max,
         producers_max=settings.durability.producers_max,

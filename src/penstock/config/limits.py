@@ -71,8 +71,8 @@ class Limits(Group):
     await_rel_timeout_s: float = Field(default=300.0, ge=0, le=10**7)
     """A QoS 2 message whose client is connected and has not released it for this long is taken
     for finished, in seconds: if the client sends it once more after that, it counts as a new one.
-    One of an MQTT 3.1 client is dropped, for nobody has got it. 0 to 10000000; 0 waits for
-    ever."""
+    One of an MQTT 3.1 client is dropped, for nobody has got it, and the time goes on while that
+    client is away. 0 to 10000000; 0 waits for ever."""
 
     receive_maximum: int = Field(default=1000, ge=1, le=65535)
     """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""
@@ -144,9 +144,10 @@ class Memory(Group):
     refuses nothing."""
 
     share_max: float = Field(default=0.25, gt=0, le=1)
-    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max and sessions_bytes_max
-    that one user may take, or the anonymous clients of one address (a /64 of IPv6): what is beyond
-    is refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
+    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max, sessions_bytes_max and
+    unreleased_bytes_max that one user may take, or the anonymous clients of one address (a /64 of
+    IPv6): what is beyond is refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user
+    all of it."""
 
     qos0_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
     """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts
@@ -168,6 +169,11 @@ class Memory(Group):
     """Sessions with their subscriptions and wills, all together, without their queues. Above it
     new sessions, subscriptions and wills are refused (0x97; before MQTT 5 CONNACK 3 and SUBACK
     0x80). 0 to 1152921504606846976 bytes; 0 is no limit."""
+
+    unreleased_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
+    """QoS 2 messages of MQTT 3.1 clients that wait for their PUBREL, all together, in memory or in
+    the log. Beyond it a client is not read until it releases one of its own; one that has none is
+    disconnected. 0 to 1152921504606846976 bytes; 0 is no limit."""
 
     retained_bytes_max: int = Field(default=1024**3, ge=0, le=2**60)
     """Retained messages with their topics, all together. MQTT 5 clients get 0x97 for QoS 1 and 2

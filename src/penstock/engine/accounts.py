@@ -42,10 +42,12 @@ class Account:
         self.sessions_bytes = 0
         self.qos0_bytes = 0
         self.packed_bytes = 0
+        self.unreleased_bytes = 0
         self._sessions_max = sessions_max
         self._sessions_bytes_max = _part(kept.sessions_bytes_max, share)
         self._qos0_bytes_max = _part(kept.qos0_bytes_max, share)
         self._spilled_bytes_max = _part(kept.spilled_bytes_max, share)
+        self._unreleased_bytes_max = _part(kept.unreleased_bytes_max, share)
 
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
@@ -72,6 +74,18 @@ class Account:
         """So many more are packed; fewer if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
         self.kept.pack(deliveries)
+
+    # -- QoS 2 messages of MQTT 3.1 before their PUBREL ------------------------------------
+
+    def has_room_for_unreleased(self) -> bool:
+        """Whether one more message of this user may wait for its PUBREL."""
+        is_full = 0 < self._unreleased_bytes_max <= self.unreleased_bytes
+        return not is_full and self.kept.has_room_for_unreleased()
+
+    def count_unreleased(self, grows_bytes: int) -> None:
+        """So many more bytes of messages wait for their PUBREL; fewer if negative."""
+        self.unreleased_bytes += grows_bytes
+        self.kept.unreleased_bytes += grows_bytes
 
     # -- sessions --------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ a server choose; they are routed at once, and of theirs only the packet identifi
                   │                   ╰─ its body is in the log only ─▶ asked for ─╯
                   ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
 
+What waits holds the log back, so that the timeout goes on while the client is away, and all that
+wait have a bound by bytes (``kept``).
+
 A stored session's message is in the log from the beginning, as an internal one, written by
 the commit that lets PUBREC go; routed, it is appended once more, at its place in the order of
 releases, by the commit that forgets the identifier. A session that is not stored needs the log
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.fifo import Fifo
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.records import HeldEntry
@@ -48,9 +52,11 @@ class HeldMessages:
 
     Args:
         bytes_max: of the bodies in memory.
+        account: where all of them count.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, account: Account | None = None) -> None:
+        self._account = account
         self.size_bytes = 0  # of the bodies in memory
         self.bytes_max = bytes_max
         self.line: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
@@ -76,6 +82,7 @@ class HeldMessages:
             held.message = message
             self.size_bytes += size_bytes
         self._entries[packet_id] = held
+        self._count(size_bytes)
 
     def forget(self, packet_id: int) -> None:
         """It is routed or dropped, or there was none."""
@@ -83,9 +90,15 @@ class HeldMessages:
         if held is None:
             return
         del self._entries[packet_id]
+        self._count(-held.size_bytes)
         self._let_go(held)
         if held.in_line:
             self.line.remove(packet_id)  # mostly the first
+
+    def ended(self) -> None:
+        """The session is over, and all of them with it."""
+        for held in self._entries.values():
+            self._count(-held.size_bytes)
 
     def line_up(self, packet_id: int) -> bool:
         """Its PUBREL came; whether it is the first in line now, and may be tried."""
@@ -163,6 +176,11 @@ class HeldMessages:
         """Take up what the store holds; the bodies stay in the log."""
         for packet_id, offset, size_bytes in entries:
             self._entries[packet_id] = Held(None, offset, size_bytes)
+            self._count(size_bytes)
+
+    def _count(self, grows_bytes: int) -> None:
+        if self._account is not None:
+            self._account.count_unreleased(grows_bytes)
 
     def _let_go(self, held: Held) -> None:
         if held.message is not None:

@@ -12,13 +12,16 @@ carry DUP, after a crash of ours that forgot nothing we acknowledged.
 The timeout counts while the client is connected, and anew with each connection: a client
 that was away for a week still finds its QoS 2 messages delivered once.
 
-Of an MQTT 3.1 client the message itself is kept beside the identifier: see ``held``.
+Of an MQTT 3.1 client the message itself is kept beside the identifier, which costs more than a
+number: its timeout goes on while the client is away, and anew only when the broker starts. See
+``held``.
 """
 
 from __future__ import annotations
 
 from typing import final
 
+from penstock.engine.accounts import Account
 from penstock.engine.clock import Now
 from penstock.engine.held import HeldMessages
 from penstock.protocol import reasons
@@ -45,11 +48,18 @@ class Inbound:
 
     def reconnected(self, now: Now) -> None:
         """A new connection: all that waits came on an earlier one."""
-        for packet_id in self._since_us:
+        renewed = [packet_id for packet_id in self._since_us if not self._is_held(packet_id)]
+        for packet_id in renewed:  # behind those that are older: oldest first
+            del self._since_us[packet_id]
             self._since_us[packet_id] = now.wall_us
         self._here.clear()
         self.resumed = self._was_connected
         self._was_connected = True
+
+    def restarted(self, now: Now) -> None:
+        """The broker took up what its store held: from now on time counts for what is held."""
+        for packet_id in self._since_us:
+            self._since_us[packet_id] = now.wall_us
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """A QoS 2 PUBLISH came; whether its identifier is new."""
@@ -83,12 +93,25 @@ class Inbound:
             return since_us
         return 0
 
-    def forget(self, before_us: int, now: Now) -> int:
-        """Forget what waits since ``before_us`` or longer; how many.
+    def oldest_held_us(self) -> int:
+        """Since when the oldest message that is held waits, 0 when none is."""
+        for packet_id, since_us in self._since_us.items():
+            if self._is_held(packet_id):
+                return since_us
+        return 0
+
+    def forget(self, before_us: int, now: Now, is_away: bool = False) -> int:
+        """Forget what waits since ``before_us`` or longer, and is held if the client is away.
+
+        Return how many.
 
         What its publisher has released, and waits for us, is not forgotten.
         """
-        old = [number for number, since_us in self._since_us.items() if since_us <= before_us]
+        old = [
+            number
+            for number, since_us in self._since_us.items()
+            if since_us <= before_us and not (is_away and not self._is_held(number))
+        ]
         forgotten = 0
         held = self.held
         for packet_id in old:
@@ -102,11 +125,14 @@ class Inbound:
                 forgotten += 1
         return forgotten
 
-    def hold(self, bytes_max: int) -> HeldMessages:
-        """Where messages are held."""
+    def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
+        """Where messages are held, and counted in ``account``."""
         if self.held is None:
-            self.held = HeldMessages(bytes_max)
+            self.held = HeldMessages(bytes_max, account)
         return self.held
+
+    def _is_held(self, packet_id: int) -> bool:
+        return self.held is not None and self.held.get(packet_id) is not None
 
     def session_lost(self) -> None:
         """The sender forgot its session, and will never release these."""

@@ -5,6 +5,7 @@
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
       queues packed in memory ─────── packed_bytes ─── full: "spill" takes no more, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
+      QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
 
 What one connection may hold is bounded by its listener's limits, and there is an end of
 connections. Sessions stay when connections go, so a client could have a thousand of them: the
@@ -48,18 +49,30 @@ class Kept:
         spilled_bytes_max: packed deliveries of queues, 0 = no limit; more of it is kept for those
             whose own queue has a bound.
         sessions_bytes_max: sessions, subscriptions and wills, 0 = no limit.
+        unreleased_bytes_max: messages that wait for their PUBREL (``held``), in memory or in the
+            log, 0 = no limit.
     """
 
     def __init__(
-        self, qos0_bytes_max: int = 0, spilled_bytes_max: int = 0, sessions_bytes_max: int = 0
+        self,
+        qos0_bytes_max: int = 0,
+        spilled_bytes_max: int = 0,
+        sessions_bytes_max: int = 0,
+        unreleased_bytes_max: int = 0,
     ) -> None:
         self.qos0_bytes = 0
         self.packed_bytes = 0
         self.sessions_bytes = 0
+        self.unreleased_bytes = 0
         self.sessions_refused = 0  # sessions, subscriptions and wills, for want of room
         self.qos0_bytes_max = qos0_bytes_max
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
+        self.unreleased_bytes_max = unreleased_bytes_max
+
+    def has_room_for_unreleased(self) -> bool:
+        """Whether one more message may wait for its PUBREL."""
+        return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
 
     # -- QoS 0 in queues -----------------------------------------------------------------
 

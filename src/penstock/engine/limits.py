@@ -45,7 +45,7 @@ class EngineLimits:
         retry_interval_s: MQTT 3.1: what is not acknowledged is sent again after this; 0 = never.
         max_awaiting_rel: QoS 2 messages of a session not released by their publisher; 0 = no limit.
         max_awaiting_rel_bytes: MQTT 3.1: bytes of such messages in memory; the log has the others.
-        await_rel_timeout_s: connected time after which such a message is forgotten; 0 = never.
+        await_rel_timeout_s: after so long such a message is forgotten, see ``inbound``; 0 = never.
         v31_client_id_len_max: characters of a client identifier in MQTT 3.1.
         connect_timeout_s: time a new connection has to send CONNECT.
         write_buffer_bytes_max: bytes for one connection that wait for a commit or its socket
@@ -58,6 +58,7 @@ class EngineLimits:
         sessions_bytes_max: all sessions with subscriptions and wills, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit.
         half_received_bytes_max: large packets that have not arrived whole, 0 = no limit.
+        unreleased_bytes_max: QoS 2 messages of MQTT 3.1 that wait for PUBREL, 0 = no limit.
         share_max: part of these bounds that one user may take, above 0; 1 = all.
         sessions_per_user_max: sessions of one user; 0 = its share of ``sessions_max``.
         producers_max: producers whose numbers are remembered, 0 = no limit.
@@ -108,6 +109,7 @@ class EngineLimits:
         half_received_bytes_max: int = 0,
         connect_user_properties_max: int = 64,
         share_max: float = 1.0,
+        unreleased_bytes_max: int = 0,
         sessions_per_user_max: int = 0,
         sent_packet_bytes_max: int = 0,
     ) -> None:
@@ -153,6 +155,7 @@ class EngineLimits:
         self.producer_expiry_s = producer_expiry_s
         self.sent_packet_bytes_max = sent_packet_bytes_max
         self.share_max = share_max
+        self.unreleased_bytes_max = unreleased_bytes_max
         self.sessions_per_user_max = sessions_per_user_max
 
     def sessions_of_one_max(self) -> int:

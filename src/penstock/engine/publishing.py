@@ -337,6 +337,10 @@ class Publishing:
             if packet.retain and self._link.version == V5 and not self._is_retainable(message):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return 0  # nobody got it, as above
+            if held and not session.has_room_to_hold():
+                raise RemoteProtocolError(
+                    reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
+                )
             if not session.receive(packet, now):
                 self._acknowledge(packet, reasons.SUCCESS)
                 return 0

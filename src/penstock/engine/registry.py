@@ -254,6 +254,7 @@ class Registry:
                 self._remove(session, now)
                 continue
             self._router.sharing.left(session, now)
+            session.watch_held(now)
             if record.disconnected_at_us == 0:
                 self._store(session, now.wall_us)
             self._schedule(session)

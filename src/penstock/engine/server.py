@@ -80,7 +80,12 @@ class Server:
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
-        kept = Kept(limits.qos0_bytes_max, limits.spilled_bytes_max, limits.sessions_bytes_max)
+        kept = Kept(
+            limits.qos0_bytes_max,
+            limits.spilled_bytes_max,
+            limits.sessions_bytes_max,
+            limits.unreleased_bytes_max,
+        )
         accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
         self.effects = Effects(recovered.next_offset, kept, accounts)
         self.router = Router(

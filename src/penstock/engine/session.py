@@ -146,6 +146,8 @@ class Session(Outbound):
         if self._inbound.held is not None:
             self._inbound.held.rest()
         self.rest()
+        if self._inbound.held is not None:
+            self._watch_releases()
 
     def end(self) -> None:
         """The session is over; what it still held is dropped and counted."""
@@ -163,6 +165,7 @@ class Session(Outbound):
         self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
         if self._inbound.held is not None:
             unreleased = len(self._inbound.held)
+            self._inbound.held.ended()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
         self._queue.ended()
 
@@ -211,7 +214,7 @@ class Session(Outbound):
 
     def hold(self, packet_id: int, message: Message) -> None:
         """``message``, just received, is not routed before its PUBREL; see ``held``."""
-        held = self._inbound.hold(self._limits.max_awaiting_rel_bytes)
+        held = self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account)
         if self.stored or not held.has_room(message.size_bytes()):
             message.internal = True
             self._effects.append(message)
@@ -277,14 +280,31 @@ class Session(Outbound):
         return held if sending < 0 or 0 <= held < sending else sending
 
     def has_room_to_receive(self) -> bool:
-        """Whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``)."""
+        """Whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
+
+        Where messages are held, and there is no room for more of them, one that the client owes
+        a PUBREL for must go first.
+        """
+        if self._inbound.held is not None and self.owes_releases and not self.has_room_to_hold():
+            return False
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
+
+    def has_room_to_hold(self) -> bool:
+        """Whether one more message may be held until its PUBREL."""
+        return self.account.has_room_for_unreleased()
+
+    def watch_held(self, now: Now) -> None:
+        """The broker started and took the session up: what is held waits from now on."""
+        if self._inbound.held is not None:
+            self._inbound.restarted(now)
+            self._watch_releases()
 
     def _watch_releases(self) -> None:
         timeout_s = self._limits.await_rel_timeout_s
         if timeout_s <= 0.0:
             return
-        oldest_us = self._inbound.oldest_us()
+        inbound = self._inbound
+        oldest_us = inbound.oldest_held_us() if self.link is None else inbound.oldest_us()
         if oldest_us > 0:
             self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
 
@@ -322,18 +342,21 @@ class Session(Outbound):
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
-        """Something waits for an answer for too long; while offline nothing does."""
-        if self.link is None:
+        """Something waits for an answer for too long; while offline only what is held does."""
+        if self.ended:
             return
+        link = self.link
         timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
         if timeout_us > 0:
-            forgotten = self._inbound.forget(now.wall_us - timeout_us, now)
+            forgotten = self._inbound.forget(now.wall_us - timeout_us, now, link is None)
             if forgotten:
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
-                self._effects.resume_later(self.link.user)  # there is room to receive
+                if link is not None:
+                    self._effects.resume_later(link.user)  # there is room to receive
             self._watch_releases()
-        self.retry(now)
+        if link is not None:
+            self.retry(now)
 
     # -- durable form ------------------------------------------------------------------
 
@@ -416,7 +439,9 @@ class Session(Outbound):
             self._window.restore(packet_id, state, delivery)
         self._inbound.restore(progress.inbound)
         if progress.held:
-            self._inbound.hold(self._limits.max_awaiting_rel_bytes).restore(progress.held)
+            self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account).restore(
+                progress.held
+            )
 
 
 @final

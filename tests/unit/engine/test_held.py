@@ -8,8 +8,10 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.engine import drop_counts as drops
 from penstock.engine.held import HeldMessages
 from penstock.engine.limits import REJECT, EngineLimits
+from penstock.engine.message import Message
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import (
+    Connect,
     Disconnect,
     Packet,
     Puback,
@@ -361,3 +363,97 @@ def test_memory_has_a_bound_and_the_log_the_rest(durable: bool) -> None:
         b"%d" % number for number in range(1, 21)
     ]
     assert kept.size_bytes == 0
+
+
+# -- what is never released ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_the_timeout_goes_on_while_the_client_is_away(crash: bool) -> None:
+    """What waits holds the log back: 2.2 GB were seen under a limit of 100 MB."""
+    held = Held(EngineLimits(await_rel_timeout_s=300))
+    held.bench.pass_s(100)
+    held.line.cut()
+    held.bench.commit()
+    session = held.line.session
+    if crash:
+        held.bench.restart()
+        session = held.bench.server.registry.sessions["p"]
+        held.bench.pass_s(100)
+    held.bench.pass_s(199)
+    assert (held.not_released, session.lowest_offset()) == (0, held.end)
+    held.bench.pass_s(1)
+    held.bench.commit()
+    assert (held.not_released, session.lowest_offset()) == (3, -1)
+    assert held.bench.server.effects.kept.unreleased_bytes == 0
+    assert held.bench.store.recover().progress[session.number].held == []
+
+
+def test_a_client_that_comes_and_goes_gets_no_more_time() -> None:
+    held = Held(EngineLimits(await_rel_timeout_s=300))
+    for _ in range(3):
+        held.bench.pass_s(99)
+        held.back()
+    assert held.not_released == 0
+    held.bench.pass_s(3)
+    assert held.not_released == 3
+
+
+def test_of_later_versions_only_connected_time_counts() -> None:
+    """A client that was away for a week still finds its QoS 2 messages delivered once."""
+    bench = Bench(EngineLimits(await_rel_timeout_s=300))
+    line = bench.join("p", V311, durable=True)
+    assert exchange(line, message(1)) == [Pubrec(1)]
+    line.cut()
+    bench.pass_s(604_800)
+    line = bench.join("p", V311, durable=True)
+    bench.pass_s(299)
+    assert exchange(line, message(1, dup=True), Pubrel(1)) == [Pubrec(1), Pubcomp(1)]
+    assert bench.server.drops.counts[drops.NOT_RELEASED] == 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_all_that_waits_has_a_bound_by_bytes(durable: bool) -> None:
+    """A client that releases goes on; one that holds nothing itself is disconnected."""
+    one_bytes = Message("t", bytes(100), 2).size_bytes()
+    limits = EngineLimits(unreleased_bytes_max=2 * one_bytes + 1, max_awaiting_rel_bytes=0)
+    bench = Bench(limits)
+    subscriber = bench.subscriber("s", "t", 2)
+    line = bench.join("p", V31, durable=durable)
+    body = bytes(100)
+    packets = [Publish("t", body, 2, packet_id=number) for number in range(1, 10)]
+    assert exchange(line, *packets) == [Pubrec(1), Pubrec(2), Pubrec(3)]
+    kept = bench.server.effects.kept
+    assert kept.unreleased_bytes == 3 * one_bytes
+    other = bench.join("other", V31, durable=durable)
+    other.send(Publish("t", body, 2, packet_id=1))
+    assert "PUBREL" in (other.connection.closed_because or "")
+    assert exchange(line, Pubrel(1)) == [Pubcomp(1), Pubrec(4)]
+    other = bench.join("other", V5)
+    assert exchange(other, Publish("t", body, 2, packet_id=1)) == [Pubrec(1)], "it is not held"
+    for number in range(2, 10):
+        exchange(line, Pubrel(number))
+    assert kept.unreleased_bytes == 0
+    assert len(payloads(subscriber)) > 0
+
+
+def test_what_is_unreleased_counts_by_user_and_ends_with_its_session() -> None:
+    one_bytes = Message("t", bytes(100), 2).size_bytes()
+    limits = EngineLimits(unreleased_bytes_max=10 * one_bytes, share_max=0.25)
+    bench = Bench(limits)
+    lines = []
+    for number in range(2):
+        line = bench.line(V31)
+        line.connection.address = f"192.0.2.{number}:1"
+        line.send(Connect(f"p{number}", V31, False, 0))
+        bench.commit()
+        line.read()
+        sent = [Publish("t", bytes(100), 2, packet_id=1 + each) for each in range(9)]
+        assert exchange(line, *sent) == [Pubrec(1), Pubrec(2), Pubrec(3)]
+        lines.append(line)
+    bench.restart()
+    kept = bench.server.effects.kept
+    assert kept.unreleased_bytes == 6 * one_bytes
+    for session in list(bench.server.registry.sessions.values()):
+        bench.server.registry.end(session, bench.now)
+    assert kept.unreleased_bytes == 0
