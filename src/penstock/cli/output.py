@@ -25,6 +25,7 @@ from typing import Final, final
 from urllib.parse import quote
 
 from penstock.errors import ConfigError, PenstockError
+from penstock.telemetry.logs import printable
 
 STDOUT: Final = 1
 _NAME_BYTES_MAX: Final = 200  # file systems take 255
@@ -60,6 +61,7 @@ class Output:
                 self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
             except OSError as error:
                 raise ConfigError(f"--output {path}: {error.strerror}") from error
+        self._is_terminal = self._directory is None and os.isatty(self._fd)
 
     async def write(self, topic: str, data: bytes) -> None:
         """Write a message; the operating system has all of it when this returns.
@@ -68,6 +70,8 @@ class Output:
             BrokenPipeError: nobody reads any more.
             OutputFailed: the disk is full, for example.
         """
+        if self._is_terminal:
+            data = for_terminal(data)
         try:
             if self._directory is None:
                 await write_all(self._fd, data)
@@ -78,6 +82,19 @@ class Output:
             raise
         except OSError as error:
             raise OutputFailed(f"{self._name} cannot be written: {error.strerror}") from error
+
+
+def for_terminal(data: bytes) -> bytes:
+    """Return ``data`` with everything escaped that a terminal would obey, but tabs and line ends.
+
+    Topics and payloads are others' text: ESC sequences in them could write over what is shown, or
+    have the terminal answer as if its user had typed.
+    """
+    text = data.decode(errors="backslashreplace")
+    if text.isprintable():
+        return data
+    lines = ["\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n")]
+    return "\n".join(lines).encode()
 
 
 def file_name(topic: str) -> str:

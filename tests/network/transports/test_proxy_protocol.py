@@ -56,7 +56,7 @@ def peer_of(broker: Broker, name: str, stream: ByteStream) -> str:
     lines = wait_for(
         "the log line", lambda: [line for line in broker.log().splitlines() if said in line]
     )
-    return str(lines[0].partition(said)[2])
+    return str(lines[0].partition(said)[2].partition(": ")[0])
 
 
 def test_the_client_is_the_one_the_load_balancer_names(start: Start) -> None:
