@@ -91,8 +91,6 @@ def for_terminal(data: bytes) -> bytes:
     have the terminal answer as if its user had typed.
     """
     text = data.decode(errors="backslashreplace")
-    if text.isprintable():
-        return data
     lines = ["\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n")]
     return "\n".join(lines).encode()
 
