@@ -16,6 +16,7 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import signal
 import ssl
 from functools import partial
@@ -42,6 +43,7 @@ from penstock.broker.flow_topics import FlowTopics
 from penstock.broker.garbage import all_stays, collect_in_portions, settle
 from penstock.broker.landed_tables import LandedTables
 from penstock.broker.limit_warnings import LimitWarnings
+from penstock.broker.login_secret import SECRET_BYTES, login_secret
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Receipts
 from penstock.broker.retention import retain_forever, retain_needed
@@ -51,6 +53,7 @@ from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
 from penstock.config.memory import commitment, excess
 from penstock.config.settings import Settings
+from penstock.engine.acts import ban_source
 from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
@@ -144,6 +147,7 @@ class _Broker:
         self._listeners: list[OpenListener] = []
         self._stream: StreamProcess | None = None
         self._control: Control | None = None
+        self._authentication: Authentication | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
         self._sinks: SinkPublisher | None = None
@@ -154,9 +158,8 @@ class _Broker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
         access = self._access
-        authentication = Authentication(
-            access, settings.access.checks_waiting_max, settings.access.verified_s
-        )
+        authentication = Authentication(access, settings.access, self._secret())
+        self._authentication = authentication
         collect_in_portions()
         with all_stays():
             server = engine(settings, self._store, authentication, access)
@@ -168,7 +171,7 @@ class _Broker:
             settings.durability.store_retry_s_max,
             settle,
         )
-        authentication.report_to(driver.decided)
+        authentication.report_to(driver.decided, partial(self._ban, server, driver))
         if has_streams(settings):
             self._leases = ReaderLeases(
                 settings.durability.data_dir, server.epoch, self._store, settings.stream
@@ -207,6 +210,19 @@ class _Broker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         return self._exit_code
+
+    def _secret(self) -> bytes:
+        """What makes unknown user names look known, the same after each restart."""
+        durability = self._settings.durability
+        if durability.persistence == "memory":
+            return secrets.token_bytes(SECRET_BYTES)
+        return login_secret(durability.data_dir)
+
+    def _ban(self, server: Server, driver: Driver, source: str, why: str) -> None:
+        """A source guessed too often."""
+        for_s = self._settings.access.ban_s
+        ban_source(server, source, for_s, why, driver.now())
+        logger.warning("banned %s for %d s: %s", source, for_s, why)
 
     async def _retain(self, server: Server) -> None:
         """Trim the log until cancelled."""
@@ -247,7 +263,7 @@ class _Broker:
     def _status_of_others(self) -> list[tuple[str, object]]:
         found = [value for bridge in self._bridge_list for value in bridge.status()]
         found.append(("sockets/refused", sum(listener.refused for listener in self._listeners)))
-        for told in (self._leases, self._tables):
+        for told in (self._authentication, self._leases, self._tables):
             if told is not None:
                 found += told.status()
         return found

@@ -49,11 +49,6 @@ class Access(Authorize):
             return None
         return self.access_list.permissions(username, client_id)
 
-    def scram_decoy(self) -> scram.ScramKeys | None:
-        """What keys of this file look like: those of its first SCRAM user; None without one."""
-        lines = [] if self.users is None else self.users.lines()
-        return next((scram.parse_line(line) for line in lines if scram.is_line(line)), None)
-
     def scram_keys(self, username: str) -> scram.ScramKeys | None:
         """The user's keys, None where there are none."""
         line = None if self.users is None else self.users.line(username)

@@ -7,8 +7,8 @@
     carol:$7$101$<salt>$<hash>     PBKDF2-SHA512, by mosquitto_passwd 2.0
     dave:$6$<salt>$<hash>          SHA-512, by mosquitto_passwd 1.x
 
-A wrong password and an unknown user take the same time: who fails has always paid for one
-argon2 hash, so that an answer's delay tells no guesser which names exist.
+A wrong password and an unknown user take the same time: a name that has no line is checked against
+one of its own (``decoys``), so that an answer's delay tells no guesser which names exist.
 """
 
 from __future__ import annotations
@@ -107,9 +107,6 @@ class Users:
 
     def __init__(self, lines: Mapping[str, str]) -> None:
         self._lines = dict(lines)
-        argon2_lines = [line for line in self._lines.values() if line.startswith(ARGON2)]
-        # What a refusal costs: the parameters of this file's lines, not of ours.
-        self._decoy = _decoy(argon2_lines[0]) if argon2_lines else password_line("decoy")
 
     def __len__(self) -> int:
         return len(self._lines)
@@ -125,17 +122,13 @@ class Users:
         """All password lines, in the order of the file."""
         return list(self._lines.values())
 
-    def verify(self, name: str, password: bytes) -> bool:
-        """Whether ``name`` is a user with this password."""
+    def verify(self, name: str, password: bytes, decoy: str) -> bool:
+        """Whether ``name`` is a user with this password; who is none costs what ``decoy`` does."""
         line = self._lines.get(name)
         if line is None:
-            verify(self._decoy, password)
+            verify(decoy, password)
             return False
-        if verify(line, password):
-            return True
-        if not line.startswith(ARGON2):
-            verify(self._decoy, password)
-        return False
+        return verify(line, password)
 
     def changed(self, later: Users) -> set[str]:
         """The users whose line is another, or gone, in ``later``."""
@@ -165,12 +158,6 @@ def _argon2_mistake(line: str) -> str:
 
 def _argon2_base64(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-
-
-def _decoy(line: str) -> str:
-    """A line with the parameters of ``line``, and a hash no password has."""
-    head, _, digest = line.rpartition("$")
-    return f"{head}${'A' * len(digest)}"
 
 
 def _pbkdf2_parts(line: str) -> tuple[int, bytes, bytes]:

@@ -59,6 +59,9 @@ class ScramKeys:
 Lookup = Callable[[str], ScramKeys | None]
 """User name to keys; None for a user unknown, or known without SCRAM keys."""
 
+Decoy = Callable[[str], ScramKeys]
+"""Name of a user that does not exist to keys that look real, the same each time."""
+
 
 def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> ScramKeys:
     """The keys of ``password``, with a new salt unless one is given.
@@ -158,15 +161,15 @@ class ScramExchange(Exchange):
 
     Args:
         lookup: finds a user's keys.
-        decoy: keys of some user: those of users that do not exist are made to look alike.
+        decoy: makes keys for users that do not exist.
         nonce: the server's part of the nonce; drawn when empty.
     """
 
-    def __init__(self, lookup: Lookup, decoy: ScramKeys, nonce: str = "") -> None:
+    def __init__(self, lookup: Lookup, decoy: Decoy, nonce: str = "") -> None:
         self._lookup = lookup
         self._decoy = decoy
         self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
-        self._username = ""
+        self.username = ""  # as claimed; empty until the first message was read
         self._keys: ScramKeys | None = None
         self._is_known = False
         self._gs2_header = ""
@@ -192,11 +195,11 @@ class ScramExchange(Exchange):
         client_nonce = fields[1][2:]
         if not client_nonce or not client_nonce.isascii() or not client_nonce.isprintable():
             return _refused()
-        self._username = _unescaped(fields[0][2:])
+        self.username = _unescaped(fields[0][2:])
         self._gs2_header = f"{flag},,"
-        keys = self._lookup(self._username)
+        keys = self._lookup(self.username)
         self._is_known = keys is not None
-        self._keys = keys or self._keys_of_nobody()
+        self._keys = keys or self._decoy(self.username)
         self._nonce = client_nonce + self._own_nonce
         salt = base64.b64encode(self._keys.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._keys.iterations}"
@@ -217,19 +220,12 @@ class ScramExchange(Exchange):
         is_proved = _proves(keys, signed, proof)
         if not (is_this and is_proved and self._is_known):
             return _refused()
-        present = self._lookup(self._username)
+        present = self._lookup(self.username)
         if present is None or present.stored_key != keys.stored_key:
             return _refused()  # the user was changed or removed since the first message
         signature = hmac.digest(keys.server_key, signed, "sha256")
         answer = b"v=" + base64.b64encode(signature)
-        return Step(SUCCESS, answer, self._username)
-
-    def _keys_of_nobody(self) -> ScramKeys:
-        """Keys without a password: the same salt each time, also after a restart."""
-        decoy = self._decoy
-        salt = hmac.digest(decoy.server_key, self._username.encode(), "sha512")
-        nothing = bytes(_KEY_BYTES)
-        return ScramKeys(decoy.iterations, salt[: len(decoy.salt)], nothing, nothing)
+        return Step(SUCCESS, answer, self.username)
 
 
 def _proves(keys: ScramKeys, signed: bytes, proof: bytes) -> bool:

@@ -140,6 +140,9 @@ class SysTopics:
             ("clients/inactive", total - connected),
             ("clients/maximum", server.clients_max),
             ("clients/expired", server.effects.counters.sessions_expired),
+            ("bans/count", len(server.bans)),
+            ("bans/made", server.bans.made),
+            ("bans/refused", server.bans.refused),
         ]
 
     def _messages(self) -> list[tuple[str, object]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from penstock.config.group import Group
+from penstock.config.values import Network
 
 
 class Access(Group):
@@ -25,8 +26,33 @@ class Access(Group):
     server is busy. What a check costs: docs/security.md. 1 to 1000000."""
 
     verified_s: int = Field(default=300, ge=0, le=86_400)
-    """How long a password that was right need not be checked again, in seconds: a client that
-    reconnects costs nothing then. 0 to 86400; 0 checks every time."""
+    """How long after a client left its password need not be checked again, in seconds: all who come
+    back after an outage cost nothing then. At least half of it. 0 to 86400; 0 checks every time."""
+
+    failures_burst: int = Field(default=10, ge=0, le=1000)
+    """Wrong passwords of one address (IPv6: of one /64), or for one user name, within ban_within_s
+    that cost no delay. Above it, checks for them come one at a time, each later. 0 to 1000."""
+
+    failure_delay_s: float = Field(default=1.0, ge=0, le=3600)
+    """Delay of the next check after the first failure above failures_burst, in seconds; each one
+    more doubles it. Who would wait longer than 5 s is refused. 0 to 3600."""
+
+    failure_delay_s_max: float = Field(default=10.0, ge=0, le=3600)
+    """The longest such delay, in seconds. 0 to 3600."""
+
+    ban_failures: int = Field(default=30, ge=0, le=1000)
+    """An address with so many wrong passwords within ban_within_s is banned, and refused without a
+    check. 0 to 1000; 0 bans nobody."""
+
+    ban_within_s: int = Field(default=300, ge=1, le=86_400)
+    """How long a wrong password counts, in seconds. 1 to 86400."""
+
+    ban_s: int = Field(default=600, ge=1, le=31_536_000)
+    """How long such a ban lasts, in seconds. 1 to 31536000."""
+
+    ban_exempt: tuple[Network, ...] = Field(default=("127.0.0.0/8", "::1/128"), max_length=1000)
+    """Networks whose addresses many users share, such as those of load balancers without the PROXY
+    protocol: wrong passwords from there count by user name alone."""
 
     client_ids_shared: bool = False
     """Let a user take up, or end, the session of another user who has the same client identifier.
@@ -38,3 +64,12 @@ class Access(Group):
     "common_name", or "subject" in the form of RFC 4514, such as CN=meter-7,O=Example. What CONNECT
     says is not asked then, and the password file need not name these users. Empty: nothing, and
     a certificate opens the connection only."""
+
+    @model_validator(mode="after")
+    def _delays_grow(self) -> Access:
+        if self.failure_delay_s > self.failure_delay_s_max:
+            raise ValueError(
+                f"access.failure_delay_s is {self.failure_delay_s:g} and must not be above"
+                f" access.failure_delay_s_max, which is {self.failure_delay_s_max:g}"
+            )
+        return self

@@ -106,6 +106,7 @@ One broker::
     selection          which sessions an operator means
     listing            sessions and retained messages as values; the walk over sessions
     acts               what an operator may do: kick, ban, remove, clear, drain
+    login_shares       whose password is checked next, and who waits because of wrong ones
     bans               who is kept out for a time: addresses, users, client identifiers
     draining           nobody comes in, and who is in is sent elsewhere, so many a second
 """

@@ -42,6 +42,7 @@ class Credentials:
         username: as sent, None without.
         password: as sent, None without.
         anonymous_allowed: whether its listener lets clients in who do not say who they are.
+        address: where it is connected from, as the shell says; empty where nobody knows.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Credentials:
         username: str | None,
         password: bytes | None,
         anonymous_allowed: bool = True,
+        address: str = "",
     ) -> None:
         self.client_id = client_id
         self.username = username
         self.password = password
         self.anonymous_allowed = anonymous_allowed
+        self.address = address
 
 
 @final
@@ -150,9 +153,12 @@ class Authenticate:
         del credentials, link
         return Verdict(reasons.SUCCESS)
 
-    def exchange(self, method: str, client_id: str) -> Exchange | None:
-        """A new run of an authentication method; None when there is no such method."""
-        del method, client_id
+    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+        """A new run of an authentication method; None when there is no such method.
+
+        A client that authenticates again shows its identifier and address alone.
+        """
+        del method, credentials
         return None
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.bans import FOR_GOOD, Ban
+from penstock.engine.bans import ADDRESS, FOR_GOOD, Ban
 from penstock.engine.clock import Now
 from penstock.engine.draining import Draining
 from penstock.engine.events import ADMINISTERED, Event
+from penstock.engine.events import BANNED as BANNED_EVENT
 from penstock.engine.listing import connection_of, is_bridge
 from penstock.engine.server import Server
 from penstock.engine.session import Session
@@ -48,6 +49,15 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
     told: Event = {"kind": kind, "value": made.value, "for_s": for_s}
     tell(server, "ban", told)
     return made
+
+
+def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
+    """Keep a source out whose passwords were wrong; connections it has go on."""
+    server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
+    events = server.effects.events
+    if events is not None:
+        told: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
+        events.note(BANNED_EVENT, told)
 
 
 def lift(server: Server, kind: str, value: str) -> bool:

@@ -56,6 +56,7 @@ COMPLETED: Final = 17
 BRIDGED: Final = 18
 MOVED: Final = 19
 ADMINISTERED: Final = 20
+BANNED: Final = 21
 
 KINDS: Final = (
     "started",
@@ -79,6 +80,7 @@ KINDS: Final = (
     "bridged",
     "moved",
     "administered",
+    "banned",
 )
 
 Event: TypeAlias = dict[str, object]

@@ -166,12 +166,19 @@ class OpeningConnection(Connection):
             self._settle(Verdict(code, self.identity), now)
             return
         self.state = AWAIT_VERDICT
-        credentials = Credentials(
-            connect.client_id, connect.username, connect.password, self.lets_anonymous_in
-        )
-        verdict = server.authenticate.judge(credentials, self.link)
+        verdict = server.authenticate.judge(self._shown(connect), self.link)
         if verdict is not None:
             self._settle(verdict, now)
+
+    def _shown(self, connect: Connect) -> Credentials:
+        """What a CONNECT shows of who it is."""
+        return Credentials(
+            connect.client_id,
+            connect.username,
+            connect.password,
+            self.lets_anonymous_in,
+            self.address,
+        )
 
     def _is_banned(self, username: str | None, client_id: str, now: Now) -> bool:
         bans = self._server.bans
@@ -443,7 +450,7 @@ class OpeningConnection(Connection):
     # -- enhanced authentication -------------------------------------------------------
 
     def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
-        exchange = self._server.authenticate.exchange(method, connect.client_id)
+        exchange = self._server.authenticate.exchange(method, self._shown(connect))
         if exchange is None:
             self._refuse(reasons.BAD_AUTHENTICATION_METHOD, now)  # [MQTT-4.12.0-1]
             return
@@ -460,7 +467,8 @@ class OpeningConnection(Connection):
             )
         handshake.check(packet, self.state == CONNECTED)
         if packet.reason_code == reasons.REAUTHENTICATE:
-            exchange = self._server.authenticate.exchange(handshake.method, self.client_id)
+            again = Credentials(self.client_id, None, None, False, self.address)
+            exchange = self._server.authenticate.exchange(handshake.method, again)
             if exchange is None:  # the method was taken away
                 self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
                 return

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.acts import clear, drain, end_drain, kick, remove
+from penstock.engine.acts import ban_source, clear, drain, end_drain, kick, remove
 from penstock.engine.draining import Draining
-from penstock.engine.events import ADMINISTERED, KINDS
+from penstock.engine.events import ADMINISTERED, BANNED, KINDS
 from penstock.engine.listing import SessionWalk
 from penstock.engine.options import EventOptions
 from penstock.engine.selection import ANONYMOUS, SessionSelection, host_of
@@ -128,3 +128,20 @@ def test_selections(bench: Bench) -> None:
         "h",
         "process 1 of user 2",
     ]
+
+
+def test_a_source_that_guessed_too_often_is_banned_and_told(bench: Bench) -> None:
+    ban_source(bench.server, "192.0.2.7", 60.0, "30 wrong passwords within 300 s", bench.now)
+    events = bench.server.effects.events
+    assert events is not None
+    (event,) = events.take(BANNED)
+    assert (event["kind"], event["value"], event["for_s"]) == ("address", "192.0.2.7", 60.0)
+    line = bench.line()
+    line.connection.address = "192.0.2.7:50000"
+    line.send(Connect("c"))
+    assert line.connection.link.closed
+    bench.pass_s(61.0)
+    again = bench.line()
+    again.connection.address = "192.0.2.7:50000"
+    again.send(Connect("c"))
+    assert not again.connection.link.closed

@@ -66,8 +66,8 @@ class Methods(Authenticate):
         del credentials, link
         return Verdict(reasons.SUCCESS)
 
-    def exchange(self, method: str, client_id: str) -> Exchange | None:
-        del client_id
+    def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
+        del credentials
         return Counting() if method == METHOD and self.offered else None
 
 

@@ -1,0 +1,52 @@
+"""An exchange of enhanced authentication under the login shares.
+
+A step of SCRAM is cheap for the broker, and as good for guessing as a password. So the same counts
+hold: the source before anything is answered, the name as soon as it is known, and both once more
+before a proof is looked at, for many exchanges may be under way when the first one fails.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.auth.scram import ScramExchange
+from penstock.broker.login_guard import LoginGuard, T
+from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
+from penstock.protocol import reasons
+
+
+@final
+class GuardedExchange(Exchange):
+    """One run of SCRAM.
+
+    Args:
+        inner: the run itself.
+        guard: counts.
+        address: where the client is.
+    """
+
+    def __init__(self, inner: ScramExchange, guard: LoginGuard[T], address: str) -> None:
+        self._inner = inner
+        self._may_try = guard.may_try
+        self._fails = guard.fails
+        self._succeeds = guard.succeeds
+        self._address = address
+
+    def step(self, data: bytes | None) -> Step:
+        """Take the client's message, unless it failed too often."""
+        inner = self._inner
+        if not self._may_try(self._address, inner.username):
+            return _refused()
+        is_first = not inner.username
+        step = inner.step(data)
+        if step.outcome == CONTINUE and not self._may_try(self._address, inner.username):
+            return _refused()
+        if step.outcome == SUCCESS:
+            self._succeeds(self._address, inner.username)
+        elif step.outcome == FAILURE and not is_first:  # what is no message guesses nothing
+            self._fails(self._address, inner.username)
+        return step
+
+
+def _refused() -> Step:
+    return Step(FAILURE, reason_code=reasons.CONNECTION_RATE_EXCEEDED)

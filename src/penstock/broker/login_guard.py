@@ -1,0 +1,106 @@
+"""The login guard: from where wrong passwords come, what that costs, and who is banned for it.
+
+What counts how stands in ``engine.login_shares``; here are the addresses that many users share, the
+clock, and the log.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar, final
+
+from penstock.engine.bans import ip_of, source_of
+from penstock.engine.login_shares import LoginShares, ShareOptions
+from penstock.telemetry.logs import RepeatLimiter, warn_limited
+
+logger = logging.getLogger(__name__)
+
+SHOWN_CHARACTERS_MAX: Final = 64  # of a name in the log: whoever guesses chose it
+
+T = TypeVar("T")
+
+Banned = Callable[[str, str], None]
+"""Called with the source that is to be banned, and why."""
+
+
+@final
+class LoginGuard(Generic[T]):
+    """The shares of one broker's logins.
+
+    Args:
+        options: how failures count.
+        waiting_max: clients that wait for a check at the same time.
+        exempt: networks that many users share.
+    """
+
+    def __init__(self, options: ShareOptions, waiting_max: int, exempt: Sequence[str]) -> None:
+        self.shares: LoginShares[T] = LoginShares(options, waiting_max)
+        self.failed = 0
+        self.refused = 0  # without a check: too many failures, or too many wait
+        self._options = options
+        self._exempt = [ipaddress.ip_network(network) for network in exempt]
+        self._banned: Banned | None = None
+        self._limiter = RepeatLimiter()
+
+    def report_to(self, banned: Banned) -> None:
+        """Say who is to be banned."""
+        self._banned = banned
+
+    def source(self, address: str) -> str:
+        """Return whose failures count for ``address``; empty where many share it."""
+        here = ip_of(address)
+        if here is None or any(here in network for network in self._exempt):
+            return ""
+        return source_of(address)
+
+    def lane(self, address: str) -> str:
+        """Return whose turn a check for ``address`` takes."""
+        return source_of(address)
+
+    def may_try(self, address: str, name: str) -> bool:
+        """Whether an attempt may be made now that cannot wait for its turn."""
+        now_s = time.monotonic()
+        if self.shares.due_s(self.source(address), name, now_s) <= now_s:
+            return True
+        self.refuses(address, name)
+        return False
+
+    def refuses(self, address: str, name: str) -> None:
+        """An attempt is refused without a check."""
+        self.refused += 1
+        warn_limited(
+            logger,
+            self._limiter,
+            time.monotonic(),
+            f"refused {self.lane(address)}",
+            "refused a login from %s as user %r without a check: too many were wrong, or wait",
+            address,
+            name[:SHOWN_CHARACTERS_MAX],
+        )
+
+    def fails(self, address: str, name: str) -> None:
+        """A password was wrong."""
+        self.failed += 1
+        now_s = time.monotonic()
+        source = self.source(address)
+        warn_limited(
+            logger,
+            self._limiter,
+            now_s,
+            f"failed {self.lane(address)}",
+            "a login from %s as user %r failed",
+            address,
+            name[:SHOWN_CHARACTERS_MAX],
+        )
+        if self.shares.failed(source, name, now_s) and self._banned is not None:
+            options = self._options
+            self._banned(
+                source, f"{options.ban_failures} wrong passwords within {options.within_s:g} s"
+            )
+
+    def succeeds(self, address: str, name: str) -> None:
+        """A password was right."""
+        self.shares.succeeded(self.source(address), name)

@@ -1,0 +1,370 @@
+"""Login shares: whose password is checked next, and who must wait because of wrong ones.
+
+::
+
+      push ─▶ not due yet ─ held, HELD_S_MAX at most ─▶ due ─▶ ready ─ pop ─▶ under check
+                   ╰──────── its time is over ─▶ given_up          │         ╰─ failed: times
+                                                                   │            succeeded: trusted
+      ready:   trusted: name and source that were right before ────┤ 7 of 8 turns
+               source ─▶ name ─▶ first in, first out, in turn ─────╯
+
+A check of a password is slow on purpose, so that whoever sends wrong ones takes the time of all
+others, unless there are shares. They are by *source* (``bans.source_of``) and by user name: sources
+take turns, and names within a source. After ``burst`` failures of a source, or of a name, the next
+check of it comes after ``delay_s``, twice that, and so on up to ``delay_s_max``, one at a time. A
+source that fails ``ban_failures`` times within ``within_s`` is to be banned. A name never is:
+whoever guesses would lock its owner out; and neither a source that failed with nothing nor one from
+which the name was right before waits for what others guess.
+
+No source is as good as any other, so that one may take up at most as many places as are still free:
+the queue is never full for a source that waits for nothing. Times are those of the monotonic clock,
+in seconds. Everything that is kept has a bound.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Final, Generic, TypeVar, final
+
+from penstock.engine.fifo import Fifo
+
+HELD_S_MAX: Final = 5.0
+"""An attempt that is not due within this time is refused, seconds: less than clients wait."""
+
+REMEMBERED_MAX: Final = 20_000
+"""Sources, and names, whose failures are remembered; and pairs of them that were right."""
+
+NAME_LENGTH_MAX: Final = 128
+"""Characters of a name that count."""
+
+TRUSTED_TURNS: Final = 7
+"""Out of one more than this, while both kinds wait."""
+
+_LOOK_AGAIN_S: Final = 0.1
+_DOUBLINGS_MAX: Final = 30
+
+T = TypeVar("T")
+
+
+@final
+class ShareOptions:
+    """How failures count.
+
+    Args:
+        burst: failures of a source or a name without a delay.
+        delay_s: after the first one above it, seconds.
+        delay_s_max: the longest.
+        ban_failures: how many within ``within_s`` ban a source; 0 = none do.
+        within_s: how long a failure counts, seconds.
+    """
+
+    def __init__(
+        self,
+        burst: int = 10,
+        delay_s: float = 1.0,
+        delay_s_max: float = 10.0,
+        ban_failures: int = 30,
+        within_s: float = 300.0,
+    ) -> None:
+        self.burst = burst
+        self.delay_s = delay_s
+        self.delay_s_max = delay_s_max
+        self.ban_failures = ban_failures
+        self.within_s = within_s
+
+
+@final
+class _Record:
+    """What one source or one name did lately."""
+
+    def __init__(self) -> None:
+        self.failures: Fifo[float] = Fifo()  # when, the oldest first
+        self.running = 0
+
+    def count(self, now_s: float, within_s: float) -> int:
+        """Return the failures that still count."""
+        failures = self.failures
+        while len(failures) > 0 and failures.first() <= now_s - within_s:
+            failures.pop()
+        return len(failures)
+
+
+@final
+class Records:
+    """What sources, or names, did lately: by key, the one not seen for longest first."""
+
+    def __init__(self, options: ShareOptions) -> None:
+        self._options = options
+        self._records: dict[str, _Record] = {}
+        self._failures_max = max(options.ban_failures, options.burst + _DOUBLINGS_MAX)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def due_s(self, key: str, now_s: float) -> float:
+        """Return when a check of ``key`` may begin; ``now_s`` where that is now."""
+        record = self._records.get(key)
+        if record is None:
+            return now_s
+        options = self._options
+        failures = record.count(now_s, options.within_s)
+        above = failures + record.running - options.burst
+        if above <= 0 or failures + record.running == 0:
+            return now_s
+        if record.running > 0:
+            return now_s + _LOOK_AGAIN_S
+        delay_s = options.delay_s * 2.0 ** min(above - 1, _DOUBLINGS_MAX)
+        latest_s = record.failures.at(len(record.failures) - 1)
+        return max(now_s, latest_s + min(delay_s, options.delay_s_max))
+
+    def failures(self, key: str, now_s: float) -> int:
+        """Return how many failures of ``key`` count at ``now_s``."""
+        record = self._records.get(key)
+        return 0 if record is None else record.count(now_s, self._options.within_s)
+
+    def begins(self, key: str) -> None:
+        """A check of ``key`` is under way."""
+        self._seen(key).running += 1
+
+    def ends(self, key: str) -> None:
+        """It is over."""
+        record = self._records.get(key)
+        if record is not None and record.running > 0:
+            record.running -= 1
+
+    def fails(self, key: str, now_s: float) -> int:
+        """Count a failure; return how many there are now."""
+        record = self._seen(key)
+        count = record.count(now_s, self._options.within_s)
+        if count >= self._failures_max:
+            record.failures.pop()
+        record.failures.append(now_s)
+        return len(record.failures)
+
+    def forget(self, key: str) -> None:
+        """Begin anew with ``key``: it was banned for what it did."""
+        record = self._records.get(key)
+        if record is not None:
+            record.failures.clear()
+
+    def _seen(self, key: str) -> _Record:
+        record = self._records.pop(key, None)
+        if record is None:
+            record = _Record()
+            if len(self._records) >= REMEMBERED_MAX:
+                del self._records[next(iter(self._records))]
+        self._records[key] = record
+        return record
+
+
+@final
+class Attempt(Generic[T]):
+    """One check that waits, or is under way."""
+
+    def __init__(self, source: str, lane: str, name: str, item: T, since_s: float) -> None:
+        self.source = source  # empty: shared by many, and judged by name alone
+        self.lane = lane  # whose turn it takes
+        self.name = name
+        self.item = item
+        self.since_s = since_s
+
+
+@final
+class _Lane(Generic[T]):
+    """What waits for the turns of one source: by name, the next one first."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Fifo[Attempt[T]]] = {}
+
+    def push(self, attempt: Attempt[T]) -> None:
+        """Join at the end of the line of its name."""
+        line = self.names.get(attempt.name)
+        if line is None:
+            line = Fifo()
+            self.names[attempt.name] = line
+        line.append(attempt)
+
+    def pop(self) -> Attempt[T]:
+        """Take one, of the name that waits for longest for its turn."""
+        name = next(iter(self.names))
+        line = self.names.pop(name)
+        attempt = line.pop()
+        if len(line) > 0:
+            self.names[name] = line
+        return attempt
+
+
+@final
+class _Lanes(Generic[T]):
+    """The sources that wait, the next one first."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, _Lane[T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def push(self, attempt: Attempt[T]) -> None:
+        """Join the lane of its source."""
+        lane = self._lanes.get(attempt.lane)
+        if lane is None:
+            lane = _Lane()
+            self._lanes[attempt.lane] = lane
+        lane.push(attempt)
+
+    def pop(self) -> Attempt[T]:
+        """Take one, of the source that waits for longest for its turn. There must be one."""
+        key = next(iter(self._lanes))
+        lane = self._lanes.pop(key)
+        attempt = lane.pop()
+        if lane.names:
+            self._lanes[key] = lane
+        return attempt
+
+
+@final
+class LoginShares(Generic[T]):
+    """All checks of one broker that wait, and what is known of who asks for them.
+
+    Args:
+        options: how failures count.
+        waiting_max: attempts that wait or are under check at the same time.
+    """
+
+    def __init__(self, options: ShareOptions, waiting_max: int) -> None:
+        self.waiting = 0
+        self.given_up: list[T] = []  # were not due in time; the caller takes them
+        self._options = options
+        self._waiting_max = waiting_max
+        self._sources = Records(options)
+        self._names = Records(options)
+        self._trusted: dict[tuple[str, str], None] = {}
+        self._places: dict[str, int] = {}  # by lane: attempts that wait or are under check
+        self._first: _Lanes[T] = _Lanes()
+        self._others: _Lanes[T] = _Lanes()
+        self._held: list[tuple[float, int, Attempt[T]]] = []  # a heap, by when they are due
+        self._number = 0
+        self._turn = 0
+
+    def has_room(self, lane: str) -> bool:
+        """Whether an attempt of ``lane`` may wait: it has fewer places than are free."""
+        return self._places.get(lane, 0) < self._waiting_max - self.waiting
+
+    def due_s(self, source: str, name: str, now_s: float) -> float:
+        """Return when a check of this name from this source may begin; ``now_s`` for at once."""
+        name = name[:NAME_LENGTH_MAX]
+        if (source, name) in self._trusted:
+            return now_s
+        if not source:
+            return self._names.due_s(name, now_s)
+        due_s = self._sources.due_s(source, now_s)
+        if self._sources.failures(source, now_s) == 0:  # it guessed nothing yet
+            return due_s
+        return max(due_s, self._names.due_s(name, now_s))
+
+    def push(self, source: str, lane: str, name: str, item: T, now_s: float) -> bool:
+        """Let ``item`` wait for its turn; whether it may, else it is to be refused.
+
+        Args:
+            source: whose failures count; empty for one that many share.
+            lane: whose turn it takes; a source that many share takes turns as well.
+            name: the user name, as claimed.
+            item: what is to be checked.
+            now_s: when it came.
+        """
+        if not self.has_room(lane):
+            return False
+        due_s = self.due_s(source, name, now_s)
+        if due_s > now_s + HELD_S_MAX:
+            return False
+        self.waiting += 1
+        self._places[lane] = self._places.get(lane, 0) + 1
+        self._put(Attempt(source, lane, name[:NAME_LENGTH_MAX], item, now_s), due_s, now_s)
+        return True
+
+    def pop(self, now_s: float) -> Attempt[T] | None:
+        """Take the attempt whose turn it is, now under check until ``ends``; None if none is due.
+
+        Those that waited too long are in ``given_up`` afterwards.
+        """
+        held = self._held
+        while held and held[0][0] <= now_s:
+            _, _, attempt = heappop(held)
+            self._ready(attempt)
+        while len(self._first) > 0 or len(self._others) > 0:
+            attempt = self._next()
+            due_s = self.due_s(attempt.source, attempt.name, now_s)
+            if due_s > now_s:
+                self._put(attempt, due_s, now_s)
+                continue
+            self._names.begins(attempt.name)
+            if attempt.source:
+                self._sources.begins(attempt.source)
+            return attempt
+        return None
+
+    def wake_s(self) -> float | None:
+        """Return when the next one that is held is due; None if none is."""
+        return self._held[0][0] if self._held else None
+
+    def ends(self, attempt: Attempt[T]) -> None:
+        """A check that ``pop`` began is over, whatever came out."""
+        self._leave(attempt)
+        self._names.ends(attempt.name)
+        if attempt.source:
+            self._sources.ends(attempt.source)
+
+    def failed(self, source: str, name: str, now_s: float) -> bool:
+        """Count a wrong password; whether its source is to be banned."""
+        name = name[:NAME_LENGTH_MAX]
+        self._trusted.pop((source, name), None)
+        self._names.fails(name, now_s)
+        if not source:
+            return False
+        count = self._sources.fails(source, now_s)
+        if 0 < self._options.ban_failures <= count:
+            self._sources.forget(source)
+            return True
+        return False
+
+    def succeeded(self, source: str, name: str) -> None:
+        """Remember that this source knows the password of ``name``."""
+        pair = (source, name[:NAME_LENGTH_MAX])
+        self._trusted.pop(pair, None)
+        if len(self._trusted) >= REMEMBERED_MAX:
+            del self._trusted[next(iter(self._trusted))]
+        self._trusted[pair] = None
+
+    def forget_trust(self) -> None:
+        """Users changed: what was right may be wrong now."""
+        self._trusted = {}
+
+    def _next(self) -> Attempt[T]:
+        self._turn = (self._turn + 1) % (TRUSTED_TURNS + 1)
+        if len(self._first) > 0 and (self._turn > 0 or len(self._others) == 0):
+            return self._first.pop()
+        return self._others.pop() if len(self._others) > 0 else self._first.pop()
+
+    def _put(self, attempt: Attempt[T], due_s: float, now_s: float) -> None:
+        if due_s <= now_s:
+            self._ready(attempt)
+        elif due_s > attempt.since_s + HELD_S_MAX:
+            self._leave(attempt)
+            self.given_up.append(attempt.item)
+        else:
+            self._number += 1
+            heappush(self._held, (due_s, self._number, attempt))
+
+    def _ready(self, attempt: Attempt[T]) -> None:
+        if (attempt.source, attempt.name) in self._trusted:
+            self._first.push(attempt)
+        else:
+            self._others.push(attempt)
+
+    def _leave(self, attempt: Attempt[T]) -> None:
+        self.waiting -= 1
+        places = self._places[attempt.lane] - 1
+        if places > 0:
+            self._places[attempt.lane] = places
+        else:
+            del self._places[attempt.lane]
