@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.auth.tokens import read_tokens
+from penstock.bridge.plan import VERSIONS
 from penstock.config.bridge import Remote
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
@@ -20,7 +21,7 @@ from penstock.config.stream import Stream
 from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
+from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.runtime.dialler import established
 from penstock.store.api import Store
@@ -90,7 +91,7 @@ def engine(
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
     """The bounds of a listener's connections: its own limits, else those of [limits]."""
     limits = settings.limits_of(listener)
-    return _engine_limits(
+    bounds = _engine_limits(
         settings,
         limits,
         listener.name,
@@ -98,6 +99,13 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         listener.write_buffer_bytes_max,
         listener.slow_peer_timeout_s,
     )
+    bounds.offers = Offers(
+        listener.maximum_qos,
+        listener.retain_available,
+        tuple(VERSIONS[version] for version in listener.accept_protocol_versions),
+        listener.auto_id_prefix,
+    )
+    return bounds
 
 
 def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:

@@ -21,6 +21,8 @@ from random import Random
 from typing import Final, final
 
 from penstock.bridge.plan import (
+    AWAY,
+    CONNECTED,
     VERSIONS,
     connect_of,
     incoming,
@@ -177,6 +179,9 @@ class Bridge(Application):
         connection = self._dialler.connection
         assert connection is not None
         self._say_whether_full()
+        if self._remote.status_topic:
+            connection.say(self._remote.status_topic, CONNECTED)
+            connection.says_at_end = (self._remote.status_topic, AWAY)
         self._asking.clear()
         for subscription in self._asked:  # each by itself: a packet of all may be too large
             try:

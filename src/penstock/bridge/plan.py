@@ -14,14 +14,18 @@ from typing import Final
 from penstock.config.bridge import Forwarded, Remote
 from penstock.engine.forwarding import Forwarding, Rule
 from penstock.engine.grants import BRIDGE_SESSIONS
+from penstock.engine.topics import is_shared, share_name, unshared
 from penstock.errors import ConfigError, LocalProtocolError
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5, V31, V311
-from penstock.protocol.packets import Connect, Subscription
+from penstock.protocol.packets import Connect, Subscription, Will
 from penstock.protocol.properties import Properties
 from penstock.transport.dialling import TlsFiles
 
 VERSIONS: Final = {"3.1": V31, "3.1.1": V311, "5": V5}
+
+AWAY: Final = b"0"  # on ``status_topic``
+CONNECTED: Final = b"1"
 
 _RETAIN_IF_NEW: Final = 1
 _RETAIN_NEVER: Final = 2
@@ -52,7 +56,14 @@ def incoming(remote: Remote) -> Forwarding:
 
 def _rules(part: Forwarded, from_prefix: str, to_prefix: str) -> list[Rule]:
     return [
-        Rule(from_prefix + one, from_prefix, to_prefix, part.qos_max, part.retain)
+        Rule(
+            from_prefix + unshared(one),
+            from_prefix,
+            to_prefix,
+            part.qos_max,
+            part.retain,
+            share_name(one) if is_shared(one) else "",
+        )
         for one in part.topic_filters
     ]
 
@@ -64,15 +75,16 @@ def _forwarding(remote: Remote, rules: list[Rule]) -> Forwarding:
 def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subscription]:
     """What the bridge subscribes to in this broker, by filter: what goes out.
 
-    ``no_local``: what came in through the bridge does not go out by it.
+    ``no_local``: what came in through the bridge does not go out by it. A shared subscription has
+    none [MQTT-3.8.3-4]: there the hops end a loop.
     """
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
         qos = rule.qos_max if persist else 0
         handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
         found.setdefault(
-            rule.topic_filter,
-            Subscription(rule.topic_filter, qos, True, rule.keeps_retain, handling),
+            rule.subscribed,
+            Subscription(rule.subscribed, qos, not rule.is_shared, rule.keeps_retain, handling),
         )
     return found
 
@@ -83,10 +95,12 @@ def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscript
     for rule in forwarding.rules:
         if version == V5:
             handling = _RETAIN_IF_NEW if rule.keeps_retain else _RETAIN_NEVER
-            asked = Subscription(rule.topic_filter, rule.qos_max, True, rule.keeps_retain, handling)
+            asked = Subscription(
+                rule.subscribed, rule.qos_max, not rule.is_shared, rule.keeps_retain, handling
+            )
         else:
-            asked = Subscription(rule.topic_filter, rule.qos_max)
-        found.setdefault(rule.topic_filter, asked)
+            asked = Subscription(rule.subscribed, rule.qos_max)
+        found.setdefault(rule.subscribed, asked)
     return list(found.values())
 
 
@@ -109,7 +123,7 @@ def connect_of(
         version,
         clean or remote.clean_start,
         remote.keep_alive_s,
-        None,
+        Will(remote.status_topic, AWAY, 1, True) if remote.status_topic else None,
         remote.username,
         password,
         properties,

@@ -50,8 +50,20 @@ class Selection:
     ] = False
     retained_only: Annotated[
         bool,
-        typer.Option("--retained-only", help="End with the first message that is not retained."),
+        typer.Option(
+            "--retained-only",
+            help="End after the retained messages: with another one, or after --quiet-after.",
+        ),
     ] = False
+    quiet_after_s: Annotated[
+        float,
+        typer.Option(
+            "--quiet-after",
+            min=0.01,
+            metavar="SECONDS",
+            help="With --retained-only: end when nothing came for this long.",
+        ),
+    ] = 1.0
     remove_retained: Annotated[
         bool,
         typer.Option("--remove-retained", help="Let the broker forget retained messages received."),

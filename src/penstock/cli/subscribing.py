@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from penstock.cli.exit_codes import EXIT_TIMED_OUT
@@ -94,13 +95,34 @@ class Reading:
         """
         selection = self.selection
         count = 0
-        async for message in self.client.messages():
+        async for message in self._messages():
             if selection.retained_only and not message.retain:
                 return
             if await self._one(message):
                 count += 1
                 if count == selection.count:
                     return
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        """The messages; those that are retained end with silence.
+
+        MQTT does not say which retained message is the last. They come behind SUBACK, but an
+        answer to PINGREQ may overtake them, where they wait for the window or their broker sends
+        them in portions: nothing but silence tells on every broker.
+        """
+        messages = self.client.messages()
+        quiet_s = self.selection.quiet_after_s if self.selection.retained_only else None
+        while True:
+            try:
+                async with asyncio.timeout(quiet_s) as quiet:
+                    message = await anext(messages)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if not quiet.expired():
+                    raise
+                return
+            yield message
 
     async def _one(self, message: Message) -> bool:
         """Print and acknowledge; whether it was one to print."""

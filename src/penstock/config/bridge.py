@@ -9,15 +9,23 @@ from pydantic import Field, field_validator, model_validator
 from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
 from penstock.config.remote_url import RemoteUrl
-from penstock.config.values import TOPIC_LEVELS_MAX, BridgeName, TopicFilter, TopicPrefix
-from penstock.engine.topics import is_topic_filter
+from penstock.config.values import (
+    TOPIC_LEVELS_MAX,
+    BridgedFilter,
+    BridgeName,
+    TopicName,
+    TopicPrefix,
+)
+from penstock.engine.topics import is_topic_filter, unshared
 
 
 class Forwarded(Group):
     """Messages that a bridge hands on, and their topics at both ends."""
 
-    topic_filters: tuple[TopicFilter, ...] = Field(min_length=1, max_length=1000)
-    """Topics that are handed on, 1 to 1000 MQTT filters, as they are without the prefixes."""
+    topic_filters: tuple[BridgedFilter, ...] = Field(min_length=1, max_length=1000)
+    """Topics that are handed on, 1 to 1000 MQTT filters, as they are without the prefixes.
+    $share/GROUP/FILTER takes only this bridge's share of them, where several bridges have the same;
+    the prefix goes before FILTER."""
 
     direction: Literal["out", "in", "both"] = "out"
     """"out" to the remote broker, "in" from it, or "both"."""
@@ -26,7 +34,8 @@ class Forwarded(Group):
     """What these topics begin with here: taken off what goes out, put before what comes in."""
 
     remote_prefix: TopicPrefix = ""
-    """What these topics begin with at the remote broker."""
+    """What these topics begin with at the remote broker; it may begin with $, such as
+    $aws/things/plant-7/."""
 
     qos_max: int = Field(default=2, ge=0, le=2)
     """Messages of a higher QoS are handed on with this one. 0 to 2."""
@@ -82,6 +91,11 @@ class Remote(Group):
     password: str | None = Field(default=None, repr=False)
     """Password there; PENSTOCK_BRIDGE__REMOTES or a file that only the broker may read keeps it
     from other eyes."""
+
+    status_topic: TopicName = ""
+    """Topic at the remote broker that says whether this bridge is connected, retained: 1, and 0 by
+    a will or when this broker stops; empty says it nowhere. Mosquitto's bridges take
+    $SYS/broker/connection/NAME/state."""
 
     clean_start: bool = False
     """Begin anew at the remote broker with each connection. What it kept for us is lost then."""
@@ -153,12 +167,12 @@ class Remote(Group):
         for part in self.forwards:
             for one in part.topic_filters:
                 for prefix in (part.local_prefix, part.remote_prefix):
-                    if not is_topic_filter(prefix + one, TOPIC_LEVELS_MAX):
+                    if not is_topic_filter(prefix + unshared(one), TOPIC_LEVELS_MAX):
                         raise ValueError(
                             f"bridge {self.name!r}: {prefix!r} before {one!r} makes no topic"
                             " filter; a prefix mostly ends with a slash"
                         )
-                if part.direction != "out" and (part.local_prefix + one).startswith("$"):
+                if part.direction != "out" and _begins_below_dollar(part.local_prefix, one):
                     raise ValueError(
                         f"bridge {self.name!r}: {one!r} would come in below $, which is the"
                         " broker's own: give it a local_prefix"
@@ -174,6 +188,10 @@ class Remote(Group):
     def is_encrypted(self) -> bool:
         """Whether any address is spoken to with TLS."""
         return any(RemoteUrl.parse(address).is_encrypted for address in self.addresses)
+
+
+def _begins_below_dollar(prefix: str, topic_filter: str) -> bool:
+    return (prefix + unshared(topic_filter)).startswith("$")
 
 
 class Bridge(Group):

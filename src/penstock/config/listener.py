@@ -77,6 +77,22 @@ class Listener(Group):
     """A client whose write buffer is full and that reads nothing for this long is disconnected,
     in seconds, 0 to 86400; 0 waits for ever."""
 
+    maximum_qos: int = Field(default=2, ge=0, le=2)
+    """Highest QoS of this listener's clients, 0 to 2: subscriptions get no higher one, and a client
+    that publishes with a higher one is disconnected (0x9B); MQTT 5 tells it beforehand."""
+
+    retain_available: bool = True
+    """Let this listener's clients publish retained messages; false disconnects who does (0x9A);
+    MQTT 5 tells it beforehand."""
+
+    accept_protocol_versions: tuple[Literal["3.1", "3.1.1", "5"], ...] = Field(
+        default=("3.1", "3.1.1", "5"), min_length=1, max_length=3
+    )
+    """Versions of MQTT that are spoken; clients of others are refused (0x84, return code 1)."""
+
+    auto_id_prefix: str = Field(default="auto-", max_length=128)
+    """What client identifiers begin with that are assigned to clients which send none."""
+
     path: HttpPath = "/mqtt"
     """Path of the WebSocket, for kinds "ws" and "wss"."""
 

@@ -19,6 +19,8 @@ from penstock.engine.topics import (
     is_shared,
     is_topic_filter,
     is_topic_name,
+    share_name,
+    unshared,
 )
 
 TOPIC_LEVELS_MAX: Final = 1000
@@ -71,9 +73,23 @@ def _topic_filter(value: str) -> str:
     return value
 
 
+def _bridged_filter(value: str) -> str:
+    if is_shared(value) and not is_share_name(share_name(value)):
+        raise ValueError("$share/GROUP/FILTER, with a name without + and # for the group")
+    if not is_topic_filter(unshared(value), TOPIC_LEVELS_MAX):
+        raise ValueError("an MQTT topic filter, such as # or plant/+/temperature")
+    return value
+
+
 def _topic_prefix(value: str) -> str:
-    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or is_shared(value)):
         raise ValueError("the beginning of a topic name, such as plant/7/, or nothing")
+    return value
+
+
+def _topic_name(value: str) -> str:
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or is_shared(value)):
+        raise ValueError("a topic name without wildcards, or nothing")
     return value
 
 
@@ -112,8 +128,10 @@ StreamName = Annotated[str, AfterValidator(_name)]
 TableName = Annotated[str, AfterValidator(_name)]
 GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+BridgedFilter = Annotated[str, AfterValidator(_bridged_filter)]
 MessageFilter = Annotated[str, AfterValidator(_message_filter)]
 EventKind = Annotated[str, AfterValidator(_event_kind)]
 DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]

@@ -125,6 +125,7 @@ class ClientConnection(Connection):
         self.state = AWAIT_CONNACK
         self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended it
         self.application_is_full = False  # it takes no more; it lets the connection go on later
+        self.says_at_end: tuple[str, bytes] | None = None  # topic and payload, see ``say``
         self.is_unknown = False  # the server has a session that is not ours: start clean
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
@@ -414,9 +415,17 @@ class ClientConnection(Connection):
 
     # -- the end -----------------------------------------------------------------------------
 
+    def say(self, topic: str, payload: bytes) -> None:
+        """Publish a retained message of QoS 0 past the session: whether a bridge is connected."""
+        retain = self.link.retain_available
+        said = Publish(topic, payload, 0, retain)
+        self.link.hold_qos0(encode(said, self.link.version))
+
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
         """Leave: what is acknowledged in this turn goes first, then DISCONNECT."""
         if self.state == CONNECTED:
+            if self.says_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
+                self.say(self.says_at_end[0], self.says_at_end[1])
             # as QoS 0, so that it overtakes none of that either
             self.link.hold_qos0(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
             self._end(False, "disconnected", now, answered=True)

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from penstock.engine.message import Message
 from penstock.engine.topic_answers import TopicAnswers
-from penstock.engine.topics import topic_matches
+from penstock.engine.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 
@@ -39,12 +39,21 @@ class Rule:
         add: what is put before the rest.
         qos_max: 0..2.
         keeps_retain: whether RETAIN stays as it was published.
+        group: of a shared subscription; empty: it is none.
     """
 
     def __init__(
-        self, topic_filter: str, remove: str, add: str, qos_max: int, keeps_retain: bool
+        self,
+        topic_filter: str,
+        remove: str,
+        add: str,
+        qos_max: int,
+        keeps_retain: bool,
+        group: str = "",
     ) -> None:
         self.topic_filter = topic_filter
+        self.subscribed = f"{SHARE_PREFIX}{group}/{topic_filter}" if group else topic_filter
+        self.is_shared = group != ""
         self.qos_max = qos_max
         self.keeps_retain = keeps_retain
         self._remove = remove

@@ -35,6 +35,12 @@ def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: Ser
     if _user_properties(connect) > limits.connect_user_properties_max:
         return reasons.QUOTA_EXCEEDED
     will = connect.will
+    if connect.version not in limits.offers.versions:
+        return reasons.UNSUPPORTED_PROTOCOL_VERSION
+    if will is not None:
+        unavailable = limits.offers.refusal(will.qos, will.retain)
+        if unavailable != reasons.SUCCESS:
+            return unavailable
     if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
         return reasons.TOPIC_NAME_INVALID
     if will is not None and is_system_topic(will.topic) and not is_bridge_state(will.topic):
@@ -105,6 +111,10 @@ def accepted_properties(
     properties.receive_maximum = limits.receive_maximum
     properties.maximum_packet_size = limits.max_packet_size_bytes
     properties.topic_alias_maximum = limits.topic_alias_maximum
+    if limits.offers.qos_max < 2:
+        properties.maximum_qos = limits.offers.qos_max
+    if not limits.offers.retain_available:
+        properties.retain_available = 0
     if not sharing:
         properties.shared_subscription_available = 0
     properties.user_properties = [(ACKNOWLEDGED_WHEN, acknowledged_when)]

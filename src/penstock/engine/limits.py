@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.options import Offers
 from penstock.engine.priorities import TopicPriorities
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
@@ -113,6 +114,7 @@ class EngineLimits:
         sessions_per_user_max: int = 0,
         sent_packet_bytes_max: int = 0,
     ) -> None:
+        self.offers = Offers()  # of the listener
         self.max_inflight = max_inflight
         self.max_mqueue_len = max_mqueue_len
         self.mqueue_store_qos0 = mqueue_store_qos0

@@ -255,7 +255,9 @@ class OpeningConnection(Connection):
         self._connect = None
         server = self._server
         limits = self.limits
-        self.client_id = connect.client_id or server.registry.unused_client_id(server.epoch)
+        self.client_id = connect.client_id or server.registry.unused_client_id(
+            server.epoch, self.limits.offers.auto_id_prefix
+        )
         if self._is_banned(username, self.client_id, now):  # it is another user, or was meanwhile
             self._refuse(reasons.BANNED, now, connect)
             return

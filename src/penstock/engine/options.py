@@ -35,6 +35,39 @@ STRATEGIES: Final[dict[str, int]] = {
 
 
 @final
+class Offers:
+    """What the clients of one listener are offered of MQTT.
+
+    Args:
+        qos_max: highest QoS, 0..2, of what they publish and subscribe to.
+        retain_available: whether they may publish with RETAIN.
+        versions: protocol levels that are spoken, of 3, 4 and 5.
+        auto_id_prefix: what client identifiers begin with that are assigned.
+    """
+
+    def __init__(
+        self,
+        qos_max: int = 2,
+        retain_available: bool = True,
+        versions: tuple[int, ...] = (3, 4, 5),
+        auto_id_prefix: str = "auto-",
+    ) -> None:
+        self.qos_max = qos_max
+        self.retain_available = retain_available
+        self.versions = versions
+        self.auto_id_prefix = auto_id_prefix
+        self.are_less = qos_max < 2 or not retain_available  # than MQTT has
+
+    def refusal(self, qos: int, retain: bool) -> int:
+        """Return the reason code to refuse a message or a will with, or ``SUCCESS``."""
+        if qos > self.qos_max:
+            return reasons.QOS_NOT_SUPPORTED  # [MQTT-3.2.2-11] [MQTT-3.2.2-12]
+        if retain and not self.retain_available:
+            return reasons.RETAIN_NOT_SUPPORTED  # [MQTT-3.2.2-13] [MQTT-3.2.2-14]
+        return reasons.SUCCESS
+
+
+@final
 class ServerOptions:
     """Settings of MQTT 5 that are no bounds.
 

@@ -142,6 +142,13 @@ class Outbound(Transmission):
         now: Now,
     ) -> None:
         """One message for this session as a member of a shared subscription."""
+        if self.forwarding is not None:
+            rule = self.forwarding.rule_for(message.topic)
+            if rule is None:
+                return
+            if not self.forwarding.passes(rule, message.topic, message.properties):
+                return
+            qos = min(qos, rule.qos_max)
         self.took_shared = True
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, shared, at_once, now)

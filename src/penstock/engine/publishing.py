@@ -74,6 +74,7 @@ class Publishing:
         self._is_system = False  # what the check of the latest topic found
         self._link = link
         self._limits = limits
+        self._offers = limits.offers
         self._router = server.router
         self._effects = server.effects
         self._waits: WaitingPublisher | None = None  # from the first time on
@@ -101,6 +102,8 @@ class Publishing:
                 properties = packet.take_alias()
             if properties is not None:
                 encoded = encode_properties(properties)
+        if self._offers.are_less:
+            self._check_offers(packet)
         if topic is not self._topic:
             self._check_topic(topic)
         if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:
@@ -156,6 +159,12 @@ class Publishing:
         if packet.qos < 2 or self._link.version == V5:
             return False
         return not session.has_room_to_receive()
+
+    def _check_offers(self, packet: Publish) -> None:
+        """End the connection if its listener does not offer this QoS, or RETAIN."""
+        code = self._offers.refusal(packet.qos, packet.retain)
+        if code != reasons.SUCCESS:
+            raise RemoteProtocolError(code, f"this listener: {reasons.name_of(code)}")
 
     def _check_topic(self, topic: str) -> None:
         """Whether anything may be published to ``topic``; mostly it is that of the last one."""

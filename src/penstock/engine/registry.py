@@ -116,13 +116,13 @@ class Registry:
         session = self.sessions.get(client_id)
         return session is None or not session.owned or session.username == username
 
-    def unused_client_id(self, epoch: str) -> str:
+    def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
         """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
         number = self._next_number
-        while f"auto-{epoch}-{number}" in self.sessions:
+        while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
         self._next_number = number  # clients may have taken many: nobody looks at those again
-        return f"auto-{epoch}-{number}"
+        return f"{prefix}{epoch}-{number}"
 
     def open(
         self,

@@ -125,6 +125,7 @@ class Subscribing(Request):
         topic_filter = subscription.topic_filter
         code = _judge(topic_filter, session, server, self._limits, version)
         if code == reasons.SUCCESS:
+            subscription.qos = min(subscription.qos, self._limits.offers.qos_max)
             code = subscription.qos
             if self._link.is_bridge:  # a shared one has no "no local" [MQTT-3.8.3-4]
                 subscription.no_local = not is_shared(topic_filter)
