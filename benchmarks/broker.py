@@ -57,7 +57,10 @@ def penstock_in(
         *("--stream-bind", "127.0.0.1:0", "--log-level", "error"),
     ]
     environment = dict(os.environ)
-    one_user: dict[str, object] = {"memory.share_max": 1}  # who is all of its load
+    one_user: dict[str, object] = {  # who is all of its load
+        "memory.share_max": 1,
+        "memory.sessions_bytes_max": 4 * 2**30,
+    }
     for name, value in (one_user | dict(settings or {})).items():
         environment[f"PENSTOCK_{name.replace('.', '__')}".upper()] = str(value)
     with _running(command, stdout=subprocess.PIPE, env=environment) as process:

@@ -51,7 +51,8 @@ from penstock.broker.sinks import SinkPublisher
 from penstock.broker.status import tell_forever
 from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.broker.sys_topics import SysTopics
-from penstock.config.memory import commitment, excess
+from penstock.config.machine import available
+from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
 from penstock.engine.acts import ban_source
 from penstock.engine.server import Server
@@ -93,6 +94,7 @@ def serve(settings: Settings) -> int:
         StoreDamaged: the store holds less than was acknowledged.
     """
     os.umask(_PRIVATE_UMASK)  # what is written into the data directory is its owner's alone
+    settings = fitted(settings, available())
     _configure_logs(settings)
     refused = excess(settings)
     if refused:
@@ -338,7 +340,10 @@ class _Broker:
                 self._control.on(Publish, self._sinks.publish)
                 self._control.on(Abandon, self._sinks.abandon)
             await self._control.open()
-        logger.info("worst case of memory for clients: %s", commitment(settings))
+        said = statement(settings, available())
+        logger.info("%s", said.text)
+        if said.warning:
+            logger.warning("%s", said.warning)
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         print(f"penstock ready {urls}{stream_address}", flush=True)
 

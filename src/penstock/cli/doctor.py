@@ -24,7 +24,8 @@ from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
 from penstock.config.address import Address
 from penstock.config.listener import MainListener, OtherListener, setting_of
-from penstock.config.memory import commitment, excess
+from penstock.config.machine import available
+from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
@@ -112,9 +113,16 @@ def print_report(findings: Sequence[Finding]) -> None:
 
 def memory(settings: Settings) -> Finding:
     """The worst case of memory that clients may make the broker hold."""
+    there_is = available()
+    settings = fitted(settings, there_is)
+    said = statement(settings, there_is)
     refused = excess(settings)
-    verdict = Verdict.MISSING if refused else Verdict.OK
-    return Finding("memory, worst case", verdict, str(commitment(settings)), refused)
+    verdict = Verdict.OK
+    if refused:
+        verdict = Verdict.MISSING
+    elif said.warning:
+        verdict = Verdict.ABSENT
+    return Finding("memory", verdict, said.text.removeprefix("memory: "), refused or said.warning)
 
 
 def users(settings: Settings) -> Finding:

@@ -139,9 +139,11 @@ class Memory(Group):
     behind included. What one may is in [limits] and its listener."""
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)
-    """The broker does not start when its listeners and limits allow clients more than this in the
-    worst case, which it logs at every start; see docs/flow.md. 0 to 1152921504606846976 bytes; 0
-    refuses nothing."""
+    """Memory that clients may make the broker hold. The bounds below are lowered to their part of
+    it where they are not set. The broker does not start when its listeners and limits allow clients
+    more in the worst case, which it logs at every start; see docs/flow.md. 0 to
+    1152921504606846976 bytes; 0 is half of the machine's memory, or of its cgroup's, and refuses
+    nothing."""
 
     share_max: float = Field(default=0.25, gt=0, le=1)
     """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max, sessions_bytes_max and

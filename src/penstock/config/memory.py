@@ -17,6 +17,11 @@
 
 That is what clients may make of what they were promised, all at the same time and with the
 largest packets; a broker at work needs a small part of it. It is not bounded where a queue is not.
+
+What clients leave behind, all together, is another matter: that fills up. Its bounds, ``[memory]``,
+are fitted to the memory there is where the configuration does not name them::
+
+      memory there is ── half ─▶ budget ── a part for each bound ─▶ fitted settings
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from typing import Final
 
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
+from penstock.config.machine import Available
 from penstock.config.settings import Settings
 from penstock.engine.connection import EARLY_BYTES_MAX
 from penstock.engine.dead_letters import PENDING_MAX
@@ -39,7 +45,18 @@ UNBOUNDED: Final = -1
 
 _READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
 _BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's write buffer
+_LOWEST_BYTES: Final = 1_048_576  # no bound is fitted below this
 _COMMITS: Final = 3  # one is written, the next fills, and twice while the store cannot write
+
+_BUDGET: Final = 0.5  # of the memory there is; the rest is the broker's own and its connections
+_PARTS: Final = {  # of the budget, at most
+    "sessions_bytes_max": 1 / 4,
+    "retained_bytes_max": 1 / 8,
+    "spilled_bytes_max": 1 / 8,
+    "qos0_bytes_max": 1 / 16,
+    "half_received_bytes_max": 1 / 16,
+    "unreleased_bytes_max": 1 / 16,
+}
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 
@@ -100,7 +117,10 @@ def _of_connections(settings: Settings) -> tuple[Part, ...]:
         reading += connections * (max(EARLY_BYTES_MAX, packet_bytes) + _READ_BYTES)
         early = max(early, EARLY_BYTES_MAX, packet_bytes)
         windows += connections * (limits.max_inflight or PACKET_IDENTIFIERS) * packet_bytes
-        held += connections * (limits.max_awaiting_rel_bytes + packet_bytes)
+        waiting_bytes = connections * limits.max_awaiting_rel_bytes
+        if settings.memory.unreleased_bytes_max:
+            waiting_bytes = min(waiting_bytes, settings.memory.unreleased_bytes_max)
+        held += waiting_bytes + connections * packet_bytes
         writing += connections * _writing(settings, listener)
         length = _length(limits)
         shares = [length * packet_bytes] if length else []
@@ -198,6 +218,64 @@ def _waiting(limits: Limits) -> int:
 
 def _or_unbounded(bound_bytes: int) -> int:
     return bound_bytes or UNBOUNDED
+
+
+def budget_bytes(settings: Settings, there_is: Available) -> int:
+    """The memory that clients may make the broker hold: as set, or half of what there is."""
+    return settings.memory.budget_bytes or int(there_is.size_bytes * _BUDGET)
+
+
+def fitted(settings: Settings, there_is: Available) -> Settings:
+    """``settings`` with those bounds of ``[memory]`` lowered that they do not name.
+
+    So what clients leave behind fits into the budget on a small machine, too; where the defaults
+    fit they stay.
+    """
+    budget = budget_bytes(settings, there_is)
+    lowered: dict[str, int] = {}
+    for name, part in _PARTS.items():
+        fitting = max(_LOWEST_BYTES, int(budget * part))
+        if (
+            name not in settings.memory.model_fields_set
+            and getattr(settings.memory, name) > fitting
+        ):
+            lowered[name] = fitting
+    memory = settings.memory.model_copy(update=lowered)
+    return settings.model_copy(update={"memory": memory})
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What is said of memory at a start and by ``penstock doctor``.
+
+    Attributes:
+        text: one line: budget, what clients may leave behind, and the worst case.
+        warning: one sentence where what they may leave behind does not fit; else empty.
+    """
+
+    text: str
+    warning: str
+
+
+def statement(settings: Settings, there_is: Available) -> Statement:
+    """Compare the bounds of ``[memory]`` with the budget, and tell the worst case beside it."""
+    budget = budget_bytes(settings, there_is)
+    why = "memory.budget_bytes"
+    if settings.memory.budget_bytes == 0:
+        why = f"half of {there_is.by}, {readable(there_is.size_bytes)}"
+    bounds = [getattr(settings.memory, name) or UNBOUNDED for name in _PARTS]
+    left = UNBOUNDED if UNBOUNDED in bounds else sum(bounds)
+    text = (
+        f"memory: budget {readable(budget)} ({why}); what all clients together may leave behind"
+        f" {readable(left)}; worst case with all their connections {commitment(settings)}"
+    )
+    warning = ""
+    if not 0 <= left <= budget:
+        warning = (
+            f"clients may leave behind {readable(left)} in memory, but the budget is"
+            f" {readable(budget)} ({why}): lower the largest bound of [memory]"
+        )
+    return Statement(text, warning)
 
 
 def excess(settings: Settings) -> str:

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from penstock.config.load import load_settings
-from penstock.config.memory import UNBOUNDED, commitment, excess, readable
+from penstock.config.machine import Available
+from penstock.config.memory import (
+    UNBOUNDED,
+    commitment,
+    excess,
+    fitted,
+    readable,
+    statement,
+)
 
 SMALL: dict[str, Any] = {
     "listener.max_connections": 10,
@@ -181,3 +189,53 @@ def test_sizes_for_people() -> None:
         "1.5 KiB",
         "3 GiB",
     ]
+
+
+# -- fitted to the machine ------------------------------------------------------------------
+
+BOUNDS = (
+    "sessions_bytes_max",
+    "retained_bytes_max",
+    "spilled_bytes_max",
+    "qos0_bytes_max",
+    "half_received_bytes_max",
+    "unreleased_bytes_max",
+)
+
+
+def machine(size_bytes: int) -> Available:
+    return Available(size_bytes, "the machine's memory")
+
+
+@pytest.mark.parametrize("gib", [0.25, 1, 4, 16, 64, 1024])
+def test_what_clients_leave_behind_fits_on_every_machine(gib: float) -> None:
+    """By default one client could fill 4 GiB of sessions on a machine that had less."""
+    there_is = machine(int(gib * 2**30))
+    settings = fitted(load_settings(None, {}, {}), there_is)
+    total = sum(getattr(settings.memory, name) for name in BOUNDS)
+    assert 0 < total <= there_is.size_bytes / 2
+    said = statement(settings, there_is)
+    assert said.warning == ""
+    assert "half of the machine's memory" in said.text
+
+
+def test_the_defaults_stay_where_they_fit() -> None:
+    settings = load_settings(None, {}, {})
+    assert fitted(settings, machine(2**40)).memory == settings.memory
+
+
+def test_a_bound_that_is_set_stays_and_is_warned_of_where_it_does_not_fit() -> None:
+    settings = load_settings(None, {"memory.sessions_bytes_max": 4 * 2**30}, {})
+    small = fitted(settings, machine(2**30))
+    assert small.memory.sessions_bytes_max == 4 * 2**30
+    assert small.memory.retained_bytes_max == 2**26
+    assert "budget is 512 MiB" in statement(small, machine(2**30)).warning
+    assert statement(settings, machine(2**40)).warning == ""
+    unbounded = load_settings(None, {"memory.retained_bytes_max": 0}, {})
+    assert "without bound" in statement(unbounded, machine(2**40)).warning
+
+
+def test_the_bounds_are_fitted_to_a_budget_that_is_set() -> None:
+    settings = fitted(load_settings(None, {"memory.budget_bytes": 2**30}, {}), machine(2**40))
+    assert settings.memory.sessions_bytes_max == 2**28
+    assert "(memory.budget_bytes)" in statement(settings, machine(2**40)).text
