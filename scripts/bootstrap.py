@@ -38,6 +38,7 @@ SHIPPED = ("*.py", "*.j2", "py.typed")  # what of src/ a wheel has: package-data
 PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
 TEST_TOOLS = {
+    "faketime": "faketime",
     "mosquitto": "mosquitto",
     "mosquitto_pub": "mosquitto-clients",
     "strace": "strace",

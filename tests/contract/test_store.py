@@ -23,6 +23,7 @@ from penstock.engine.records import (
     WillRecord,
 )
 from penstock.engine.runs import Run
+from penstock.engine.steady import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.store.api import Store
@@ -477,3 +478,65 @@ def test_every_restart_finds_the_same(place: Place) -> None:
     assert state(place.store.recover()) == before, "recovering changes nothing"
     assert state(place.crash().recover()) == before
     assert state(place.reopen().recover()) == before
+
+
+# -- the clock -----------------------------------------------------------------------------
+
+
+def clock(steady_us: int, *leads: tuple[int, int]) -> ClockRecord:
+    return ClockRecord(steady_us, steady_us + 5, 77, "boot", Leads(list(leads)))
+
+
+def test_how_the_clock_stood(place: Place, restart: Restart) -> None:
+    assert place.store.recover().clock is None
+    commit = Commit(0)
+    commit.clock = clock(1_000, (0, 0))
+    assert commit.writes
+    place.store.commit(commit)
+    commit = rows(0, 1)
+    commit.clock = clock(2_000, (0, 0), (4, -50))
+    place.store.commit(commit)
+    place.store.commit(rows(1, 1))
+    found = restart().recover().clock
+    assert found is not None
+    assert (found.steady_us, found.wall_us, found.boot_us) == (2_000, 2_005, 77)
+    assert (found.boot_id, found.leads.entries) == ("boot", [(0, 0), (4, -50)])
+
+
+def dated(offset: int, steady_us: int, lead_us: int) -> Commit:
+    """A commit of one message that was received then, and expires a second later."""
+    commit = Commit(offset)
+    properties = encode_properties(Properties(message_expiry_interval=1))
+    date_us = steady_us + lead_us
+    message = Message("t", b"", 1, False, "c", date_us, properties, offset, lead_us=lead_us)
+    commit.messages.append(message)
+    commit.retained.append((f"t/{offset}", message))
+    return commit
+
+
+def test_messages_expire_by_the_steady_clock(place: Place, restart: Restart) -> None:
+    """Their dates are in the log, which cannot be rewritten when the wall clock is set."""
+    place.store.commit(dated(0, 5_000_000, 0))
+    jump = dated(1, 6_000_000, -4_000_000)
+    jump.clock = clock(6_000_000, (0, 0), (1, -4_000_000))
+    place.store.commit(jump)
+    for begins_anew in (False, True):
+        store = restart() if begins_anew else place.store
+        found = store.read([0, 1])
+        assert [found[offset].received_at_us for offset in (0, 1)] == [5_000_000, 2_000_000]
+        assert [found[offset].expires_at_us for offset in (0, 1)] == [6_000_000, 7_000_000]
+        retained = sorted(store.recover().retained, key=lambda message: message.steady_us)
+        assert [message.expires_at_us for message in retained] == [6_000_000, 7_000_000]
+
+
+def test_the_log_is_trimmed_by_the_steady_clock(place: Place) -> None:
+    for offset, (steady_us, lead_us) in enumerate(((5_000, 0), (6_000, 9_000), (7_000, -6_500))):
+        commit = dated(offset, steady_us, lead_us)
+        leads = [(0, 0), (1, 9_000), (2, -6_500)][: offset + 1]
+        commit.clock = clock(steady_us, *leads)
+        place.store.commit(commit)
+    place.store.commit(dated(3, 8_000, -6_500))
+    assert place.store.retain(5_000, 2**62, 2**62) == 0
+    assert place.store.retain(5_001, 2**62, 2**62) == 1
+    assert place.store.retain(6_001, 2**62, 2**62) == 2
+    assert place.store.retain(7_001, 2**62, 2**62) == 3

@@ -59,6 +59,8 @@ class World:
         )
         self._disk = disk
         self._now_s = 1000.0
+        self._jumps = Random(seed + 2**32)  # a line of its own: without jumps the run is the same
+        self._lead_us = 0  # how far the wall clock is ahead of the time that passed
         self._plans: list[tuple[int, int]] = []  # retention: (commit it waits for, keep from)
         self._crashes = random.random() < 0.8
         self._expiring = random.random() < 0.2
@@ -203,7 +205,8 @@ class World:
         return Shell(server, store)
 
     def _now(self) -> Now:
-        return Now(self._now_s, START_US + int(self._now_s * 1_000_000))
+        steady_us = START_US + int(self._now_s * 1_000_000)
+        return Now(self._now_s, steady_us + self._lead_us, self._lead_us)
 
     def _crash(self) -> None:
         reaches_disk = self.random.random() < 0.5
@@ -288,7 +291,7 @@ class World:
             return
         _, keep_from = self._plans.pop(0)
         age_us = self.random.choice((0, 10_000_000))
-        starts_at = self._shell.store.retain(self._now().wall_us - age_us, 2**62, keep_from)
+        starts_at = self._shell.store.retain(self._now().steady_us - age_us, 2**62, keep_from)
         assert starts_at <= keep_from or starts_at <= self._trimmed
         assert starts_at >= self._trimmed
         self._trimmed = starts_at
@@ -315,11 +318,19 @@ class World:
         self._now_s += self.random.choice((0.01, 1.0))
         if not any(device.online and not device.connected for device in self._devices):
             self._now_s += self.random.choice((0, 20.0, 100.0 if self._expiring else 20.0))
+        self._jump()
         self._shell.server.tick(self._now())
         for pipe in list(self._shell.pipes.values()):
             pipe.connection.tick(self._now())
 
     # -- the network -------------------------------------------------------------------
+
+    def _jump(self) -> None:
+        """The wall clock may be set, by a month at most: nothing else may follow from that."""
+        random = self._jumps
+        if random.random() < 0.1:
+            self._lead_us += random.choice((-30, -1, 1, 30)) * random.randrange(86_400_000_000)
+            self._shell.server.clock_jumped(self._now())
 
     def _arrive_at_broker(self) -> None:
         pipes = [pipe for pipe in self._shell.pipes.values() if pipe.to_broker]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +18,11 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.engine.access import Authenticate, Authorize
-from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.engine.server import Server
 from penstock.runtime.dialler import established
+from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.transport.tls import read_authorities, read_pair
 
@@ -53,9 +52,10 @@ def check_stream_files(stream: Stream) -> None:
 
 def engine(
     settings: Settings, store: Store, authenticate: Authenticate, authorize: Authorize
-) -> Server:
-    """The broker's engine with everything the store recovered."""
+) -> tuple[Server, MachineClock]:
+    """The broker's engine with everything the store recovered, and the clock it goes by."""
     recovered = store.recover()
+    clock = MachineClock(recovered.clock, recovered.next_offset)
     if recovered.sessions or recovered.next_offset:
         logger.info(
             "recovered %d sessions, %d retained messages, a log of epoch %s up to offset %d",
@@ -71,12 +71,12 @@ def engine(
         bounds = bridge_limits(settings, remote)
         zones[bounds.zone] = bounds
         zones[established(bounds.zone)] = bounds
-    return Server(
+    server = Server(
         limits,
         recovered,
         _streamed_filters(settings),
         store.acknowledged_when,
-        Now(time.monotonic(), time.time_ns() // 1000),
+        clock.now(),
         _sharing_options(settings),
         authenticate,
         authorize,
@@ -86,6 +86,7 @@ def engine(
         zones,
         _event_options(settings),
     )
+    return server, clock
 
 
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:

@@ -164,7 +164,7 @@ class _Broker:
         self._authentication = authentication
         collect_in_portions()
         with all_stays():
-            server = engine(settings, self._store, authentication, access)
+            server, clock = engine(settings, self._store, authentication, access)
         driver = Driver(
             server,
             self._store,
@@ -172,6 +172,7 @@ class _Broker:
             self._failed,
             settings.durability.store_retry_s_max,
             settle,
+            clock,
         )
         authentication.report_to(driver.decided, partial(self._ban, server, driver))
         if has_streams(settings):
@@ -226,7 +227,7 @@ class _Broker:
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, why)
 
-    async def _retain(self, server: Server) -> None:
+    async def _retain(self, server: Server, driver: Driver) -> None:
         """Trim the log until cancelled."""
         durability = self._settings.durability
         if durability.persistence == "memory":
@@ -237,6 +238,7 @@ class _Broker:
             self._store,
             durability.retention_s,
             durability.retention_bytes_max,
+            driver.now,
             self._leases,
         )
 
@@ -244,7 +246,7 @@ class _Broker:
         """What runs beside the clients: retention of the log, and what the broker tells."""
         status = self._settings.status
         return (
-            asyncio.create_task(self._retain(server)),
+            asyncio.create_task(self._retain(server, driver)),
             asyncio.create_task(
                 tell_forever(
                     driver,

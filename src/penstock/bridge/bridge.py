@@ -277,6 +277,7 @@ class Bridge(Application):
             self._session.client_id,
             now.wall_us,
             self._incoming.properties_for(encoded),
+            lead_us=now.lead_us,
         )
         if message.qos > 0:
             if server.effects.store_fails:

@@ -200,7 +200,7 @@ class Administration:
                 if walk.finished or len(entries) >= limit:
                     return True
                 message = walk.step()
-                if message is not None and message.received_at_us < before_us:
+                if message is not None and message.steady_us < before_us:
                     entries.append(retained_line(message))
             return False
 
@@ -228,7 +228,7 @@ class Administration:
                 if walk.finished:
                     return True
                 message = walk.step()
-                if message is None or message.received_at_us >= before_us:
+                if message is None or message.steady_us >= before_us:
                     continue
                 count += asked.only_count or clear(self._server, message.topic)
             return False
@@ -258,7 +258,7 @@ class Administration:
         return cursor
 
     def _before_us(self, older_than_s: float) -> int:
-        return self._now().wall_us + 1 - int(older_than_s * 1_000_000)
+        return self._now().steady_us + 1 - int(older_than_s * 1_000_000)
 
     # -- emptying ----------------------------------------------------------------------
 

@@ -128,7 +128,16 @@ class Receipts:
                 (LANDED_AT, landed_at.isoformat(timespec="microseconds")),
             ],
         )
-        receipt = Message(topic, b"", 1, False, "", now.wall_us, encode_properties(properties))
+        receipt = Message(
+            topic,
+            b"",
+            1,
+            False,
+            "",
+            now.wall_us,
+            encode_properties(properties),
+            lead_us=now.lead_us,
+        )
         self._server.router.publish(receipt, None, now)
         return True
 

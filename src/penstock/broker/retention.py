@@ -23,11 +23,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from penstock.broker.reader_leases import ReaderLeases
+from penstock.engine.clock import Now
 from penstock.engine.server import Server
 from penstock.errors import StoreError
 from penstock.store.api import NOTHING_HELD, Store
@@ -43,7 +44,12 @@ _NO_LIMIT: Final = 2**63
 
 
 async def retain_forever(
-    server: Server, store: Store, age_s: int, bytes_max: int, leases: ReaderLeases | None = None
+    server: Server,
+    store: Store,
+    age_s: int,
+    bytes_max: int,
+    now: Callable[[], Now],
+    leases: ReaderLeases | None = None,
 ) -> None:
     """Trim the log every 30 seconds until cancelled.
 
@@ -52,6 +58,7 @@ async def retain_forever(
         store: whose log is trimmed.
         age_s: messages older than this go; 0 = no limit by age.
         bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+        now: what the clocks say; ages are those of the steady clock.
         leases: of the readers that hold the log back, too.
     """
     loop = asyncio.get_running_loop()
@@ -60,7 +67,7 @@ async def retain_forever(
         # What is needed now: by the time of trimming it is durable that the rest is not.
         keep_from = await needed_from(server)
         await asyncio.sleep(INTERVAL_S)
-        now_us = time.time_ns() // 1000
+        now_us = now().steady_us
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
         starts_at = earliest
         with _told("the log could not be trimmed"):

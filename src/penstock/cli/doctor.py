@@ -13,6 +13,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +30,7 @@ from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
+from penstock.runtime.machine_clock import is_unset
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.transport.tls import Certificates
 
@@ -80,6 +82,7 @@ def examine(settings: Settings) -> list[Finding]:
         java(),
         tool("mosquitto_pub", "mosquitto-clients"),
         tool("strace", "strace"),
+        wall_clock(time.time_ns() // 1000),
     ]
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
@@ -123,6 +126,15 @@ def memory(settings: Settings) -> Finding:
     elif said.warning:
         verdict = Verdict.ABSENT
     return Finding("memory", verdict, said.text.removeprefix("memory: "), refused or said.warning)
+
+
+def wall_clock(wall_us: int) -> Finding:
+    """Whether the wall clock, which says ``wall_us``, was ever set; messages are dated by it."""
+    said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
+    if is_unset(wall_us):
+        remedy = "set it, or let the system do so (NTP): messages are dated by it."
+        return Finding("clock", Verdict.ABSENT, f"it is not set: it says {said}", remedy)
+    return Finding("clock", Verdict.OK, said)
 
 
 def users(settings: Settings) -> Finding:

@@ -67,9 +67,9 @@ class Ages:
     def _look(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(self._pause_s, self._look)
         now = self._driver.now()
-        self.notes.append((now.wall_us, self._next_offset()))
+        self.notes.append((now.steady_us, self._next_offset()))
         before = 0
-        while self.notes and self.notes[0][0] <= now.wall_us - self._session.age_us:
+        while self.notes and self.notes[0][0] <= now.steady_us - self._session.age_us:
             before = self.notes.popleft()[1]
         self._session.give_up_before(before, now)
         self._driver.end_turn_soon()

@@ -45,6 +45,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Subscription
 from penstock.protocol.properties import Properties
 from penstock.runtime.dialler import Dialler
 from penstock.runtime.driver import Driver
+from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.transport.backoff import Backoff
 
@@ -70,7 +71,7 @@ class Core(Application):
         context: for TLS; None where no URL needs one.
         store: what remembers.
         server: recovered from it.
-        now: when.
+        clock: which the server was started by.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Core(Application):
         context: ssl.SSLContext | None,
         store: Store,
         server: Server,
-        now: Now,
+        clock: MachineClock,
     ) -> None:
         self.client_id = client_id
         self.server = server
@@ -124,9 +125,15 @@ class Core(Application):
         self.take_reply: Callable[[Arrival], bool] | None = None  # see ``responses``
         self.end_replies: Callable[[str], None] | None = None
 
-        self.session = self._open_session(now)
+        self.session = self._open_session(clock.now())
         self.driver = Driver(
-            server, store, _WAITING_BYTES_MAX, self._failed, _STORE_RETRY_S_MAX, self._turn_ended
+            server,
+            store,
+            _WAITING_BYTES_MAX,
+            self._failed,
+            _STORE_RETRY_S_MAX,
+            self._turn_ended,
+            clock,
         )
         self._ages = Ages(
             self.session, self.driver, options.age_s_max, self._end_of_log, self.made_room
@@ -296,6 +303,7 @@ class Core(Application):
         """
         now = self._now()
         message = Message(topic, payload, 0, retain, "", now.wall_us, properties)
+        message.dated(now.wall_us, now.lead_us)
         self.publications.lost_qos0 = -1
         self._published_in_turn += 1
         self.session.deliver(message, 0, retain, (), True, now)
@@ -317,6 +325,7 @@ class Core(Application):
         """
         now = self._now()
         message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
+        message.dated(now.wall_us, now.lead_us)
         self._published_in_turn += _QUEUED
         if self.is_stored:
             self._effects.append(message)

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import secrets
 import ssl
-import time
 from pathlib import Path
 from typing import Final, Self, final
 
@@ -24,10 +23,10 @@ from penstock.client.core import Core
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.clock import Now
 from penstock.engine.records import Recovered
 from penstock.engine.server import Server
 from penstock.errors import PublishFailed
+from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 
@@ -69,9 +68,10 @@ class Life:
             store, recovered = await open_outbox(Path(options.outbox))
         try:
             client_id = _client_id(options, recovered)
-            now = Now(time.monotonic(), time.time_ns() // 1000)
+            clock = MachineClock(recovered.clock, recovered.next_offset)
+            now = clock.now()
             server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
-            core = Core(options, urls, client_id, context, store, server, now)
+            core = Core(options, urls, client_id, context, store, server, clock)
             return cls(options, store, core)
         except BaseException:
             store.close()

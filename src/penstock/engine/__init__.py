@@ -5,7 +5,7 @@ No module here reads a clock, draws a random number, logs or touches a socket
 
 Words and bounds::
 
-    clock              the time an input arrived, passed in
+    clock, steady      the time an input arrived, passed in; how time is counted across restarts
     topics             topic names and topic filters
     filter_set         many filters, asked at once
     message            what was published; a delivery is one message on its way to one session

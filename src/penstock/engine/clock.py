@@ -1,11 +1,14 @@
 """The moment at which an input reached the engine.
 
-The engine never reads a clock: the shell that owns the socket reads both
-clocks once per event-loop turn and passes them in.
+The engine never reads a clock: the shell that owns the socket reads the clocks once per
+event-loop turn and passes them in.
 
 * ``monotonic_s`` measures silence (keep alive, connect timeout): it cannot jump.
-* ``wall_us`` dates messages and ends what must end even if the broker was down
-  meanwhile (message expiry, session expiry, will delay).
+* ``steady_us`` measures what goes on although the broker was down meanwhile (message expiry,
+  session expiry, will delay) and everything else that is compared with a stored time. It runs
+  with the time that really passes: see ``steady``.
+* ``wall_us`` dates messages and events, for people and tables. It may be corrected, so nothing
+  is due by it.
 """
 
 from __future__ import annotations
@@ -20,16 +23,19 @@ MICROSECONDS: Final = 1_000_000
 @mypyc_attr(acyclic=True)
 @final
 class Now:
-    """A pair of clock readings.
+    """Readings of the three clocks.
 
     Args:
         monotonic_s: seconds of a clock that never jumps; its zero means nothing.
         wall_us: microseconds since the Unix epoch, UTC.
+        lead_us: how far ``wall_us`` is ahead of the steady clock, microseconds.
     """
 
-    def __init__(self, monotonic_s: float, wall_us: int) -> None:
+    def __init__(self, monotonic_s: float, wall_us: int, lead_us: int = 0) -> None:
         self.monotonic_s = monotonic_s
         self.wall_us = wall_us
+        self.lead_us = lead_us
+        self.steady_us = wall_us - lead_us
 
     def __repr__(self) -> str:
-        return f"Now({self.monotonic_s}, {self.wall_us})"
+        return f"Now({self.monotonic_s}, {self.wall_us}, {self.lead_us})"

@@ -155,6 +155,7 @@ class DeadLetters(Stored):
             message.client_id,
             now.wall_us,
             encode_properties(properties),
+            lead_us=now.lead_us,
         )
         self._inbox.closed = True
         self._router.publish(dead, None, now)

@@ -32,6 +32,7 @@ from penstock.engine.records import (
     WillRecord,
 )
 from penstock.engine.room_line import RoomLine, ToldLines
+from penstock.engine.steady import ClockRecord
 from penstock.engine.timers import Timed, Timers
 
 NO_LIMIT_BYTES: Final = 2**62
@@ -72,6 +73,7 @@ class Commit:
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self.number = 0  # batches are numbered from 1 on
+        self.clock: ClockRecord | None = None
         self.messages: list[Message] = []
         self.columns: Columns | None = None
         self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
@@ -107,6 +109,7 @@ class Commit:
             or self.ended
             or self.wills
             or self.producers
+            or self.clock is not None
         )
 
 
@@ -157,6 +160,8 @@ class Effects(Turn):
         self._retained: dict[str, Message | None] = {}
         self._wills: dict[str, WillRecord | None] = {}
         self._producers: dict[str, ProducerRecord | None] = {}
+        self.lead_us = 0  # how far dates are ahead of the steady clock now
+        self._clock: ClockRecord | None = None
 
     def collect_columns(self) -> None:
         """Keep of what is appended the columns alone, for a store that writes columns.
@@ -224,6 +229,8 @@ class Effects(Turn):
         Raises:
             OverflowError: the batch would have more than 2 GiB; nothing is changed.
         """
+        if message.lead_us != self.lead_us:  # it waited while the wall clock jumped
+            message.redated(self.lead_us)
         columns = self._columns
         if columns is None:
             self._messages.append(message)
@@ -269,6 +276,10 @@ class Effects(Turn):
         """Store the latest number of a producer, or forget it."""
         self._producers[key] = record
 
+    def put_clock(self, record: ClockRecord) -> None:
+        """Store how the steady clock stands, so that the next start goes on from there."""
+        self._clock = record
+
     @property
     def is_pressing(self) -> bool:
         """Whether anybody waits for the open batch to be committed.
@@ -286,6 +297,7 @@ class Effects(Turn):
             or self._retained
             or self._wills
             or self._producers
+            or self._clock is not None
             or self._blocked
         )
 
@@ -312,6 +324,8 @@ class Effects(Turn):
         commit.retained = list(self._retained.items())
         commit.wills = list(self._wills.items())
         commit.producers = list(self._producers.items())
+        commit.clock = self._clock
+        self._clock = None
         for link in self.holding:
             commit.releases.append(link.seal())
         commit.wanting = self.wanting

@@ -98,7 +98,9 @@ class EventLog:
     def _publish(self, topic: str, parts: list[bytes], now: Now) -> None:
         payload = _BEFORE + b",".join(parts) + _AFTER
         self.written += len(parts)
-        self._router.publish(Message(topic, payload, 0, False, "", now.wall_us), None, now)
+        self._router.publish(
+            Message(topic, payload, 0, False, "", now.wall_us, lead_us=now.lead_us), None, now
+        )
 
     def _ask(self) -> None:
         """What waits for the sessions that are active; those with nothing left are no more."""

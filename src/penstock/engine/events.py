@@ -57,6 +57,7 @@ BRIDGED: Final = 18
 MOVED: Final = 19
 ADMINISTERED: Final = 20
 BANNED: Final = 21
+CLOCK_JUMPED: Final = 22
 
 KINDS: Final = (
     "started",
@@ -81,6 +82,7 @@ KINDS: Final = (
     "moved",
     "administered",
     "banned",
+    "clock_jumped",
 )
 
 Event: TypeAlias = dict[str, object]
@@ -127,6 +129,7 @@ class Events:
 
     def __init__(self, options: EventOptions) -> None:
         self.now_us = 0  # the time of the input at hand; the shell sets it
+        self.lead_us = 0  # of that time before the steady clock, which durations are taken from
         self.waiting = 0
         self.lost = 0
         self.clients: dict[str, Tally] = {}  # of those that are connected
@@ -171,7 +174,7 @@ class Events:
 
     def connected(self, client_id: str, zone: str, event: Event) -> None:
         """A client was let in, through the listener ``zone``."""
-        self.clients[client_id] = Tally(self.now_us)
+        self.clients[client_id] = Tally(self.now_us - self.lead_us)
         event["client"] = client_id
         event["listener"] = zone
         event["transport"] = self._listeners.get(zone, "")
@@ -183,7 +186,7 @@ class Events:
         event["client"] = client_id
         event["dropped"] = dropped
         if tally is not None:
-            event["duration_us"] = self.now_us - tally.since_us
+            event["duration_us"] = self.now_us - self.lead_us - tally.since_us
             event["received"] = tally.received
             event["sent"] = tally.sent
             event["resent"] = tally.resent

@@ -136,6 +136,7 @@ class Forwarding:
             message.received_at_us,
             properties,
             message.offset,
+            lead_us=message.lead_us,
         )
         changed.expires_at_us = message.expires_at_us
         return changed

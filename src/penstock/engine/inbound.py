@@ -51,7 +51,7 @@ class Inbound:
         renewed = [packet_id for packet_id in self._since_us if not self._is_held(packet_id)]
         for packet_id in renewed:  # behind those that are older: oldest first
             del self._since_us[packet_id]
-            self._since_us[packet_id] = now.wall_us
+            self._since_us[packet_id] = now.steady_us
         self._here.clear()
         self.resumed = self._was_connected
         self._was_connected = True
@@ -59,14 +59,14 @@ class Inbound:
     def restarted(self, now: Now) -> None:
         """The broker took up what its store held: from now on time counts for what is held."""
         for packet_id in self._since_us:
-            self._since_us[packet_id] = now.wall_us
+            self._since_us[packet_id] = now.steady_us
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """A QoS 2 PUBLISH came; whether its identifier is new."""
         self._here[packet_id] = None
         if packet_id in self._since_us:
             return False
-        self._since_us[packet_id] = now.wall_us
+        self._since_us[packet_id] = now.steady_us
         return True
 
     def waits(self, packet_id: int) -> bool:
@@ -117,7 +117,7 @@ class Inbound:
         for packet_id in old:
             if held is not None and held.in_line(packet_id):
                 del self._since_us[packet_id]
-                self._since_us[packet_id] = now.wall_us
+                self._since_us[packet_id] = now.steady_us
             else:
                 del self._since_us[packet_id]  # until PUBCOMP it is open for its sender: ``here``
                 if held is not None:

@@ -34,11 +34,11 @@ class Lag(Stored):
         self._session = session
         self._effects = effects
         self._offset = NOT_IN_LOG  # of the message whose age is known
-        self._received_at_us = 0
+        self._since_us = 0
         self._asked: list[int] = []
 
     def seconds(self, now: Now) -> float:
-        """Since when the oldest is here, by the wall clock: 0 if there is none, or ``UNKNOWN``.
+        """Since when the oldest is here, by the steady clock: 0 if there is none, or ``UNKNOWN``.
 
         ``UNKNOWN``: its body is being read. The caller ends the turn, that it is.
         """
@@ -47,13 +47,13 @@ class Lag(Stored):
             return 0.0
         if oldest.message is not None:
             self._offset = oldest.offset
-            self._received_at_us = oldest.message.received_at_us
+            self._since_us = oldest.message.steady_us
         elif oldest.offset != self._offset:
             if self._asked != [oldest.offset]:
                 self._asked = [oldest.offset]
                 self._effects.wanting.append((self, self._asked))
             return UNKNOWN
-        return max(0, now.wall_us - self._received_at_us) / MICROSECONDS
+        return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
     def wants(self, asked: list[int]) -> bool:
         """Whether this is still the oldest."""
@@ -66,4 +66,4 @@ class Lag(Stored):
             return
         for offset, message in bodies.items():
             self._offset = offset
-            self._received_at_us = message.received_at_us
+            self._since_us = message.steady_us

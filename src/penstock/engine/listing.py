@@ -71,6 +71,8 @@ def session_line(server: Server, session: Session) -> Told:
     """What a list tells of a session."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
+    lead_us = server.effects.lead_us
+    since = since_us(session, connection)
     told: Told = {
         "client_id": session.client_id,
         "user": session.username,
@@ -78,8 +80,8 @@ def session_line(server: Server, session: Session) -> Told:
         "address": None if connection is None else connection.address,
         "listener": session.zone,
         "version": 0 if connection is None else connection.version,
-        "since_us": since_us(session, connection),
-        "expires_at_us": expires_at_us(session),
+        "since_us": since + lead_us if since > 0 else 0,
+        "expires_at_us": expires_at_us(session, lead_us),
         "expiry_interval_s": session.expiry_interval_s,
         "window": session.window_length,
         "window_size": session.window_size,
@@ -120,14 +122,14 @@ def session_whole(server: Server, session: Session) -> Told:
     return told
 
 
-def expires_at_us(session: Session) -> int | None:
+def expires_at_us(session: Session, lead_us: int) -> int | None:
     """When the session ends unless its client comes back, µs since the Unix epoch.
 
     None while the client is connected, and for a session that never ends.
     """
     if session.link is not None or session.expiry_interval_s == NEVER_EXPIRES_S:
         return None
-    return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS
+    return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS + lead_us
 
 
 def retained_line(message: Message) -> Told:

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.clock import MICROSECONDS
+from penstock.engine.clock import MICROSECONDS, Now
 
 NOT_IN_LOG: Final = -1
 SMALLEST_MESSAGE_BYTES: Final = 65  # by ``Message.size_bytes``
@@ -43,6 +43,7 @@ class Message:
         internal: in the log for a session only, and in no stream: a retained message that
             a stored session got when it subscribed, a message held until its PUBREL.
         topic_bytes: ``topic`` in UTF-8, from who has it at hand.
+        lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady``).
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Message:
         offset: int = NOT_IN_LOG,
         internal: bool = False,
         topic_bytes: bytes | None = None,
+        lead_us: int = 0,
     ) -> None:
         self.topic = topic
         self.topic_bytes = topic.encode() if topic_bytes is None else topic_bytes
@@ -65,46 +67,59 @@ class Message:
         self.retain = retain
         self.client_id = client_id
         self.received_at_us = received_at_us
+        self.lead_us = lead_us
         self.properties = properties
         self.offset = offset
         self.internal = internal
         self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``kept``
         self._expiry_at = -1
-        self.expires_at_us = 0  # 0 = never
+        self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:
             self._expiry_at = _expiry_position(properties)
-            self.dated(received_at_us)
+            self.dated(received_at_us, lead_us)
 
-    def dated(self, received_at_us: int) -> None:
+    @property
+    def steady_us(self) -> int:
+        """When it was received, on the steady clock."""
+        return self.received_at_us - self.lead_us
+
+    def dated(self, received_at_us: int, lead_us: int = 0) -> None:
         """Set the time of reception; a will gets its own when it is published."""
         self.received_at_us = received_at_us
+        self.lead_us = lead_us
         at = self._expiry_at
         if at >= 0:
             interval_s = int.from_bytes(self.properties[at : at + 4], "big")
-            self.expires_at_us = received_at_us + interval_s * MICROSECONDS
+            self.expires_at_us = received_at_us - lead_us + interval_s * MICROSECONDS
 
-    def once_more(self, received_at_us: int) -> Message:
-        """The same message as if it were received at another time, and not in the log."""
+    def redated(self, lead_us: int) -> None:
+        """Give the same moment the date it has with this lead, before it joins the log."""
+        self.received_at_us += lead_us - self.lead_us
+        self.lead_us = lead_us
+
+    def once_more(self, now: Now) -> Message:
+        """The same message as if it were received now, and not in the log."""
         return Message(
             self.topic,
             self.payload,
             self.qos,
             self.retain,
             self.client_id,
-            received_at_us,
+            now.wall_us,
             self.properties,
+            lead_us=now.lead_us,
         )
 
-    def expired(self, wall_us: int) -> bool:
+    def expired(self, steady_us: int) -> bool:
         """Whether its message expiry interval has passed [MQTT-3.3.2-5]."""
-        return 0 < self.expires_at_us <= wall_us
+        return 0 < self.expires_at_us <= steady_us
 
-    def properties_for(self, wall_us: int, subscription_ids: tuple[int, ...]) -> bytes:
-        """The property bytes of one delivery sent at ``wall_us``."""
+    def properties_for(self, steady_us: int, subscription_ids: tuple[int, ...]) -> bytes:
+        """The property bytes of one delivery sent at ``steady_us``."""
         encoded = self.properties
         at = self._expiry_at
         if at >= 0:
-            left_s = max(0, (self.expires_at_us - wall_us + MICROSECONDS - 1) // MICROSECONDS)
+            left_s = max(0, (self.expires_at_us - steady_us + MICROSECONDS - 1) // MICROSECONDS)
             encoded = encoded[:at] + left_s.to_bytes(4, "big") + encoded[at + 4 :]
         if subscription_ids:  # there may be thousands
             encoded += b"".join([_subscription_identifier(one) for one in subscription_ids])

@@ -98,7 +98,7 @@ class OpeningConnection(Connection):
         )
         self.client_id = ""
         self.address = ""  # where it is connected from, as the shell says
-        self.connected_at_us = 0  # since when its client is let in
+        self.connected_at_us = 0  # since when its client is let in, steady clock
         self.version = 0
         self.limits = limits
         self.lets_anonymous_in = True  # its listener does
@@ -356,7 +356,7 @@ class OpeningConnection(Connection):
             server.wills.arm(self.client_id, message, delay_s, username, session.account)
         self._session = session
         self.state = CONNECTED
-        self.connected_at_us = now.wall_us
+        self.connected_at_us = now.steady_us
         server.connections[self.client_id] = self
         server.clients_max = max(server.clients_max, len(server.connections))
         self.link.counters.connections_accepted += 1

@@ -257,9 +257,9 @@ class Outbound(Transmission):
 
     def _is_late(self, message: Message, now: Now) -> bool:
         """Whether nobody wants it any more, who publishes it or who sends it (``age_us``)."""
-        if 0 < self.age_us <= now.wall_us - message.received_at_us:
+        if 0 < self.age_us <= now.steady_us - message.steady_us:
             return True
-        return message.expires_at_us > 0 and message.expired(now.wall_us)
+        return message.expires_at_us > 0 and message.expired(now.steady_us)
 
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; whether none is left.

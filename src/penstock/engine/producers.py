@@ -157,7 +157,7 @@ class Producers:
     def published(self, username: str | None, message: Numbered, now: Now) -> None:
         """A message that was ``NEXT`` is published, in the open batch."""
         key = _key(username, message.name)
-        record = ProducerRecord(key, message.sequence, now.wall_us)
+        record = ProducerRecord(key, message.sequence, now.steady_us)
         if self._latest.pop(key, None) is None:
             self._count_of(key, 1)
         self._latest[key] = record
@@ -167,7 +167,7 @@ class Producers:
         """Forget producers that were silent for too long, some of them in one call."""
         if self._silent_us_max == 0:
             return
-        before_us = now.wall_us - self._silent_us_max
+        before_us = now.steady_us - self._silent_us_max
         expired: list[str] = []
         for key, record in self._latest.items():
             if record.used_at_us > before_us or len(expired) >= _EXPIRED_AT_ONCE_MAX:

@@ -65,7 +65,7 @@ def add_publish(
         if version == V5:
             properties = message.properties
             if message.expires_at_us > 0 or len(subscription_ids) > 0:
-                properties = message.properties_for(now.wall_us, subscription_ids)
+                properties = message.properties_for(now.steady_us, subscription_ids)
             if link.aliases is not None and batch >= 0:
                 size_bytes = _add_with_alias(
                     frames,

@@ -123,6 +123,7 @@ class Publishing:
             now.wall_us,
             encoded,
             topic_bytes=self._topic_bytes,
+            lead_us=now.lead_us,
         )
         return self._router.publish(message, session, now)
 
@@ -204,7 +205,7 @@ class Publishing:
                         reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
                     )
                 else:
-                    again = message.once_more(now.wall_us)
+                    again = message.once_more(now)
                     if self._router.rejecting and self._router.refuses(again, session):
                         self._waiting().wait_for_room(again, session)
                         break
@@ -322,6 +323,7 @@ class Publishing:
             now.wall_us,
             encoded,
             topic_bytes=self._topic_bytes if topic is self._topic else None,
+            lead_us=now.lead_us,
         )
         router = self._router
         number = numbered(packet.properties) if qos > 0 else None

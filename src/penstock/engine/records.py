@@ -14,6 +14,7 @@ from typing import TypeAlias, final
 from penstock.engine.accounts import Account
 from penstock.engine.message import Message
 from penstock.engine.runs import Run
+from penstock.engine.steady import ClockRecord
 from penstock.protocol.packets import Subscription
 
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
@@ -34,7 +35,7 @@ class SessionRecord:
         client_id: whose it is.
         number: its key for progress, queue and subscriptions; never used twice in an epoch.
         expiry_interval_s: 1..0xFFFFFFFF (never).
-        disconnected_at_us: wall clock; 0 while connected.
+        disconnected_at_us: steady clock; 0 while connected.
         zone: listener the client came through last, whose bounds hold; empty if not known.
         username: whose it is; None for an anonymous client.
         owned: False where ``username`` does not tell: in a store of an older Penstock.
@@ -133,9 +134,10 @@ class Progress:
 class WillRecord:
     """A will that must be published if its client is lost, even if the broker is lost too.
 
-    ``due_at_us`` is 0 while the client is connected, else when the delay ends. ``username`` is
-    who left it, None for an anonymous client: what they may do is asked when it is published.
-    ``account`` is where it counts while it is kept (``accounts``), and is not stored.
+    ``due_at_us`` is 0 while the client is connected, else when the delay ends, on the steady
+    clock. ``username`` is who left it, None for an anonymous client: what they may do is asked
+    when it is published. ``account`` is where it counts while it is kept (``accounts``),
+    and is not stored.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class ProducerRecord:
     Args:
         key: its user's name and its own.
         sequence: the number of that message, 1 or more.
-        used_at_us: when it was published, wall clock.
+        used_at_us: when it was published, steady clock.
     """
 
     def __init__(self, key: str, sequence: int, used_at_us: int) -> None:
@@ -179,3 +181,4 @@ class Recovered:
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}
         self.producers: list[ProducerRecord] = []
+        self.clock: ClockRecord | None = None

@@ -174,7 +174,7 @@ class Registry:
             return
         self._router.sharing.left(session, now)
         session.detach(now)
-        self._store(session, now.wall_us)
+        self._store(session, now.steady_us)
         self._schedule(session)
 
     def end(self, session: Session, now: Now) -> None:
@@ -184,7 +184,7 @@ class Registry:
 
     def expire(self, now: Now) -> None:
         """End the sessions whose expiry interval has passed [MQTT-3.1.2-23]."""
-        while self._expiring and self._expiring[0][0] <= now.wall_us:
+        while self._expiring and self._expiring[0][0] <= now.steady_us:
             when_us, number, client_id = heappop(self._expiring)
             if self._scheduled.get(number) != when_us:
                 continue
@@ -192,7 +192,7 @@ class Registry:
             session = self.sessions.get(client_id)
             if session is None or session.number != number or session.link is not None:
                 continue
-            if _expires_at_us(session) <= now.wall_us:
+            if _expires_at_us(session) <= now.steady_us:
                 self._effects.counters.sessions_expired += 1
                 if self._effects.events is not None:
                     self._effects.events.note(
@@ -231,7 +231,7 @@ class Registry:
             session.zone = record.zone
             session.username = record.username
             session.owned = record.owned
-            session.disconnected_at_us = record.disconnected_at_us or now.wall_us
+            session.disconnected_at_us = record.disconnected_at_us or now.steady_us
             self.sessions[record.client_id] = session
             self.order.add(session)
             self._effects.accounts.began(session.account, record.client_id)
@@ -256,7 +256,7 @@ class Registry:
             self._router.sharing.left(session, now)
             session.watch_held(now)
             if record.disconnected_at_us == 0:
-                self._store(session, now.wall_us)
+                self._store(session, now.steady_us)
             self._schedule(session)
 
     def _store(self, session: Session, disconnected_at_us: int) -> None:

@@ -75,7 +75,7 @@ class RetainedDelivery:
             message = walk.step()
             if message is None:
                 continue
-            if message.expired(now.wall_us):
+            if message.expired(now.steady_us):
                 self._retained.remove(message.topic)
                 self._effects.put_retained(message.topic, None)
             elif self._not_from is None or message.client_id != self._not_from:
@@ -98,4 +98,5 @@ def _copy_for_session(message: Message) -> Message:
         message.properties,
         NOT_IN_LOG,
         internal=True,
+        lead_us=message.lead_us,
     )

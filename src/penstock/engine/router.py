@@ -234,7 +234,7 @@ class Router:
         known = self.system.get(topic)
         if known is not None and known.payload == value:
             return False
-        message = Message(topic, value, 0, True, "", now.wall_us)
+        message = Message(topic, value, 0, True, "", now.wall_us, lead_us=now.lead_us)
         self.system.put(message)
         self._deliver_system(message, self.trie.match(topic), now)
         return True
@@ -254,7 +254,9 @@ class Router:
 
     def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
         """As ``publish_system``, but nothing is kept for those who come later."""
-        self._deliver_system(Message(topic, value, 0, False, "", now.wall_us), matches, now)
+        self._deliver_system(
+            Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now
+        )
 
     def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
         for match in matches.sessions:

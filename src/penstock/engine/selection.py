@@ -69,7 +69,7 @@ class SessionSelection:
             session.username is None or self._user.match(session.username) is None
         ):
             return False
-        if self._older_than_us > 0 and now.wall_us - since_us(session, connection) <= (
+        if self._older_than_us > 0 and now.steady_us - since_us(session, connection) <= (
             self._older_than_us
         ):
             return False
@@ -90,7 +90,7 @@ class SessionSelection:
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
-    """Since when it has been as it is, connected or away: µs since the Unix epoch."""
+    """Since when it has been as it is, connected or away: µs of the steady clock."""
     if connection is not None:
         return connection.connected_at_us
     return session.disconnected_at_us

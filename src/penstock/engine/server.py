@@ -21,7 +21,7 @@ from penstock.engine.draining import Draining
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.event_log import EventLog
-from penstock.engine.events import STARTED, STOPPED, Events
+from penstock.engine.events import CLOCK_JUMPED, STARTED, STOPPED, Events
 from penstock.engine.half_received import HalfReceived
 from penstock.engine.kept import Kept
 from penstock.engine.limits import EngineLimits
@@ -88,6 +88,7 @@ class Server:
         )
         accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
         self.effects = Effects(recovered.next_offset, kept, accounts)
+        self.effects.lead_us = now.lead_us
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -136,6 +137,18 @@ class Server:
         if self.event_log is not None:
             self.event_log.tick(now)
         self.effects.tick()
+
+    def clock_jumped(self, now: Now) -> None:
+        """From ``now`` on dates are ahead of the steady clock by another time (``steady``)."""
+        effects = self.effects
+        by_us = now.lead_us - effects.lead_us
+        effects.lead_us = now.lead_us
+        effects.now = None  # what follows in this turn is dated anew
+        events = effects.events
+        if events is not None:
+            events.now_us = now.wall_us
+            events.lead_us = now.lead_us
+            events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
         """Go on with what an earlier turn left over; who did. Those may be left over again."""
@@ -215,6 +228,7 @@ class Server:
         """From now on, what happens is told."""
         events = Events(options)
         events.now_us = now.wall_us
+        events.lead_us = now.lead_us
         events.note(
             STARTED,
             {
@@ -230,7 +244,7 @@ class Server:
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         for message in recovered.retained:
-            if message.expired(now.wall_us):
+            if message.expired(now.steady_us):
                 self.effects.put_retained(message.topic, None)
             else:
                 self.router.retained.restore(message)

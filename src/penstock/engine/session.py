@@ -141,7 +141,7 @@ class Session(Outbound):
         self.link = None
         if self._stored_queue.first.lets_leave():
             self._touch()  # it may not any more
-        self.disconnected_at_us = now.wall_us
+        self.disconnected_at_us = now.steady_us
         self._held_up.by(NOTHING, now)
         if self._inbound.held is not None:
             self._inbound.held.rest()
@@ -348,7 +348,7 @@ class Session(Outbound):
         link = self.link
         timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
         if timeout_us > 0:
-            forgotten = self._inbound.forget(now.wall_us - timeout_us, now, link is None)
+            forgotten = self._inbound.forget(now.steady_us - timeout_us, now, link is None)
             if forgotten:
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)

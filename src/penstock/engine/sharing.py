@@ -398,7 +398,7 @@ class Sharing(Groups):
         if message is None:
             self._adopt(member, delivery, shared)
             return True
-        if message.expired(now.wall_us):
+        if message.expired(now.steady_us):
             self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
         else:
             self._effects.adopted(message.offset)

@@ -108,6 +108,7 @@ class Sinks:
                 break
             topic, payload, qos, retain, properties = rows[at]
             message = Message(topic, payload, qos, retain, client_id, now.wall_us, properties)
+            message.dated(now.wall_us, now.lead_us)
             if qos > 0 and router.rejecting and router.refuses(message, None):
                 break
             before = router.work

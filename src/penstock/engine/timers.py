@@ -18,7 +18,7 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 
 class Timed:
-    """Who can be woken. ``due_us`` is the wall clock of its timer, 0 without one."""
+    """Who can be woken. ``due_us`` is when, on the steady clock, 0 without one."""
 
     due_us = 0
 
@@ -50,7 +50,7 @@ class Timers:
 
     def wake_due(self, now: Now) -> None:
         """Wake whose time has come."""
-        while self._heap and self._heap[0][0] <= now.wall_us:
+        while self._heap and self._heap[0][0] <= now.steady_us:
             due_us, _, user = heappop(self._heap)
             if user.due_us == due_us:
                 user.due_us = 0

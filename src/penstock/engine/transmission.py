@@ -377,7 +377,7 @@ class Transmission(Backlog):
         for entry in self._window.entries():
             if not entry.sent:
                 continue
-            if entry.sent_us + interval_us <= now.wall_us and link.has_room():
+            if entry.sent_us + interval_us <= now.steady_us and link.has_room():
                 message = entry.message
                 left = message is None or self._send_again(link, entry, message, now)
                 if not left and entry.state != AWAIT_PUBCOMP:
@@ -385,8 +385,8 @@ class Transmission(Backlog):
                     continue
                 if entry.state == AWAIT_PUBCOMP:
                     link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
-                entry.sent_us = now.wall_us
-            due_us = max(now.wall_us + 1, entry.sent_us + interval_us)
+                entry.sent_us = now.steady_us
+            due_us = max(now.steady_us + 1, entry.sent_us + interval_us)
             if next_us == 0 or due_us < next_us:
                 next_us = due_us
         if next_us > 0:
@@ -397,9 +397,9 @@ class Transmission(Backlog):
     def _sent(self, link: Link, entry: Delivery, now: Now) -> None:
         """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
         if link.version == V31 and self._limits.retry_interval_s > 0:
-            entry.sent_us = now.wall_us
+            entry.sent_us = now.steady_us
             interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
-            self._effects.timers.wake_at(self, now.wall_us + interval_us)
+            self._effects.timers.wake_at(self, now.steady_us + interval_us)
 
     # -- bodies from the log -----------------------------------------------------------
 

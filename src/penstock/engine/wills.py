@@ -94,7 +94,7 @@ class Wills:
             self.publish(client_id, now)
             return
         account = record.account
-        due_at_us = now.wall_us + delay_s * MICROSECONDS
+        due_at_us = now.steady_us + delay_s * MICROSECONDS
         record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
         record.account = account
         self._wills[client_id] = record
@@ -115,12 +115,12 @@ class Wills:
         if is_bridge_state(message.topic):
             self._router.publish_bridge_state(message.topic, message.payload, now)
             return
-        message.dated(now.wall_us)
+        message.dated(now.wall_us, now.lead_us)
         self._router.publish(message, None, now)
 
     def publish_due(self, now: Now) -> None:
         """Publish the wills whose delay has passed."""
-        while self._due and self._due[0][0] <= now.wall_us:
+        while self._due and self._due[0][0] <= now.steady_us:
             entry = heappop(self._due)
             if self._is_due(entry):
                 self.publish(entry[1], now)

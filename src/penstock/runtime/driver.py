@@ -43,6 +43,7 @@ from penstock.protocol import reasons
 from penstock.runtime.bodies import BodyReader
 from penstock.runtime.committer import Committer
 from penstock.runtime.deadlines import Deadlines
+from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.peer import Peer
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
@@ -71,6 +72,7 @@ class Driver:
         failed: called once when the store failed for good, with the reason.
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
         turn_ended: called at the end of each turn.
+        clock: which the engine was started by; without, one that knows of no earlier run.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Driver:
         failed: Callable[[StoreFailed], None],
         store_retry_s_max: float = 0.0,
         turn_ended: Callable[[], None] | None = None,
+        clock: MachineClock | None = None,
     ) -> None:
         self._server = server
         self._effects = server.effects
@@ -112,20 +115,21 @@ class Driver:
         self._failed = False
         self._ended = ""  # why no client is served any more; empty while they are
         self._failing_since_s = 0.0  # 0 = the store works
-        self._wall_us = 0
+        self._clock = clock or MachineClock(None, server.effects.next_offset)
         self._limiter = RepeatLimiter()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
+        self._store_clock()  # before what this start dates
         self.end_turn_soon()
 
     def now(self) -> Now:
-        """Both clocks; the wall clock never goes back within one run."""
-        self._wall_us = max(self._wall_us, time.time_ns() // 1000)
+        """What the clocks say; dates go back only where the wall clock was set back for good."""
+        now = self._clock.now()
         if self._effects.events is not None:
-            self._effects.events.now_us = self._wall_us
-        return Now(time.monotonic(), self._wall_us)
+            self._effects.events.now_us = now.wall_us
+        return now
 
     def now_of_turn(self) -> Now:
-        """Both clocks as they were when somebody first asked in this turn."""
+        """The clocks as they were when somebody first asked in this turn."""
         now = self._effects.now
         if now is None:
             now = self._effects.now = self.now()
@@ -233,11 +237,11 @@ class Driver:
     def _forget_if_over(self, peer: Peer) -> None:
         """Of a client whose socket is gone nothing is left when its connection is over too."""
         connection = peer.connection
-        if peer.is_over:
-            self._peers.pop(connection.link, None)
-            if peer.was_connected and not peer.close_is_noted:
-                name = short(connection.client_id)
-                logger.info("client %s left: %s", name, connection.closed_because)
+        if not peer.is_over or self._peers.pop(connection.link, None) is None:
+            return
+        if peer.was_connected and not peer.close_is_noted:
+            name = short(connection.client_id)
+            logger.info("client %s left: %s", name, connection.closed_because)
 
     # -- turns -------------------------------------------------------------------------
 
@@ -441,6 +445,7 @@ class Driver:
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
+        self._look_at_clock()
         now = self.now()
         for peer in self._deadlines.due(now.monotonic_s):
             peer.connection.tick(now)
@@ -451,6 +456,17 @@ class Driver:
         self._server.tick(now)
         self._log_drops(now)
         self.end_turn_soon()
+
+    def _look_at_clock(self) -> None:
+        if self._clock.look(self._effects.next_offset):
+            now = self.now()
+            if now.lead_us != self._effects.lead_us:
+                self._server.clock_jumped(now)
+            self._store_clock()
+
+    def _store_clock(self) -> None:
+        if self._committer is not None:  # else there is no next start
+            self._effects.put_clock(self._clock.record())
 
     def _give_up_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
@@ -506,6 +522,7 @@ class Driver:
         self._bodies.stop()
         if not self._failed:
             self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
+            self._store_clock()
             self._end_turn()
             self._log_drops(self.now())
         if self._committer is not None:

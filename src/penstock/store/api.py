@@ -88,17 +88,17 @@ class Store(Protocol):
         """Remove whole chunks from the front of the log, and say where it starts then.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
-        since the epoch), or while the log is larger than ``bytes_max``; never one that
-        reaches to ``keep_from`` or beyond, and one that reaches to ``held_from`` or beyond
-        only while the log is larger than ``held_bytes_max``. One call does a bounded amount
-        of work.
+        of the steady clock, ``engine.steady``), or while the log is larger than
+        ``bytes_max``; never one that reaches to ``keep_from`` or beyond, and one that reaches
+        to ``held_from`` or beyond only while the log is larger than ``held_bytes_max``. One
+        call does a bounded amount of work.
         """
 
     def trim_archives(self, now_us: int) -> None:
         """Remove what streams need not keep any more, of what has left the log.
 
         Args:
-            now_us: the time, microseconds since the epoch.
+            now_us: the time, microseconds of the steady clock.
 
         Raises:
             StoreError: it could not be done.

@@ -21,6 +21,7 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
+from penstock.engine.steady import Leads
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,
@@ -190,11 +191,12 @@ class Archives:
         """Begin to take chunks out of the log."""
         return Departure(self._database, self._open)
 
-    def trim(self, now_us: int) -> None:
+    def trim(self, now_us: int, leads: Leads) -> None:
         """Remove what is too old or too much, in whole pieces; a bounded number of them.
 
         Args:
-            now_us: µs since the Unix epoch.
+            now_us: µs of the steady clock.
+            leads: by which dates are ahead of it.
 
         Raises:
             StoreError: it could not be done for all of them.
@@ -203,13 +205,13 @@ class Archives:
         for archive in list(self._all.values()):
             older_than_us = now_us - archive.retention_s * _MICROSECONDS
             try:
-                self._trim(archive, older_than_us if archive.retention_s else 0)
+                self._trim(archive, older_than_us if archive.retention_s else 0, leads)
             except StoreError as error:  # the others go on
                 failure = error
         if failure is not None:
             raise failure
 
-    def _trim(self, archive: Archive, older_than_us: int) -> None:
+    def _trim(self, archive: Archive, older_than_us: int, leads: Leads) -> None:
         pieces = self._database.families[ARCHIVE_FAMILY].iter()
         pieces.seek(archive.piece_key(archive.begin))
         begin, messages, size_bytes = archive.begin, archive.messages, archive.size_bytes
@@ -222,7 +224,9 @@ class Archives:
             key, value = pieces.key(), pieces.value()
             end, newest_us = decode_span(value)
             is_too_much = bool(archive.bytes_max) and size_bytes > archive.bytes_max
-            if not archive.has(key) or not (newest_us < older_than_us or is_too_much):
+            if not archive.has(key) or not (
+                newest_us - leads.at(end - 1) < older_than_us or is_too_much
+            ):
                 break
             messages -= int(decode_piece(key, value).batch.num_rows)
             size_bytes -= len(value)

@@ -5,7 +5,7 @@ Column families and their keys (numbers are 8 bytes, big-endian, so that they so
 ============= ============================== ===================================
 meta          format, epoch, lineage,        (``store.identity``)
               created_at_us, commits,
-              given_up (by a repair),
+              given_up (by a repair), clock,
               and of the chunks in the log
               log_bytes_appended (by commit), log_bytes_removed (by retain);
               "producer/" user 0 name        latest message of a producer (``store.records``)

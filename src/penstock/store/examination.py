@@ -127,6 +127,10 @@ class _Examiner:
                 records.decode_producer(key[len(PRODUCERS) :].decode(), value)
                 if self._copy is not None:
                     self._copy.put("meta", key, value)
+            elif key == identity.CLOCK:
+                records.decode_clock(value)
+                if self._copy is not None:
+                    self._copy.put("meta", key, value)
             else:
                 kept[key] = value
 

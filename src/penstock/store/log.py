@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from penstock.engine.columns import Columns, columns_of
 from penstock.engine.message import Message
+from penstock.engine.steady import Leads
 from penstock.store.chunk import decode_chunk, encode_chunk
 
 
@@ -30,8 +31,10 @@ def chunk_of(columns: Columns) -> bytes:
     return encode_chunk(count, (0, 0, 0, 0, 0, 0, without, 0), buffers)
 
 
-def messages_of(batch: pa.RecordBatch, base_offset: int, rows: Sequence[int]) -> list[Message]:
-    """The messages in ``rows`` of the chunk that starts at ``base_offset``."""
+def messages_of(
+    batch: pa.RecordBatch, base_offset: int, rows: Sequence[int], leads: Leads
+) -> list[Message]:
+    """The messages in ``rows`` of the chunk that starts at ``base_offset``, dated by ``leads``."""
     table = batch.take(pa.array(rows, type=pa.int64())).to_pylist()
     return [
         Message(
@@ -44,6 +47,7 @@ def messages_of(batch: pa.RecordBatch, base_offset: int, rows: Sequence[int]) ->
             values["properties"] or b"",
             base_offset + row,
             values["internal"],
+            lead_us=leads.at(base_offset + row),
         )
         for row, values in zip(rows, table, strict=True)
     ]
@@ -55,4 +59,4 @@ def rehearse() -> None:
     Arrow's first conversion loads modules for a quarter of a second; better before the
     first message than while it waits for its acknowledgement.
     """
-    messages_of(decode_chunk(chunk_of(columns_of([Message("rehearsal", b"")]))), 0, [0])
+    messages_of(decode_chunk(chunk_of(columns_of([Message("rehearsal", b"")]))), 0, [0], Leads([]))

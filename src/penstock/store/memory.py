@@ -21,6 +21,7 @@ from penstock.engine.records import (
     WillRecord,
 )
 from penstock.engine.runs import Run, join
+from penstock.engine.steady import ClockRecord
 from penstock.store.api import NOTHING_HELD, LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
@@ -51,6 +52,7 @@ class MemoryStore:
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
         self._producers: dict[str, ProducerRecord] = {}
+        self._clock: ClockRecord | None = None
 
     def recover(self) -> Recovered:
         """Everything that was committed; see ``Store.recover``."""
@@ -68,6 +70,7 @@ class MemoryStore:
         recovered.retained = list(self._retained.values())
         recovered.wills = dict(self._wills)
         recovered.producers = list(self._producers.values())
+        recovered.clock = self._clock
         return recovered
 
     def prepare(self, commit: Commit) -> None:
@@ -112,6 +115,7 @@ class MemoryStore:
                 self._wills.pop(client_id, None)
             else:
                 self._wills[client_id] = will
+        self._clock = commit.clock or self._clock
         for key, record in commit.producers:
             if record is None:
                 self._producers.pop(key, None)
@@ -144,7 +148,7 @@ class MemoryStore:
                 if self._earliest >= min(keep_from, self._end):
                     break
                 message = self._log[self._earliest]
-                if message.received_at_us >= older_than_us and self._log_bytes <= bytes_max:
+                if message.steady_us >= older_than_us and self._log_bytes <= bytes_max:
                     break
                 if self._earliest >= held_from and self._log_bytes <= held_bytes_max:
                     break

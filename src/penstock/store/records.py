@@ -25,6 +25,7 @@ from penstock.engine.records import (
     WindowEntry,
 )
 from penstock.engine.runs import Kind, Run
+from penstock.engine.steady import ClockRecord, Leads
 from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1
@@ -78,7 +79,18 @@ _progress = msgspec.msgpack.Decoder(_Progress)
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
 _producer = msgspec.msgpack.Decoder(tuple[int, int, int])
-_message = msgspec.msgpack.Decoder(tuple[int, _MessageRow])
+
+
+class _MessageValue(msgspec.Struct, array_like=True):
+    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+
+    layout: int
+    message: _MessageRow
+    lead_us: int = 0
+
+
+_message = msgspec.msgpack.Decoder(_MessageValue)
+_clock = msgspec.msgpack.Decoder(tuple[int, int, int, int, str, list[tuple[int, int]]])
 
 
 class _WillRow(msgspec.Struct, array_like=True):
@@ -237,12 +249,13 @@ def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
 
 def encode_message(message: Message) -> bytes:
     """A retained message, outside the log's retention."""
-    return _encode((_LAYOUT, _row(message)))
+    return _encode((_LAYOUT, _row(message), message.lead_us))
 
 
 def decode_message(value: bytes) -> Message:
     """Inverse of ``encode_message``."""
-    return _from_row(_message.decode(value)[1])
+    kept = _message.decode(value)
+    return _from_row(kept.message, kept.lead_us)
 
 
 def encode_will(will: WillRecord) -> bytes:
@@ -268,9 +281,11 @@ def _row(message: Message) -> _MessageRow:
     )
 
 
-def _from_row(row: _MessageRow) -> Message:
+def _from_row(row: _MessageRow, lead_us: int = 0) -> Message:
     topic, payload, qos, retain, client_id, received_at_us, properties = row
-    return Message(topic, payload, qos, retain, client_id, received_at_us, properties)
+    return Message(
+        topic, payload, qos, retain, client_id, received_at_us, properties, lead_us=lead_us
+    )
 
 
 def encode_producer(record: ProducerRecord) -> bytes:
@@ -282,3 +297,23 @@ def decode_producer(key: str, value: bytes) -> ProducerRecord:
     """Inverse of ``encode_producer``."""
     _, sequence, used_at_us = _producer.decode(value)
     return ProducerRecord(key, sequence, used_at_us)
+
+
+def encode_clock(record: ClockRecord) -> bytes:
+    """The value that says how the steady clock stood."""
+    return _encode(
+        (
+            _LAYOUT,
+            record.steady_us,
+            record.wall_us,
+            record.boot_us,
+            record.boot_id,
+            record.leads.entries,
+        )
+    )
+
+
+def decode_clock(value: bytes) -> ClockRecord:
+    """Inverse of ``encode_clock``."""
+    _, steady_us, wall_us, boot_us, boot_id, leads = _clock.decode(value)
+    return ClockRecord(steady_us, wall_us, boot_us, boot_id, Leads(leads))

@@ -34,6 +34,7 @@ from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, Recovered
 from penstock.engine.runs import join
+from penstock.engine.steady import Leads
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import NOTHING_HELD, LogExtent
@@ -51,6 +52,7 @@ from penstock.store.database import (
 from penstock.store.diagnosis import broken_where_damaged
 from penstock.store.faults import Usage, probe, with_remedy
 from penstock.store.identity import (
+    CLOCK,
     COMMITS,
     GIVEN_UP,
     LOG_BYTES_APPENDED,
@@ -139,6 +141,9 @@ class RocksStore:
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._commits = counter(self._database, COMMITS)
         self._earliest = find_begin(self._database)
+        kept = self._families["meta"].get(CLOCK)
+        self._clock = None if kept is None else records.decode_clock(kept)
+        self._leads = Leads([]) if self._clock is None else self._clock.leads
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
         for archive in self._archives.closed():
             logger.warning(
@@ -191,6 +196,7 @@ class RocksStore:
         for key, value in self._database.items("meta", PRODUCERS):
             name = key[len(PRODUCERS) :].decode()
             recovered.producers.append(records.decode_producer(name, value))
+        recovered.clock = self._clock
         return recovered
 
     # -- writing -----------------------------------------------------------------------
@@ -211,6 +217,8 @@ class RocksStore:
         self._log_bytes_appended = prepared.log_bytes_appended
         self._commits += 1
         self._end = max(self._end, commit.next_offset)
+        if commit.clock is not None:
+            self._leads = commit.clock.leads
         self._watermark.move(self._end, self._commits)
 
     def _encode(self, commit: Commit) -> _Prepared:
@@ -241,6 +249,8 @@ class RocksStore:
             else:
                 value = records.encode_producer(record)
                 batch.put(PRODUCERS + name.encode(), value, handles["meta"])
+        if commit.clock is not None:
+            batch.put(CLOCK, records.encode_clock(commit.clock), handles["meta"])
         batch.put(COMMITS, encode_key(self._commits + 1), handles["meta"])
         return _Prepared(commit, batch, appended)
 
@@ -353,7 +363,7 @@ class RocksStore:
             if not rows:
                 at += 1
                 continue
-            for message in messages_of(batch, base, rows):
+            for message in messages_of(batch, base, rows, self._leads):
                 found[message.offset] = message
         return found
 
@@ -395,7 +405,7 @@ class RocksStore:
             batch = decode_chunk(value)
             newest_us = batch.column("received_at")[-1].as_py()
             chunks.next()  # the last chunk stays: it tells where the log ends
-            too_old = newest_us < older_than_us
+            too_old = newest_us - self._leads.at(base) < older_than_us
             if not chunks.valid():
                 check(chunks)
                 break
@@ -446,7 +456,7 @@ class RocksStore:
         """Remove what streams need not keep any more; see ``Store.trim_archives``."""
         with self._usage.shared():
             if self._is_writable:
-                self._archives.trim(now_us)
+                self._archives.trim(now_us, self._leads)
 
     def backup(self, destination: Path) -> Manifest:
         """Write a backup to ``destination``; other calls may run beside it (``store.backup``).

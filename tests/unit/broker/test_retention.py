@@ -17,6 +17,7 @@ from penstock.engine.message import Delivery, Message
 from penstock.engine.server import Server
 from penstock.errors import StoreFailed
 from penstock.protocol.packets import Connect, Puback
+from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import LogExtent
 from penstock.store.memory import MemoryStore
 from penstock.store.reader_requests import Lease
@@ -54,7 +55,7 @@ async def test_it_goes_on_after_any_failure(
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Trouble()
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, 0)  # type: ignore[arg-type]
+        retention.retain_forever(Bench().server, store, 0, 0, MachineClock().now)  # type: ignore[arg-type]
     )
     with caplog.at_level(logging.ERROR):
         await asyncio.wait_for(store.works.wait(), 10)
@@ -88,7 +89,7 @@ async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.Mo
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Much()
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, 0)  # type: ignore[arg-type]
+        retention.retain_forever(Bench().server, store, 0, 0, MachineClock().now)  # type: ignore[arg-type]
     )
     await asyncio.wait_for(store.trimmed.wait(), 10)
     task.cancel()
@@ -169,7 +170,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     leases = ReaderLeases(tmp_path, "e", store, settings)  # type: ignore[arg-type]
     await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, bytes_max, leases)  # type: ignore[arg-type]
+        retention.retain_forever(Bench().server, store, 0, bytes_max, MachineClock().now, leases)  # type: ignore[arg-type]
     )
     await asyncio.wait_for(store.trimmed.wait(), 10)
     task.cancel()

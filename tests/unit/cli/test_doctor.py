@@ -161,3 +161,11 @@ def test_a_password_file_with_a_mistake_blocks(tmp_path: Path) -> None:
     finding = doctor.users(load_settings(None, {"access.password_file": str(file)}, {}))
     assert finding.is_blocking
     assert str(file) in finding.detail
+
+
+def test_a_clock_that_was_never_set_is_told() -> None:
+    found = doctor.wall_clock(3_600_000_000)
+    assert found.verdict is Verdict.ABSENT
+    assert "1970-01-01 01:00:00" in found.detail
+    assert not found.is_blocking
+    assert doctor.wall_clock(1_800_000_000_000_000).verdict is Verdict.OK

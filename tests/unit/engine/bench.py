@@ -144,10 +144,17 @@ class Bench:
     def pass_s(self, seconds: float) -> None:
         """Time passes; then what is due happens."""
         wall_us = self.now.wall_us + int(seconds * 1_000_000)
-        self.now = Now(self.now.monotonic_s + seconds, wall_us)
+        self.now = Now(self.now.monotonic_s + seconds, wall_us, self.now.lead_us)
         if self.server.effects.events is not None:
             self.server.effects.events.now_us = wall_us
         self.server.tick(self.now)
+
+    def jump_s(self, seconds: float) -> None:
+        """The wall clock is set, and no time passes; what the shell does then."""
+        by_us = int(seconds * 1_000_000)
+        now = self.now
+        self.now = Now(now.monotonic_s, now.wall_us + by_us, now.lead_us + by_us)
+        self.server.clock_jumped(self.now)
 
     # -- connections -------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.columns import Columns, columns_of
 from penstock.engine.message import Message
+from penstock.engine.steady import Leads
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk
 from penstock.store.log import chunk_of, messages_of
 
@@ -17,7 +18,7 @@ def test_rows_are_picked_from_a_chunk() -> None:
         for n in range(5)
     ]
     batch = decode_chunk(chunk_of(columns_of(messages)))
-    picked = messages_of(batch, 40, [4, 1])
+    picked = messages_of(batch, 40, [4, 1], Leads([]))
     assert [message.offset for message in picked] == [44, 41]
     for message in picked:
         expected = messages[message.offset - 40]

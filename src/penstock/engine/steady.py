@@ -1,0 +1,187 @@
+"""The steady clock: microseconds that pass as time really does, also while the broker is down.
+
+A wall clock is corrected: set back, set forward, unset until the network is up. What takes a time
+(expiry of sessions and messages, will delay, age in the log) must not notice. So the broker counts
+time itself, and what it stores is in its own count::
+
+      date of a message = steady time + lead          lead: how far the wall clock is ahead of it
+
+                     wall clock and date differ by more than 0.1 s
+      follows the date ───────────────────────────────────▶ doubted, since when and by how much
+          ▲   ▲                                                │        │
+          │   ╰──── they agree again: it was a glitch ─────────╯        │ the same difference
+          ╰──────────────────── the lead is changed: a jump ◀───────────╯ for ten seconds
+
+    at a start      elapsed since the record that the store has
+    ─────────────   ────────────────────────────────────────────────────────────
+    no record       the steady clock begins with the wall clock, lead 0
+    the same boot   what the boot clock says, exactly; it counts while the machine sleeps
+    another boot    what the wall clock says, 0 where it went back: the machine was off.
+                    0 too where nobody has set the wall clock since the machine started
+
+Invariants:
+
+1. The steady clock never goes back and never jumps, from one start to the next either, but by the
+   time a start finds to have passed. A jump of the wall clock changes the lead and nothing else.
+2. Nothing ends early: where the time that passed cannot be known, it is taken to be none. That
+   delays an end by the time the machine was off (MQTT 5 §3.1.2.11.2 allows for that).
+3. Between two changes of the lead dates do not go back. Each change of the lead is remembered with
+   the offset that the log's next message had, so that the steady time of a message in the log is
+   known from its date and its offset: ``Leads``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Final, final
+
+from penstock.engine.clock import Now
+
+TOLERANCE_US: Final = 100_000
+"""The wall clock may differ so much from the dates; it is their precision."""
+
+PATIENCE_US: Final = 10_000_000
+"""So long a new difference must last before dates follow it."""
+
+LEADS_MAX: Final = 256
+"""The oldest changes of the lead are forgotten beyond so many."""
+
+
+@final
+class Reading:
+    """What the clocks of the machine say.
+
+    Args:
+        wall_us: the wall clock, microseconds since the Unix epoch.
+        boot_us: microseconds since the machine was started, sleep included.
+        boot_id: name of that start; empty where the system has none.
+        is_set: the system knows that the wall clock was set since then.
+    """
+
+    def __init__(self, wall_us: int, boot_us: int, boot_id: str, is_set: bool) -> None:
+        self.wall_us = wall_us
+        self.boot_us = boot_us
+        self.boot_id = boot_id
+        self.is_set = is_set
+
+
+@final
+class Leads:
+    """How far dates are ahead of the steady clock, by log offset.
+
+    Args:
+        entries: (first offset, lead in microseconds), offsets ascending.
+    """
+
+    def __init__(self, entries: list[tuple[int, int]]) -> None:
+        self.entries = entries
+
+    def at(self, offset: int) -> int:
+        """Return the lead that the message at ``offset`` was dated with, microseconds."""
+        entries = self.entries
+        if not entries:
+            return 0
+        place = bisect_right(entries, (offset, 2**63))
+        return entries[max(0, place - 1)][1]
+
+    def then(self, offset: int, lead_us: int) -> Leads:
+        """Return the same with another lead from ``offset`` on."""
+        entries = [entry for entry in self.entries if entry[0] < offset]
+        entries.append((offset, lead_us))
+        return Leads(entries[-LEADS_MAX:])
+
+
+@final
+class ClockRecord:
+    """What the store has of the clock.
+
+    Args:
+        steady_us: the steady clock at some moment.
+        wall_us: the wall clock at that moment.
+        boot_us: the clock of the boot ``boot_id`` at that moment.
+        boot_id: see ``Reading``.
+        leads: all changes of the lead until then.
+    """
+
+    def __init__(
+        self, steady_us: int, wall_us: int, boot_us: int, boot_id: str, leads: Leads
+    ) -> None:
+        self.steady_us = steady_us
+        self.wall_us = wall_us
+        self.boot_us = boot_us
+        self.boot_id = boot_id
+        self.leads = leads
+
+
+@final
+class SteadyClock:
+    """The steady clock of one broker, or client.
+
+    Args:
+        record: what the store has; None for a new one.
+        reading: at the start.
+        next_offset: that the next message in the log gets.
+    """
+
+    def __init__(self, record: ClockRecord | None, reading: Reading, next_offset: int) -> None:
+        self.jumped_us = 0  # the change of the lead that this start found
+        self.was_unknown = False  # whether this start could not tell how long it was down
+        self._boot_us = reading.boot_us
+        self._doubt_us = 0  # the difference that is doubted
+        self._doubted_since_us = -1  # on the boot clock; -1 = none is
+        if record is None:
+            self._steady_us = reading.wall_us
+            self.lead_us = 0
+            self.leads = Leads([(next_offset, 0)])
+            return
+        self._steady_us = record.steady_us + self._elapsed_us(record, reading)
+        self.leads = record.leads
+        self.lead_us = record.leads.at(next_offset)
+        difference_us = reading.wall_us - self._steady_us - self.lead_us
+        if abs(difference_us) > TOLERANCE_US:
+            self._jump(difference_us, next_offset)
+            self.jumped_us = difference_us
+
+    def _elapsed_us(self, record: ClockRecord, reading: Reading) -> int:
+        if reading.boot_id and record.boot_id == reading.boot_id:
+            if record.boot_us <= reading.boot_us:
+                return reading.boot_us - record.boot_us
+        elif reading.is_set:
+            return max(0, reading.wall_us - record.wall_us)
+        self.was_unknown = True
+        return 0
+
+    def now(self, monotonic_s: float, boot_us: int) -> Now:
+        """Return the moment at which the machine's steady clocks said this."""
+        steady_us = self._steady_us + max(0, boot_us - self._boot_us)
+        return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
+
+    def look(self, reading: Reading, next_offset: int) -> int:
+        """Compare with the wall clock; to be called every second or so.
+
+        Returns:
+            By how many microseconds dates jump from ``next_offset`` on; 0 if they do not.
+        """
+        steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
+        difference_us = reading.wall_us - steady_us - self.lead_us
+        if abs(difference_us) <= TOLERANCE_US:
+            self._doubted_since_us = -1
+            return 0
+        if self._doubted_since_us < 0 or abs(difference_us - self._doubt_us) > TOLERANCE_US:
+            self._doubt_us = difference_us
+            self._doubted_since_us = reading.boot_us
+            return 0
+        if reading.boot_us - self._doubted_since_us < PATIENCE_US:
+            return 0
+        self._jump(difference_us, next_offset)
+        return difference_us
+
+    def record(self, reading: Reading) -> ClockRecord:
+        """Return what the store should have of the clock now."""
+        steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
+        return ClockRecord(steady_us, reading.wall_us, reading.boot_us, reading.boot_id, self.leads)
+
+    def _jump(self, difference_us: int, next_offset: int) -> None:
+        self.lead_us += difference_us
+        self.leads = self.leads.then(next_offset, self.lead_us)
+        self._doubted_since_us = -1

@@ -1,0 +1,117 @@
+"""The clocks of this machine, read for the engine's steady clock (``engine.steady``)."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import time
+from pathlib import Path
+from typing import Final, final
+
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.steady import ClockRecord, Reading, SteadyClock
+
+logger = logging.getLogger(__name__)
+
+RECORD_S: Final = 60.0
+"""The store is told how the clock stands so often; that costs one small write."""
+
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_TIMEX_BYTES: Final = 1024  # more than a struct timex has anywhere
+_TIME_ERROR: Final = 5  # adjtimex(2): nobody has set the clock since the start, or not lately
+_UNSET_BEFORE_US: Final = 1_704_067_200 * MICROSECONDS  # 2024-01-01: older than this program
+
+
+@final
+class MachineClock:
+    """The steady clock of this process.
+
+    Args:
+        record: what the store has of it; None for a new one.
+        next_offset: that the next message in the log gets.
+    """
+
+    def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
+        self._boot_id = _boot_id()
+        reading = self._read()
+        self._steady = SteadyClock(record, reading, next_offset)
+        self._recorded_s = time.monotonic()
+        if is_unset(reading.wall_us):
+            logger.warning(
+                "the clock of this machine is not set: it says %s. Messages are dated by it until"
+                " it is corrected; what takes a time does not depend on it",
+                time.strftime("%Y-%m-%d", time.gmtime(reading.wall_us // MICROSECONDS)),
+            )
+        if self._steady.was_unknown:
+            logger.warning(
+                "the machine was started anew, and nothing says that its clock is right: the time"
+                " that the broker was down does not count for what expires"
+            )
+        if self._steady.jumped_us:
+            _tell_jump("while the broker was down", self._steady.jumped_us)
+
+    def now(self) -> Now:
+        """Return what all three clocks say."""
+        return self._steady.now(time.monotonic(), _boot_us())
+
+    def look(self, next_offset: int) -> bool:
+        """Compare with the wall clock, and say so in the log where it has jumped.
+
+        Args:
+            next_offset: that the next message in the log gets.
+
+        Returns:
+            Whether ``record`` must be stored now, since dates jump or it was long ago.
+        """
+        jumped_us = self._steady.look(self._read(), next_offset)
+        if jumped_us:
+            _tell_jump("", jumped_us)
+            return True
+        return time.monotonic() - self._recorded_s >= RECORD_S
+
+    def record(self) -> ClockRecord:
+        """Return what the store should have of the clock now."""
+        self._recorded_s = time.monotonic()
+        return self._steady.record(self._read())
+
+    def _read(self) -> Reading:
+        return Reading(time.time_ns() // 1000, _boot_us(), self._boot_id, _is_set())
+
+
+def is_unset(wall_us: int) -> bool:
+    """Whether a wall clock that says this, microseconds since the Unix epoch, cannot be right."""
+    return wall_us < _UNSET_BEFORE_US
+
+
+def _tell_jump(when: str, jumped_us: int) -> None:
+    logger.warning(
+        "the wall clock jumped %s by %.1f s%s: new messages are dated by it, and nothing expires"
+        " sooner or later",
+        "forward" if jumped_us > 0 else "back",
+        abs(jumped_us) / MICROSECONDS,
+        f" {when}" if when else "",
+    )
+
+
+def _boot_us() -> int:
+    """Microseconds since the machine was started, sleep included where the system counts it."""
+    return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
+
+
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:  # no Linux
+        return ""
+
+
+def _is_set() -> bool:
+    """Whether the system knows that somebody keeps the wall clock right."""
+    try:
+        state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
+    except (AttributeError, OSError):  # no Linux
+        return True
+    return 0 <= state != _TIME_ERROR
+
+
+_BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
