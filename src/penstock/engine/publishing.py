@@ -258,16 +258,16 @@ class Publishing:
             if self._waits_for_a_pubrel(packet, session):
                 break
             topic = packet.topic
+            before = self._router.work
             if self._may(packet, topic, is_system_topic(topic), session, now):
                 properties = packet.properties
                 encoded = b"" if properties is None else encode_properties(properties)
-                before = self._router.work
                 reached = self._route(packet, topic, encoded, session, now)
-                work += self._router.work - before
                 if reached == _MUST_WAIT:
+                    work += self._router.work - before
                     break
                 work += reached
-            work += WORK_OF_A_PACKET
+            work += self._router.work - before + WORK_OF_A_PACKET
             held_back.pass_on()
             packet = held_back.first()
         if self._waits is not None:

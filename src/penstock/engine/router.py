@@ -84,7 +84,8 @@ class Router:
 
         Whoever publishes takes the difference, and pays for it with its share of a turn: nodes of
         the tree visited and subscriptions merged for a topic that no cached match fits,
-        subscription identifiers written, levels of a topic that is retained.
+        subscription identifiers written, levels of a topic that is retained. The state of a foreign
+        bridge is no message, so here all whom it reaches count too.
         """
         return self._work + self.trie.work
 
@@ -259,6 +260,7 @@ class Router:
         )
 
     def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
+        self._work += len(matches.sessions) + len(matches.groups)
         for match in matches.sessions:
             if match.session.link is not None:
                 grant = match.grant

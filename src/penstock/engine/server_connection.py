@@ -23,6 +23,7 @@ from typing import Final, final
 from penstock.engine.at_limit import INBOUND, AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.connection import (
+    AWAIT_AUTH,
     CLOSED,
     CONNECTED,
     DISCONNECTED_ITSELF,
@@ -201,6 +202,10 @@ class ServerConnection(OpeningConnection):
             budget.give_back(self)
             self.expects_rest = False
             return
+        if self.state == AWAIT_AUTH and size_bytes > self.limits.connect_packet_size_bytes_max:
+            raise RemoteProtocolError(
+                reasons.PACKET_TOO_LARGE, f"{size_bytes} bytes are too large before CONNACK"
+            )
         if self.state != CONNECTED or size_bytes <= FREE_BYTES:
             return
         timeout_s = self.limits.slow_peer_timeout_s

@@ -58,12 +58,15 @@ async def look_up(host: str, port: int) -> list[Place]:
         if len(_under_way) >= LOOK_UPS_MAX:
             raise OSError(f"{len(_under_way)} name look-ups wait for an answer already")
         answer = loop.create_future()
-        _under_way[key] = answer
-        answer.add_done_callback(lambda done: _forget(key, done))
         thread = threading.Thread(
             target=_ask, args=(loop, host, port, answer), name=f"look-up {host}", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives no more threads
+            raise OSError(f"{host} cannot be looked up: {error}") from error
+        _under_way[key] = answer  # only now: a look-up without a thread has no end
+        answer.add_done_callback(lambda done: _forget(key, done))
     return await asyncio.shield(answer)
 
 

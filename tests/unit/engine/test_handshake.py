@@ -390,3 +390,26 @@ def test_a_client_that_wants_no_explanations_gets_none() -> None:
     assert properties is not None
     assert properties.reason_string is None
     assert not properties.user_properties
+
+
+def test_an_auth_before_the_client_is_known_is_refused_by_its_length() -> None:
+    """As CONNECT is, which brings no more memory either to somebody whom nobody knows."""
+    bench, line = begun(EngineLimits(max_packet_size_bytes=100_000_000))
+    bench.commit()
+    line.read()
+    line.receive(b"\xf0\x80\xe1\xeb\x17")  # AUTH of 50,000,000 bytes
+    bench.commit()
+    answer = line.read()[-1]
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == reasons.PACKET_TOO_LARGE
+    assert line.connection.link.closed
+
+
+def test_an_auth_before_the_client_is_known_may_come_in_parts() -> None:
+    """The bound is for the length, not for how it arrives."""
+    bench, line = begun()
+    data = encode(going_on(b"2"), 5) + encode(going_on(b"3"), 5)
+    for byte in data:
+        line.receive(bytes([byte]))
+    bench.commit()
+    assert isinstance(line.read()[-1], Connack)

@@ -162,6 +162,19 @@ def test_a_message_retained_counts_its_levels() -> None:
     assert not line.connection.stalled
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_the_state_of_a_bridge_counts_whom_it_reaches(qos: int) -> None:
+    """A client may publish it as any message, so it pays as for any."""
+    bench = Bench()
+    for number in range(50):
+        listener = bench.join(f"listener {number}")
+        listener.send(Subscribe(1, [Subscription("$SYS/broker/connection/#", 0)]))
+    bridge = bench.join("bridge", 4)
+    bridge.send(Publish("$SYS/broker/connection/b/state", b"0"))  # now it is known whom it reaches
+    bridge.send(Publish("$SYS/broker/connection/b/state", b"1", qos, packet_id=7 * (qos > 0)))
+    assert bridge.connection.work >= 50 + WORK_OF_A_PACKET
+
+
 def test_others_have_their_turn_in_between() -> None:
     bench = Bench()
     greedy, modest = bench.join("a", 4), bench.join("b", 4)

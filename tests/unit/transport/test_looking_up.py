@@ -85,6 +85,22 @@ async def test_too_many_that_hang_are_refused(monkeypatch: pytest.MonkeyPatch) -
     first.cancel()
 
 
+async def test_a_look_up_that_gets_no_thread_fails_and_the_next_one_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise nobody would ever answer it, and all who ask later would wait for it too."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError(f"can't start {thread.name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="cannot be looked up"):
+            await look_up("localhost", 1883)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await look_up("localhost", 1883)
+
+
 def test_an_exit_does_not_wait_for_a_look_up(tmp_path: Path) -> None:
     """SIGTERM while the name of the broker is looked up."""
     asked = tmp_path / "asked"
