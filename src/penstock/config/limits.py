@@ -146,10 +146,10 @@ class Memory(Group):
     nothing."""
 
     share_max: float = Field(default=0.25, gt=0, le=1)
-    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max, sessions_bytes_max and
-    unreleased_bytes_max that one user may take, or the anonymous clients of one address (a /64 of
-    IPv6): what is beyond is refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user
-    all of it."""
+    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max, sessions_bytes_max,
+    unreleased_bytes_max and retained_bytes_max that one user may take, or the anonymous clients of
+    one address (a /64 of IPv6): what is beyond is refused or dropped as beyond the whole. Above 0
+    to 1; 1 gives one user all of it."""
 
     qos0_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
     """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts

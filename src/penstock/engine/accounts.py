@@ -33,9 +33,17 @@ class Account:
         kept: of the whole broker.
         share: of each bound, above 0; 1 = no bound but that of the whole.
         sessions_max: sessions; 0 = no bound.
+        known: the accounts that hold something, by key: in it while this one does.
     """
 
-    def __init__(self, key: str, kept: Kept, share: float = 1.0, sessions_max: int = 0) -> None:
+    def __init__(
+        self,
+        key: str,
+        kept: Kept,
+        share: float = 1.0,
+        sessions_max: int = 0,
+        known: dict[str, Account] | None = None,
+    ) -> None:
         self.key = key
         self.kept = kept
         self.sessions = 0
@@ -43,10 +51,13 @@ class Account:
         self.qos0_bytes = 0
         self.packed_bytes = 0
         self.unreleased_bytes = 0
+        self.retained_bytes = 0
+        self._known = known
         self._sessions_max = sessions_max
         self._sessions_bytes_max = _part(kept.sessions_bytes_max, share)
         self._qos0_bytes_max = _part(kept.qos0_bytes_max, share)
         self._spilled_bytes_max = _part(kept.spilled_bytes_max, share)
+        self._retained_bytes_max = _part(kept.retained_bytes_max, share)
         self._unreleased_bytes_max = _part(kept.unreleased_bytes_max, share)
 
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
@@ -87,6 +98,17 @@ class Account:
         self.unreleased_bytes += grows_bytes
         self.kept.unreleased_bytes += grows_bytes
 
+    # -- retained messages -----------------------------------------------------------------
+
+    def has_room_for_retained(self, grows_bytes: int) -> bool:
+        """Whether retained messages of this user may weigh so many more bytes."""
+        return not 0 < self._retained_bytes_max < self.retained_bytes + grows_bytes
+
+    def count_retained(self, grows_bytes: int) -> None:
+        """Retained messages of this user weigh so many more bytes; fewer if negative."""
+        self.retained_bytes += grows_bytes
+        self._settle()
+
     # -- sessions --------------------------------------------------------------------------
 
     def has_room_for_another_session(self) -> bool:
@@ -111,6 +133,7 @@ class Account:
         """A session began (``step`` 1) or ended (-1)."""
         self.sessions += step
         self.sessions_bytes += self.kept.count_session(client_id, step)
+        self._settle()
 
     def count_subscription(self, topic_filter: str, step: int) -> None:
         """A subscription was made (``step`` 1) or ended (-1)."""
@@ -120,10 +143,19 @@ class Account:
         """A will of this size was armed (``step`` 1) or is gone (-1)."""
         self.sessions_bytes += self.kept.count_will(size_bytes, step)
 
+    def _settle(self) -> None:
+        """Be known while there is something to count; what is retained outlives sessions."""
+        if self._known is None:
+            return
+        if self.sessions > 0 or self.retained_bytes > 0:
+            self._known[self.key] = self
+        else:
+            self._known.pop(self.key, None)
+
 
 @final
 class Accounts:
-    """Those of one broker; one without a session is forgotten.
+    """Those of one broker; one with neither session nor retained message is forgotten.
 
     Args:
         kept: of the whole broker.
@@ -140,7 +172,7 @@ class Accounts:
 
     @property
     def count(self) -> int:
-        """Accounts that have a session, without the common one."""
+        """Accounts that hold something, without the common one."""
         return len(self._by_key)
 
     def of(self, username: str | None, address: str) -> Account:
@@ -154,19 +186,10 @@ class Accounts:
         """The account with this key; the common one if it is empty."""
         if not key:
             return self.common
-        return self._by_key.get(key) or Account(key, self._kept, self._share, self._sessions_max)
-
-    def began(self, account: Account, client_id: str) -> None:
-        """A session began in this account."""
-        if account.key:
-            self._by_key[account.key] = account
-        account.count_session(client_id, 1)
-
-    def ended(self, account: Account, client_id: str) -> None:
-        """A session of this account ended."""
-        account.count_session(client_id, -1)
-        if account.sessions == 0:
-            self._by_key.pop(account.key, None)
+        account = self._by_key.get(key)
+        if account is None:
+            account = Account(key, self._kept, self._share, self._sessions_max, self._by_key)
+        return account
 
 
 def _part(bytes_max: int, share: float) -> int:

@@ -51,6 +51,7 @@ class Kept:
         sessions_bytes_max: sessions, subscriptions and wills, 0 = no limit.
         unreleased_bytes_max: messages that wait for their PUBREL (``held``), in memory or in the
             log, 0 = no limit.
+        retained_bytes_max: retained messages, 0 = no limit; see ``retained``.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Kept:
         spilled_bytes_max: int = 0,
         sessions_bytes_max: int = 0,
         unreleased_bytes_max: int = 0,
+        retained_bytes_max: int = 0,
     ) -> None:
         self.qos0_bytes = 0
         self.packed_bytes = 0
@@ -69,6 +71,7 @@ class Kept:
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.unreleased_bytes_max = unreleased_bytes_max
+        self.retained_bytes_max = retained_bytes_max  # which ``retained`` counts itself
 
     def has_room_for_unreleased(self) -> bool:
         """Whether one more message may wait for its PUBREL."""

@@ -345,7 +345,11 @@ class Publishing:
                 why = effects.store_failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return 0
-            if packet.retain and self._link.version == V5 and not self._is_retainable(message):
+            if (
+                packet.retain
+                and self._link.version == V5
+                and not self._is_retainable(message, session)
+            ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return 0  # nobody got it, as above
             if held and not session.has_room_to_hold():
@@ -399,9 +403,9 @@ class Publishing:
             self._acknowledge(packet, reasons.IMPLEMENTATION_SPECIFIC_ERROR, why)
         return False
 
-    def _is_retainable(self, message: Message) -> bool:
+    def _is_retainable(self, message: Message, session: Session) -> bool:
         """Whether a message with the RETAIN flag finds the room it needs; if not, it is counted."""
-        if not message.payload or self._router.retained.has_room(message):
+        if not message.payload or self._router.retained.has_room(message, session.account):
             return True
         self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False

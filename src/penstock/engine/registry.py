@@ -159,7 +159,7 @@ class Registry:
             self._next_number += 1
             self.sessions[client_id] = session
             self.order.add(session)
-            self._effects.accounts.began(session.account, client_id)
+            session.account.count_session(client_id, 1)
         session.zone = limits.zone
         session.username = username
         session.owned = True
@@ -234,7 +234,7 @@ class Registry:
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
             self.sessions[record.client_id] = session
             self.order.add(session)
-            self._effects.accounts.began(session.account, record.client_id)
+            session.account.count_session(record.client_id, 1)
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
@@ -292,7 +292,7 @@ class Registry:
         self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
         self.order.remove(session)
-        self._effects.accounts.ended(session.account, session.client_id)
+        session.account.count_session(session.client_id, -1)
         self._scheduled.pop(session.number, None)
         session.end()
         self._drops.forget(session.client_id)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.kept import levels_bytes
 from penstock.engine.message import Message
 
@@ -34,6 +35,7 @@ class _Node:
         self.next: _Node | None = None
         self.previous: _Node | None = None
         self.message: Message | None = None
+        self.account: Account | None = None  # in which the message counts
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:
@@ -81,24 +83,34 @@ class RetainedMessages:
     def __len__(self) -> int:
         return self._count
 
-    def has_room(self, message: Message) -> bool:
-        """Whether ``message``, which has a payload, would be kept."""
+    def has_room(self, message: Message, account: Account | None = None) -> bool:
+        """Whether ``message``, which has a payload, would be kept, in ``account`` if given."""
         grows_bytes = _weight(message)
-        if self._count < self._limit and not self._is_beyond(grows_bytes):
+        is_new_too = self._count < self._limit and not self._is_beyond(grows_bytes)
+        if is_new_too and (account is None or account.has_room_for_retained(grows_bytes)):
             return True
-        known = self.get(message.topic)
-        if known is None:
+        node = self._node(message.topic)
+        known = None if node is None else node.message
+        if node is None or known is None:
             return False
-        return not self._is_beyond(grows_bytes - _weight(known))
+        if self._is_beyond(grows_bytes - _weight(known)):
+            return False
+        if account is None:
+            return True
+        own_bytes = _weight(known) if node.account is account else 0
+        return account.has_room_for_retained(grows_bytes - own_bytes)
 
-    def put(self, message: Message) -> bool:
-        """Keep ``message`` for its topic; False when there is no room for it."""
-        if not self.has_room(message):
+    def put(self, message: Message, account: Account | None = None) -> bool:
+        """Keep ``message`` for its topic; False when there is no room for it.
+
+        It counts in ``account``, and no more in that of the one that it replaces.
+        """
+        if not self.has_room(message, account):
             return False
-        self.restore(message)
+        self.restore(message, account)
         return True
 
-    def restore(self, message: Message) -> None:
+    def restore(self, message: Message, account: Account | None = None) -> None:
         """Keep ``message`` whatever the limits: the store has it."""
         node = self._root
         for level in message.topic.split("/"):
@@ -110,8 +122,9 @@ class RetainedMessages:
         if node.message is None:
             self._count += 1
         else:
-            self.size_bytes -= _weight(node.message)
-        self.size_bytes += _weight(message)
+            self._count_bytes(node, -_weight(node.message))
+        node.account = account
+        self._count_bytes(node, _weight(message))
         node.message = message
         self._serial += 1
         node.serial = self._serial
@@ -128,7 +141,8 @@ class RetainedMessages:
             node = child
         if node.message is None:
             return False
-        self.size_bytes -= _weight(node.message)
+        self._count_bytes(node, -_weight(node.message))
+        node.account = None
         node.message = None
         self._count -= 1
         while path and _is_unused(node):
@@ -139,13 +153,22 @@ class RetainedMessages:
 
     def get(self, topic: str) -> Message | None:
         """The retained message of exactly ``topic``."""
+        node = self._node(topic)
+        return None if node is None else node.message
+
+    def _node(self, topic: str) -> _Node | None:
         node = self._root
         for level in topic.split("/"):
             child = node.children.get(level)
             if child is None:
                 return None
             node = child
-        return node.message
+        return node
+
+    def _count_bytes(self, node: _Node, grows_bytes: int) -> None:
+        self.size_bytes += grows_bytes
+        if node.account is not None:
+            node.account.count_retained(grows_bytes)
 
     def match(self, topic_filter: str) -> list[Message]:
         """The retained messages whose topics ``topic_filter`` matches."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import RETAINED_FULL, SLOW_CONSUMER, STORE_FAILED, Drops
@@ -94,13 +95,20 @@ class Router:
         """What subscriptions made it visit of retained messages up to now, in nodes."""
         return self.retained.visits + self.system.visits
 
-    def publish(self, message: Message, publisher: Session | None, now: Now) -> int:
+    def publish(
+        self,
+        message: Message,
+        publisher: Session | None,
+        now: Now,
+        account: Account | None = None,
+    ) -> int:
         """Route ``message``; the number of sessions it is for.
 
         Args:
             message: what was published.
             publisher: the session it came from, for No Local; None for the broker's own.
             now: when.
+            account: in which it counts if it is retained; without, in the publisher's.
         """
         matches = self.trie.match(message.topic)
         append = self._in_a_stream(message.topic)
@@ -117,7 +125,9 @@ class Router:
         told = None if events is None else events.received(message)
         if message.retain:
             self._work += LEVEL_WORK * (1 + message.topic.count("/"))
-            self._retain(message)
+            if account is None and publisher is not None:
+                account = publisher.account
+            self._retain(message, account)
         self._work += matches.identifiers
         at_once = message.qos == 0
         reached = 0
@@ -341,11 +351,11 @@ class Router:
         if is_shared(topic_filter):
             self.shared_subscription_count += step
 
-    def _retain(self, message: Message) -> None:
+    def _retain(self, message: Message, account: Account | None) -> None:
         if not message.payload:
             if self.retained.remove(message.topic):
                 self._effects.put_retained(message.topic, None)
-        elif self.retained.put(message):
+        elif self.retained.put(message, account):
             self._effects.put_retained(message.topic, message)
         else:
             if self.retained.remove(message.topic):  # out of date: it is not the last value

@@ -85,6 +85,7 @@ class Server:
             limits.spilled_bytes_max,
             limits.sessions_bytes_max,
             limits.unreleased_bytes_max,
+            limits.retained_bytes_max,
         )
         accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
         self.effects = Effects(recovered.next_offset, kept, accounts)
@@ -243,12 +244,14 @@ class Server:
         return EventLog(events, self.router, self.effects, sessions, options.flow_interval_s)
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
+        self.registry.recover(recovered, now)
         for message in recovered.retained:
             if message.expired(now.steady_us):
                 self.effects.put_retained(message.topic, None)
             else:
-                self.router.retained.restore(message)
-        self.registry.recover(recovered, now)
+                owner = self.registry.sessions.get(message.client_id)
+                account = None if owner is None else owner.account
+                self.router.retained.restore(message, account)
         self.producers.recover(recovered.producers)
         for client_id, record in recovered.wills.items():
             session = self.registry.sessions.get(client_id)

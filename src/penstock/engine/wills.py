@@ -116,7 +116,7 @@ class Wills:
             self._router.publish_bridge_state(message.topic, message.payload, now)
             return
         message.dated(now.wall_us, now.lead_us)
-        self._router.publish(message, None, now)
+        self._router.publish(message, None, now, record.account)
 
     def publish_due(self, now: Now) -> None:
         """Publish the wills whose delay has passed."""

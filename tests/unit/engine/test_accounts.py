@@ -15,6 +15,7 @@ from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,
     Connect,
+    Puback,
     Publish,
     Suback,
     Subscribe,
@@ -195,3 +196,42 @@ def test_what_spills_for_one_user_leaves_room_for_others() -> None:
         queue = bench.server.registry.sessions[user].queue_length
         assert queue == HEAD_LEN_MAX + 100
     assert bench.server.effects.kept.packed_bytes == 13 * 200
+
+
+def retain(bench: Bench, username: str, count: int, prefix: str = "") -> list[int]:
+    """Publish so many retained messages as one user; return the reason codes."""
+    line, _ = connect(bench, f"p-{username}", username, clean=True)
+    for number in range(1, count + 1):
+        line.send(Publish(f"{prefix or username}/{number}", bytes(KIB), 1, True, packet_id=number))
+        bench.commit()
+    codes = [answer.reason_code for answer in line.read() if isinstance(answer, Puback)]
+    bench.server.registry.end(line.session, bench.now)
+    return codes
+
+
+def test_retained_messages_of_one_user_leave_room_for_others() -> None:
+    """Also when the publisher has left, and its session with it."""
+    bench = bench_of(sessions_bytes_max=0, retained_bytes_max=200 * KIB)
+    codes = retain(bench, "hog", 50)
+    room = codes.index(reasons.QUOTA_EXCEEDED)
+    assert 20 <= room <= 30
+    assert reasons.QUOTA_EXCEEDED in retain(bench, "hog", 1, prefix="more")
+    assert bench.server.effects.accounts.count == 1
+    assert reasons.QUOTA_EXCEEDED not in retain(bench, "other", 20)
+    assert reasons.QUOTA_EXCEEDED not in retain(bench, "hog", room), "replacing takes nothing"
+    assert reasons.QUOTA_EXCEEDED not in retain(bench, "third", 5, prefix="hog")
+    assert reasons.QUOTA_EXCEEDED not in retain(bench, "hog", 4, prefix="more")
+    retained = bench.server.router.retained
+    for message in retained.match("#"):
+        assert retained.remove(message.topic)
+    assert (retained.size_bytes, bench.server.effects.accounts.count) == (0, 0)
+
+
+def test_a_retained_message_counts_for_its_publisher_after_a_restart() -> None:
+    bench = bench_of(sessions_bytes_max=0, retained_bytes_max=200 * KIB)
+    line, _ = connect(bench, "p", "alice")
+    line.send(Publish("t", bytes(KIB), 1, True, packet_id=1))
+    bench.commit()
+    before = line.session.account.retained_bytes
+    bench.restart()
+    assert bench.server.registry.sessions["p"].account.retained_bytes == before > KIB
