@@ -286,6 +286,13 @@ class ServerConnection(OpeningConnection):
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
             self.resume_at_s = 0.0
+        try:
+            self._go_on(now)
+        except RemoteProtocolError as error:  # of a message that waited here
+            self.protocol_error(error, now)
+
+    def _go_on(self, now: Now) -> None:
+        """Handle what waits here, and then what was left undecoded."""
         if self._session is not None:
             self._session.refill(now)
             if self._held_back.count > 0 or self._session.released_count > 0:

@@ -457,3 +457,20 @@ def test_what_is_unreleased_counts_by_user_and_ends_with_its_session() -> None:
     for session in list(bench.server.registry.sessions.values()):
         bench.server.registry.end(session, bench.now)
     assert kept.unreleased_bytes == 0
+
+
+def test_no_room_for_what_was_held_back_ends_its_connection_and_nobody_elses() -> None:
+    """What waits behind a release is judged in a later turn, as what comes in this one is."""
+    bench = Bench(EngineLimits(unreleased_bytes_max=1000))
+    line = bench.join("p", V31, durable=True)
+    assert exchange(line, message(1)) == [Pubrec(1)]
+    line.cut()
+    other = bench.join("other", V31)
+    assert exchange(other, Publish("t", bytes(1000), 2, packet_id=1)) == [Pubrec(1)]
+    line = bench.join("p", V31, durable=True)
+    line.send(Pubrel(1), message(2))  # the first body is only in the log, so the second waits
+    assert line.connection.held_back_count == 1
+    bench.commit()
+    assert "PUBREL" in line.connection.closed_because
+    other.send(Pubrel(1))
+    assert exchange(bench.join("p", V31, durable=True), Pubrel(1)) == [Pubcomp(1)]
