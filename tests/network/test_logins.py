@@ -103,7 +103,8 @@ def test_who_guesses_too_often_is_banned_for_a_time(tmp_path: Path, version: int
             code = answer_to(attacker, "alice", "alice's")
             assert code == (reasons.BANNED if version == 5 else reasons.NOT_AUTHORIZED)
             attacker.expect_end()
-        assert f"banned {ATTACKER} for 3600 s: 3 wrong passwords within 300 s" in broker.log()
+        said = f"banned {ATTACKER} for 3600 s: 3 wrong passwords within 300 s"
+        wait_for("the log to say so", lambda: said in broker.log())
         with come_from(HONEST, broker, version) as honest:
             assert answer_to(honest, "alice", "alice's") == reasons.SUCCESS
             told(honest, "bans/count", b"1")

@@ -10,6 +10,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from penstock.auth.http_requests import HttpMethod
+from penstock.auth.outside import Method
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.bridge import Remote
@@ -21,6 +23,7 @@ from penstock.engine.access import Authenticate, Authorize
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.engine.server import Server
+from penstock.errors import ConfigError
 from penstock.runtime.dialler import established
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
@@ -48,6 +51,24 @@ def check_stream_files(stream: Stream) -> None:
         read_authorities(Path(stream.client_ca))
     if stream.token_file:
         read_tokens(Path(stream.token_file))
+
+
+def login_method(settings: Settings) -> Method | None:
+    """What answers for users that the password file does not name; None where nothing does.
+
+    Raises:
+        ConfigError: a file of it cannot be read.
+    """
+    login = settings.http_login
+    if not login.url:
+        return None
+    token = ""
+    try:
+        if login.token_file:
+            token = Path(login.token_file).read_text().strip()
+        return HttpMethod(login.url, login.timeout_s, login.cache_s, login.ca_file, token)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"A file of [http_login] cannot be used: {error}.") from None
 
 
 def engine(

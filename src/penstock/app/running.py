@@ -31,6 +31,7 @@ from penstock.app.composing import (
     engine,
     engine_limits,
     has_streams,
+    login_method,
 )
 from penstock.auth.files import Access, load_access
 from penstock.auth.tokens import make_own_token
@@ -144,6 +145,7 @@ class _Broker:
         self._bridge_list: list[Bridge] = []
         self._store = store
         self._access = access
+        self._login_method = login_method(settings)
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
@@ -160,7 +162,13 @@ class _Broker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked_to_stop, number)
         access = self._access
-        authentication = Authentication(access, settings.access, self._secret())
+        authentication = Authentication(
+            access,
+            settings.access,
+            self._secret(),
+            self._login_method,
+            settings.http_login.requests_max,
+        )
         self._authentication = authentication
         collect_in_portions()
         with all_stays():

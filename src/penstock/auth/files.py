@@ -13,6 +13,7 @@ from penstock.auth import passwords, scram
 from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
 from penstock.auth.lines import lines_of
+from penstock.auth.outside import Granted
 from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access import Authorize, Permissions
 from penstock.errors import ConfigError
@@ -39,9 +40,13 @@ class Access(Authorize):
         self.users = users
         self._certificates_name_users = certificates_name_users
         self.access_list = access_list
+        self.granted = Granted()  # by what is outside of both files
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """What the access list grants; nothing to a user who is gone from the password file."""
+        is_listed = username is not None and self.users is not None and username in self.users
+        if not is_listed and self.granted.knows(username, client_id):
+            return self.granted.permissions(username, client_id, self.access_list)
         users = None if self._certificates_name_users else self.users
         if username is not None and users is not None and username not in users:
             return NOTHING

@@ -13,6 +13,7 @@ from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
 from penstock.config.events import STREAM_FILTER, STREAM_NAME, Events
 from penstock.config.group import Group
+from penstock.config.http_login import HttpLogin
 from penstock.config.limits import Limits, Memory
 from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
 from penstock.config.mqtt5 import Mqtt5
@@ -38,12 +39,13 @@ class Settings(Group):
     tables: Tables = Tables()
     status: Status = Status()
     access: Access = Access()
+    http_login: HttpLogin = HttpLogin()
     log: Log = Log()
 
     @model_validator(mode="after")
     def _nobody_unknown_gets_in(self) -> Settings:
         """An address open to everyone must be asked for by name."""
-        has_users = bool(self.access.password_file)
+        has_users = self.asks_for_users
         for listener in self.listener.open_ones():
             if listener.is_open and not (has_users or listener.allow_anonymous):
                 raise ValueError(
@@ -90,21 +92,26 @@ class Settings(Group):
             return offered
         return (*offered, StreamDefinition(name=STREAM_NAME, topic_filters=(STREAM_FILTER,)))
 
+    @property
+    def asks_for_users(self) -> bool:
+        """Whether a user name is more than what a client says."""
+        return bool(self.access.password_file or self.http_login.url)
+
     def lets_anonymous_in(self, listener: Listener) -> bool:
         """Whether clients without a user name get in through this listener."""
-        is_private = not listener.is_open and not self.access.password_file
+        is_private = not listener.is_open and not self.asks_for_users
         return listener.allow_anonymous or is_private
 
     def asks_for_token(self) -> bool:
         """Whether nobody uses the stream service without a token."""
         stream = self.stream
-        has_rules = bool(self.access.password_file or self.access.acl_file)
+        has_rules = self.asks_for_users or bool(self.access.acl_file)
         is_open = stream.allow_anonymous or stream.client_ca
         return bool(stream.token_file) or (has_rules and not is_open)
 
     def lets_sinks_publish(self) -> bool:
         """Whether rows may be published through the stream service, which knows no users."""
-        has_rules = bool(self.access.password_file or self.access.acl_file)
+        has_rules = self.asks_for_users or bool(self.access.acl_file)
         return self.stream.allow_publish or (self.stream.bind.is_loopback and not has_rules)
 
     @model_validator(mode="after")

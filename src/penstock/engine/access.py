@@ -67,11 +67,21 @@ class Verdict:
     Args:
         reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
         username: who it is; None for an anonymous client.
+        authorize: what this client may do, instead of what the broker's port says.
+        lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
     """
 
-    def __init__(self, reason_code: int, username: str | None = None) -> None:
+    def __init__(
+        self,
+        reason_code: int,
+        username: str | None = None,
+        authorize: Authorize | None = None,
+        lasts_s: float = 0.0,
+    ) -> None:
         self.reason_code = reason_code
         self.username = username
+        self.authorize = authorize
+        self.lasts_s = lasts_s
 
 
 @final

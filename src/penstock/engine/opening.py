@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.access import CONTINUE, FAILURE, Credentials, Permissions, Verdict
+from penstock.engine.access import CONTINUE, FAILURE, Authorize, Credentials, Permissions, Verdict
 from penstock.engine.accounts import Account
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.answers import claimed_names, fits, refusing_connack
@@ -40,7 +40,7 @@ from penstock.engine.grants import (
     will_message,
 )
 from penstock.engine.handshake import Handshake
-from penstock.engine.keepalive import KeepAlive
+from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.producers import asked_for
@@ -113,6 +113,8 @@ class OpeningConnection(Connection):
         self._connect: Connect | None = None  # until then
         self._wants_to_last = False  # CONNECT asked for a session that outlives its connection
         self._handshake: Handshake | None = None
+        self._authorize: Authorize | None = None  # of the verdict, if it brought one
+        self._until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
 
     # -- CONNECT -----------------------------------------------------------------------
 
@@ -197,10 +199,28 @@ class OpeningConnection(Connection):
         else:
             self.resume(now)
 
+    def deadline_s(self) -> float:
+        """When ``tick`` must be called: silence, or the end of what it was let in for."""
+        silent_s = super().deadline_s()
+        if self._until_s == NO_DEADLINE or self.state != CONNECTED:
+            return silent_s
+        return self._until_s if silent_s == NO_DEADLINE else min(silent_s, self._until_s)
+
+    def tick(self, now: Now) -> None:
+        """A deadline may have passed."""
+        is_over = self._until_s != NO_DEADLINE and now.monotonic_s >= self._until_s
+        if is_over and self.state == CONNECTED:
+            self.close(reasons.MAXIMUM_CONNECT_TIME, "it was let in until now only", now)
+        else:
+            super().tick(now)
+
     def _settle(self, verdict: Verdict, now: Now) -> None:
         if verdict.reason_code != reasons.SUCCESS:
             self._refuse(verdict.reason_code, now)
         else:
+            self._authorize = verdict.authorize
+            if verdict.lasts_s > 0.0:
+                self._until_s = now.monotonic_s + verdict.lasts_s
             self._admit(verdict.username, None, now)
 
     def _refuse(self, code: int, now: Now, connect: Connect | None = None, why: str = "") -> None:
@@ -261,7 +281,8 @@ class OpeningConnection(Connection):
         if self._is_banned(username, self.client_id, now):  # it is another user, or was meanwhile
             self._refuse(reasons.BANNED, now, connect)
             return
-        permissions = server.authorize.permissions(username, self.client_id)
+        authorize = self._authorize or server.authorize
+        permissions = authorize.permissions(username, self.client_id)
         will = connect.will
         is_denied = False
         if will is not None and permissions is not None and not is_bridge_state(will.topic):

@@ -1,0 +1,225 @@
+"""Users whom an HTTP service knows: one request for each login, cached and limited in time.
+
+::
+
+      POST {"clientid", "username", "password", "peerhost"}
+        200  {"result": "allow" | "deny" | "ignore", "acl": [RULE …], "expire_at": seconds}
+        204  allow                     401, 403, 404  deny          all else: nobody is let in
+
+      RULE = {"permission": "allow" | "deny", "action": "publish" | "subscribe" | "all",
+              "topic": FILTER}         with %c and %u (or ${clientid}, ${username}) in it
+
+That is EMQX's, so that a service written for it can be asked. Without ``acl`` the access list of
+the broker decides. A service that does not answer in time, or answers something else, lets nobody
+in: "server unavailable". What was answered is remembered for ``cache_s`` under a keyed hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import logging
+import secrets
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from typing import Final, final
+
+from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
+from penstock.auth.outside import Answer
+from penstock.engine.access import Credentials
+from penstock.engine.bans import ip_of
+from penstock.engine.topics import is_topic_filter
+from penstock.protocol import reasons
+
+logger = logging.getLogger(__name__)
+
+BODY_BYTES_MAX: Final = 1_048_576
+RULES_MAX: Final = 1000
+CACHED_MAX: Final = 10_000
+
+_LEVELS_MAX: Final = 1000
+_ACTIONS: Final = {"publish": WRITE, "subscribe": READ, "all": READWRITE}
+_UNAVAILABLE: Final = Answer(reasons.SERVER_UNAVAILABLE)
+_WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A password goes where the settings say, and nowhere else."""
+
+    def redirect_request(self, *told: object) -> None:
+        """Follow nothing."""
+        del told
+
+
+@final
+class HttpMethod:
+    """Asks one service.
+
+    Args:
+        url: where it is.
+        timeout_s: for all of a request, seconds.
+        cache_s: how long an answer holds, seconds; 0 = not at all.
+        ca_file: authorities that its certificate must be signed by; empty for the system's.
+        token: what is shown to it (``Authorization: Bearer``); empty for none.
+    """
+
+    def __init__(
+        self, url: str, timeout_s: float, cache_s: float, ca_file: str = "", token: str = ""
+    ) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._cache_s = cache_s
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        handlers: list[urllib.request.BaseHandler] = [
+            _NoRedirect(),
+            urllib.request.ProxyHandler({}),
+        ]
+        if url.startswith("https:"):
+            context = ssl.create_default_context(cafile=ca_file or None)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers)
+        self._key = secrets.token_bytes(32)
+        self._cache: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def concerns(self, credentials: Credentials) -> bool:
+        """Whether the service is asked: about everyone who says a name."""
+        return credentials.username is not None
+
+    def check(self, credentials: Credentials) -> Answer:
+        """Ask the service, unless it said a short while ago."""
+        asked = {
+            "clientid": credentials.client_id,
+            "username": credentials.username,
+            "password": (credentials.password or b"").decode(errors="replace"),
+            "peerhost": str(ip_of(credentials.address) or ""),
+        }
+        body = json.dumps(asked).encode()
+        exact = body + b"\0" + (credentials.password or b"")
+        key = hashlib.blake2b(exact, key=self._key, digest_size=32).digest()
+        known = self._cached(key)
+        if known is not None:
+            return known
+        try:
+            answer = self._asked(body, credentials)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            logger.warning("%s could not say who a client is: %s", self._url, error)
+            return _UNAVAILABLE
+        self._remember(key, answer)
+        return answer
+
+    def _asked(self, body: bytes, credentials: Credentials) -> Answer:
+        """Return what the service says.
+
+        Raises:
+            OSError, http.client.HTTPException: it does not.
+            ValueError: it says something else.
+        """
+        ends_s = time.monotonic() + self._timeout_s
+        request = urllib.request.Request(self._url, body, self._headers, method="POST")  # noqa: S310
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as response:
+                if response.status == http.client.NO_CONTENT:
+                    return Answer(reasons.SUCCESS, credentials.username)
+                if response.status != http.client.OK:
+                    raise ValueError(f"it answers {response.status}")
+                text = _read(response, ends_s)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code in (401, 403, 404):
+                return _WRONG
+            raise ValueError(f"it answers {error.code}") from None
+        return answer_of(json.loads(text), credentials.username)
+
+    def _cached(self, key: bytes) -> Answer | None:
+        with self._lock:
+            found = self._cache.get(key)
+            if found is None or found[0] <= time.monotonic():
+                return None
+            return found[1]
+
+    def _remember(self, key: bytes, answer: Answer) -> None:
+        if self._cache_s <= 0 or answer.lasts_s > 0:  # that counts from each login
+            return
+        with self._lock:
+            self._cache[key] = (time.monotonic() + self._cache_s, answer)
+            self._cache.move_to_end(key)
+            if len(self._cache) > CACHED_MAX:
+                self._cache.popitem(last=False)
+
+
+def answer_of(said: object, username: str | None) -> Answer:
+    """Return what the body of an answer means.
+
+    Raises:
+        ValueError: it means nothing; one sentence.
+    """
+    if not isinstance(said, dict):
+        raise ValueError("its answer is no JSON object")
+    result = said.get("result")
+    if result in ("deny", "ignore"):
+        return _WRONG
+    if result != "allow":
+        raise ValueError('its answer has no "result" that is allow, deny or ignore')
+    lasts_s = 0.0
+    expire_at = said.get("expire_at")
+    if expire_at is not None:
+        if not isinstance(expire_at, int | float) or isinstance(expire_at, bool):
+            raise ValueError('"expire_at" is no number')
+        lasts_s = expire_at - time.time()
+        if not lasts_s > 0:
+            return _WRONG
+    acl = said.get("acl")
+    rules = None if acl is None else rules_of(acl)
+    return Answer(reasons.SUCCESS, username, rules, lasts_s)
+
+
+def rules_of(acl: object) -> tuple[Rule, ...]:
+    """Return the rules of an access list in JSON.
+
+    Raises:
+        ValueError: a rule is none; nothing of the list holds then.
+    """
+    if not isinstance(acl, list) or len(acl) > RULES_MAX:
+        raise ValueError(f'"acl" is no list of at most {RULES_MAX} rules')
+    return tuple(_rule(entry) for entry in acl)
+
+
+def _rule(entry: object) -> Rule:
+    if not isinstance(entry, dict):
+        raise ValueError("a rule is no JSON object")
+    permission, topic = entry.get("permission"), entry.get("topic")
+    action = _ACTIONS.get(str(entry.get("action", "all")))
+    if permission not in ("allow", "deny") or action is None or not isinstance(topic, str):
+        raise ValueError("a rule has no permission (allow, deny), action or topic that is known")
+    topic = topic.replace("${clientid}", "%c").replace("${username}", "%u")
+    plain = topic.replace("%c", "c").replace("%u", "u")
+    if not is_topic_filter(plain, _LEVELS_MAX):
+        raise ValueError("a rule's topic is no MQTT topic filter")
+    return Rule(DENY if permission == "deny" else action, topic)
+
+
+def _read(response: http.client.HTTPResponse, ends_s: float) -> bytes:
+    """Return the body, which must come in time and not be too long.
+
+    Raises:
+        ValueError: it is.
+        TimeoutError: it does not.
+    """
+    body = b""
+    while True:
+        piece = response.read1(65_536)
+        body += piece
+        if not piece:
+            return body
+        if len(body) > BODY_BYTES_MAX:
+            raise ValueError(f"its answer is longer than {BODY_BYTES_MAX} bytes")
+        if time.monotonic() > ends_s:
+            raise TimeoutError("its answer takes too long")

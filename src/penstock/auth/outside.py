@@ -1,0 +1,109 @@
+"""Users whom something outside of the password file knows: who they are, and what they may do.
+
+::
+
+      CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ Granted.as_authorize
+                                                                               │
+      permissions are asked for: at CONNACK, of a will, when files are read again ─╯
+
+A *method* (``http_requests``) answers for the clients that concern it. Rules that come with an
+answer are the client's access list, instead of the file's. They are kept for later
+questions, of ``KEPT_MAX`` clients at most; a client whose rules are lost may do nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from penstock.auth.acl import NOTHING, AccessList, Rule
+from penstock.engine.access import Authorize, Credentials, Permissions
+
+KEPT_MAX: Final = 200_000
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What a check found out.
+
+    Args:
+        reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
+        username: who it is.
+        rules: what it may do; None leaves that to the access list of the broker.
+        lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
+    """
+
+    reason_code: int
+    username: str | None = None
+    rules: tuple[Rule, ...] | None = None
+    lasts_s: float = 0.0
+
+
+class Method(Protocol):
+    """A way to find out who somebody is, beside the password file."""
+
+    def concerns(self, credentials: Credentials) -> bool:
+        """Whether this method answers for who shows these; on the event loop."""
+        ...
+
+    def check(self, credentials: Credentials) -> Answer:
+        """Find out who it is; in a thread, in bounded time. What goes wrong is no success."""
+        ...
+
+
+@final
+class Granted:
+    """The rules that came with answers, by user name and client identifier."""
+
+    def __init__(self) -> None:
+        self._rules: dict[tuple[str | None, str], tuple[Rule, ...] | None] = {}
+
+    def knows(self, username: str | None, client_id: str) -> bool:
+        """Whether an answer let this client in."""
+        return (username, client_id) in self._rules
+
+    def permissions(
+        self, username: str | None, client_id: str, access_list: AccessList | None
+    ) -> Permissions | None:
+        """Return what the latest answer allows; None = everything."""
+        rules = self._rules.get((username, client_id), ())
+        if rules is None:
+            return None if access_list is None else access_list.permissions(username, client_id)
+        if not rules:
+            return NOTHING
+        return AccessList(patterns=list(rules)).permissions(username, client_id)
+
+    def put(self, username: str | None, client_id: str, rules: tuple[Rule, ...] | None) -> None:
+        """Remember what a client that is let in may do."""
+        key = (username, client_id)
+        self._rules.pop(key, None)
+        if len(self._rules) >= KEPT_MAX:
+            del self._rules[next(iter(self._rules))]
+        self._rules[key] = rules
+
+
+@final
+class AnswersRules(Authorize):
+    """Authorizes one client, as an answer says.
+
+    Args:
+        granted: where it is remembered, once the client's identifier is known.
+        rules: of the answer.
+        access_list: the broker's.
+    """
+
+    def __init__(
+        self,
+        granted: Granted,
+        rules: tuple[Rule, ...] | None,
+        access_list: AccessList | None,
+    ) -> None:
+        self._granted = granted
+        self._rules = rules
+        self._access_list = access_list
+
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return what the client may do, and remember it for later questions."""
+        self._granted.put(username, client_id, self._rules)
+        return self._granted.permissions(username, client_id, self._access_list)

@@ -1,0 +1,167 @@
+"""Checks that take long, in threads of their own: whose turn it is, and who waits for the answer.
+
+::
+
+      submit ─▶ its turn (``engine.login_shares``) ─▶ a thread ─▶ concluded, on the event loop
+           ╰─ the same is under check already: its link waits with the others
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias, final
+
+from penstock.auth.outside import Answer
+from penstock.broker.login_guard import LoginGuard
+from penstock.engine.access import Credentials, Verdict
+from penstock.engine.link import Link
+from penstock.engine.login_shares import Attempt
+from penstock.protocol import reasons
+
+Key: TypeAlias = tuple[str, bytes]
+
+
+@final
+class Check:
+    """What one client shows, under verification, and all who wait for it.
+
+    Args:
+        key: the same for what need be checked once only.
+        credentials: what is checked.
+        work: finds out, in a thread.
+        basis: what ``work`` relies on; where it is another afterwards, the answer counts no more.
+    """
+
+    def __init__(
+        self, key: Key, credentials: Credentials, work: Callable[[], Answer], basis: object
+    ) -> None:
+        self.key = key
+        self.credentials = credentials
+        self.basis = basis
+        self.links: list[Link] = []
+        self._work = work
+
+    @property
+    def name(self) -> str:
+        """The user name, as claimed."""
+        return self.credentials.username or ""
+
+    def run(self) -> Answer | None:
+        """In a thread: the slow part; None where everyone had left."""
+        if all(link.closed for link in self.links):
+            return None
+        return self._work()
+
+
+Concluded = Callable[[Check, "asyncio.Future[Answer | None]"], None]
+GivenUp = Callable[[Check], None]
+
+
+@final
+class Checks:
+    """One pool of threads, and the queue before it.
+
+    Args:
+        name: of its threads.
+        guard: whose turn it is.
+        waiting_max: clients that wait at the same time.
+        threads_max: of the pool.
+        niceness: of the threads, above the loop's.
+        concluded: called with each check that is over, and what came out.
+        given_up: called with each that was not due in time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        guard: LoginGuard[Check],
+        waiting_max: int,
+        threads_max: int,
+        niceness: int,
+        concluded: Concluded,
+        given_up: GivenUp,
+    ) -> None:
+        self._guard = guard
+        self._waiting_max = waiting_max
+        self._threads_max = threads_max
+        self._concluded = concluded
+        self._given_up = given_up
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(
+            threads_max, thread_name_prefix=name, initializer=_give_way, initargs=(niceness,)
+        )
+        self._checks: dict[Key, Check] = {}
+        self._joined = 0  # links that wait for a check beside its first
+        self._running = 0
+
+    @property
+    def waiting(self) -> int:
+        """Clients that wait."""
+        return self._guard.shares.waiting + self._joined
+
+    def submit(self, check: Check, link: Link) -> Verdict | None:
+        """Let ``link`` wait for this check, or one like it; the refusal if it may not."""
+        guard = self._guard
+        address = check.credentials.address
+        lane = guard.lane(address)
+        same = self._checks.get(check.key)
+        if same is not None and self.waiting < self._waiting_max:
+            self._joined += 1
+            same.links.append(link)
+            return None
+        if same is not None or not guard.shares.has_room(lane):
+            return Verdict(reasons.SERVER_BUSY)
+        check.links.append(link)
+        source = guard.source(address)
+        if not guard.shares.push(source, lane, check.name, check, time.monotonic()):
+            guard.refuses(address, check.name)
+            return Verdict(reasons.CONNECTION_RATE_EXCEEDED)
+        self._checks[check.key] = check
+        self.begin()
+        return None
+
+    def begin(self) -> None:
+        """Keep the threads busy with those whose turn it is."""
+        shares = self._guard.shares
+        while self._running < self._threads_max:
+            attempt = shares.pop(time.monotonic())
+            if attempt is None:
+                break
+            self._running += 1
+            done = self._loop.run_in_executor(self._threads, attempt.item.run)
+            done.add_done_callback(lambda answer, of=attempt: self._answered(of, answer))  # type: ignore[misc]
+        late = shares.given_up
+        if late:
+            shares.given_up = []
+            for check in late:
+                self._leave(check)
+                self._guard.refuses(check.credentials.address, check.name)
+                self._given_up(check)
+
+    def close(self) -> None:
+        """End the threads; who still waits is not answered."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
+        self._running -= 1
+        self._guard.shares.ends(attempt)
+        self._leave(attempt.item)
+        if not answer.cancelled():
+            self._concluded(attempt.item, answer)
+            self.begin()
+
+    def _leave(self, check: Check) -> None:
+        del self._checks[check.key]
+        self._joined -= len(check.links) - 1
+
+
+def _give_way(niceness: int) -> None:
+    """In each thread: let the event loop go first (Linux has it by thread)."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
