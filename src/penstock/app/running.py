@@ -185,7 +185,11 @@ class _Broker:
         authentication.report_to(driver.decided, partial(self._ban, server, driver))
         if has_streams(settings):
             self._leases = ReaderLeases(
-                settings.durability.data_dir, server.epoch, self._store, settings.stream
+                settings.durability.data_dir,
+                server.epoch,
+                self._store,
+                settings.stream,
+                driver.now,
             )
             self._tables = LandedTables(
                 settings.durability.data_dir,
@@ -193,6 +197,7 @@ class _Broker:
                 self._store,
                 Receipts(server, driver, self._store),
                 settings.stream,
+                driver.now,
             )
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         tasks = (*self._background(server, driver), *self._bridges(server, driver))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.engine.clock import Now
 from penstock.store.api import Store
 
 _MICROSECONDS = 1_000_000
@@ -19,8 +19,8 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
-async def lags(store: Store, offsets: Iterable[int]) -> dict[int, Lag]:
-    """The lag of everyone who has all that lies before these offsets."""
+async def lags(store: Store, offsets: Iterable[int], now: Now) -> dict[int, Lag]:
+    """The lag, by the steady clock, of everyone who has all that lies before these offsets."""
     log = store.log_extent()
     wanted = set(offsets)
     first = {offset: max(offset, log.earliest) for offset in wanted}
@@ -28,7 +28,6 @@ async def lags(store: Store, offsets: Iterable[int]) -> dict[int, Lag]:
     oldest = await loop.run_in_executor(
         None, store.read, [at for at in set(first.values()) if at < log.end]
     )
-    now_us = time.time_ns() // 1000
     found = {}
     for offset, at in first.items():
         message = oldest.get(at)
@@ -36,6 +35,6 @@ async def lags(store: Store, offsets: Iterable[int]) -> dict[int, Lag]:
         if at >= log.end:
             seconds = 0.0
         elif message is not None:
-            seconds = max(0.0, (now_us - message.received_at_us) / _MICROSECONDS)
+            seconds = max(0.0, (now.steady_us - message.steady_us) / _MICROSECONDS)
         found[offset] = Lag(max(0, log.end - at), seconds)
     return found

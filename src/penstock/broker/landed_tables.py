@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
@@ -36,6 +37,7 @@ from penstock.broker.lag import Lag, lags
 from penstock.broker.readers import check_owner
 from penstock.broker.receipts import Receipts
 from penstock.config.stream import Stream
+from penstock.engine.clock import Now
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.store.api import Store
 from penstock.store.landed_requests import (
@@ -75,14 +77,22 @@ class LandedTables:
         store: whose log they land.
         receipts: tells publishers.
         settings: their bounds.
+        now: what the clocks say.
 
     Raises:
         StoreError: the file cannot be read.
     """
 
     def __init__(
-        self, data_dir: Path, epoch: str, store: Store, receipts: Receipts, settings: Stream
+        self,
+        data_dir: Path,
+        epoch: str,
+        store: Store,
+        receipts: Receipts,
+        settings: Stream,
+        now: Callable[[], Now],
     ) -> None:
+        self._now = now
         self._epoch = epoch
         self._store = store
         self._receipts = receipts
@@ -207,7 +217,9 @@ class LandedTables:
 
     async def _measure(self) -> None:
         try:
-            self._lags = await lags(self._store, [table.offset for table in self._known.values()])
+            self._lags = await lags(
+                self._store, [table.offset for table in self._known.values()], self._now()
+            )
         except StoreError as error:
             logger.error("how far tables are behind is not known: %s", error)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
@@ -22,6 +23,7 @@ from penstock.broker.kept_file import KeptFile
 from penstock.broker.lag import Lag, lags
 from penstock.broker.readers import Reader, Readers
 from penstock.config.stream import Stream
+from penstock.engine.clock import Now
 from penstock.errors import StoreError
 from penstock.store.api import Store
 from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
@@ -40,13 +42,22 @@ class ReaderLeases:
         epoch: of the log.
         store: whose log they read.
         settings: their bounds.
+        now: what the clocks say.
 
     Raises:
         StoreError: the file cannot be read.
     """
 
-    def __init__(self, data_dir: Path, epoch: str, store: Store, settings: Stream) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        epoch: str,
+        store: Store,
+        settings: Stream,
+        now: Callable[[], Now],
+    ) -> None:
         self._store = store
+        self._now = now
         self._file = KeptFile(data_dir / FILE_NAME, Reader, epoch)
         self._readers = Readers(
             epoch,
@@ -159,7 +170,9 @@ class ReaderLeases:
     async def _measure(self) -> None:
         try:
             self._lags = await lags(
-                self._store, [reader.offset for reader in self._readers.records()]
+                self._store,
+                [reader.offset for reader in self._readers.records()],
+                self._now(),
             )
         except StoreError as error:
             logger.error("how far readers are behind is not known: %s", error)

@@ -24,11 +24,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, final
 
+from penstock.engine.clock import MICROSECONDS
 from penstock.engine.server import Server
 from penstock.engine.sinks import Row
 from penstock.errors import StoreError
@@ -64,6 +64,7 @@ class SinkPublisher:
         self._driver = driver
         self._staging = staging
         self._expiry_s = expiry_s
+        self._lead_us = driver.now().lead_us
         self._decided: dict[tuple[str, int], RowSet] = {}  # and not finished
         self._at_work: dict[str, asyncio.Task[None]] = {}  # by sink
         self._deciding = asyncio.Lock()  # or removing
@@ -205,7 +206,10 @@ class SinkPublisher:
 
     async def _sweep_forever(self) -> None:
         while self._expiry_s > 0:
-            before_s = time.time() - self._expiry_s
+            now = self._driver.now()
+            # Files are dated by the wall clock: by the one that was behind most nothing goes early.
+            self._lead_us = min(self._lead_us, now.lead_us)
+            before_s = (now.steady_us + self._lead_us) / MICROSECONDS - self._expiry_s
             async with self._deciding:
                 removed = await _in_thread(partial(self._staging.sweep, before_s))
             if removed:

@@ -167,7 +167,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Asked()
     settings = Stream(readers_hold_bytes_max=hold_bytes_max)
-    leases = ReaderLeases(tmp_path, "e", store, settings)  # type: ignore[arg-type]
+    leases = ReaderLeases(tmp_path, "e", store, settings, MachineClock().now)  # type: ignore[arg-type]
     await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
     task = asyncio.create_task(
         retention.retain_forever(Bench().server, store, 0, bytes_max, MachineClock().now, leases)  # type: ignore[arg-type]

@@ -6,8 +6,12 @@ clock had been set back, and ended at once when it was set forward.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import penstock.engine
 from penstock.engine.events import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.engine.limits import EngineLimits
 from penstock.engine.listing import session_line
@@ -187,3 +191,15 @@ def test_a_session_that_was_taken_up_again() -> None:
     assert "c" in bench.server.registry.sessions
     bench.pass_s(1)
     assert "c" not in bench.server.registry.sessions
+
+
+def test_nothing_is_due_by_the_wall_clock() -> None:
+    """The engine dates messages and events by it, and does nothing else with it."""
+    dating = re.compile(r"now_us = now\.wall_us|(?<![-=+<>] )(?<!expired\()now\.wall_us(?=,|\)|$)")
+    found = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted(Path(penstock.engine.__file__).parent.glob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "now.wall_us" in dating.sub("", line)
+    ]
+    assert found == []
