@@ -48,6 +48,12 @@ class Connection(BrokerOptions):
             help="How long the broker keeps the session; -1 for ever, which is also what -c says.",
         ),
     ] = None
+    follow_references: Annotated[
+        bool,
+        typer.Option(
+            "--follow-references", help="Go where the broker says that another one is, MQTT 5."
+        ),
+    ] = False
     will_topic: Annotated[
         str | None,
         typer.Option("--will-topic", metavar="TOPIC", help="Where our loss is published."),
@@ -100,6 +106,7 @@ class Connection(BrokerOptions):
             "client_id": client_id,
             "clean_start": None if durable else not self.keeps_session,
             "session_expiry_s": expiry_s,
+            "follow_references": self.follow_references,
             "will": self._will(properties.get("will")),
             "user_properties": connect.user_properties or [],
         }

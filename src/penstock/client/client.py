@@ -17,8 +17,10 @@ of the broker's engine, with the client at the other end.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from random import SystemRandom
 from types import TracebackType
 from typing import Final, Self, Unpack, final
 
@@ -58,8 +60,11 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Subscribe, Subscription, Unsubscribe
 from penstock.protocol.properties import Properties
+from penstock.transport.backoff import Backoff
 
 _QOS: Final = (0, 1, 2)
+_QUOTA_PAUSE_S: Final = 0.5  # the first before a message is published that was refused with 0x97
+_QUOTA_PAUSE_S_MAX: Final = 10.0
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 
@@ -208,8 +213,9 @@ class Client:
         """Publish, and wait for what the QoS promises.
 
         QoS 0 returns when the message is handed to the socket, QoS 1 with PUBACK, QoS 2 with
-        PUBCOMP; through broken connections, however long it takes. To cancel the waiting does not
-        take back a message that had found room.
+        PUBCOMP; through broken connections, however long it takes. Where the server has no room
+        for it (0x97), it is published again for ``quota_retry_s``, behind what came since. To
+        cancel the waiting does not take back a message that had found room.
 
         Args:
             topic: topic name.
@@ -241,11 +247,37 @@ class Client:
         if qos > 0:
             if not core.room.is_free:
                 await self._wait_for_room(core)
-            return await core.publish(topic, payload, qos, retain, encoded)
+            try:
+                return await core.publish(topic, payload, qos, retain, encoded)
+            except PublishFailed as error:
+                if error.reason != reasons.QUOTA_EXCEEDED or self.options.quota_retry_s == 0:
+                    raise
+            return await self._publish_again(topic, payload, qos, retain, encoded)
         if not core.socket_room.is_free:
             await self._wait_for_socket(core)
         core.publish_qos0(topic, payload, retain, encoded)
         return reasons.SUCCESS
+
+    async def _publish_again(
+        self, topic: str, payload: Payload, qos: int, retain: bool, encoded: bytes
+    ) -> int:
+        """Publish what the server had no room for, again and again, for ``quota_retry_s``."""
+        pauses = Backoff(_QUOTA_PAUSE_S, _QUOTA_PAUSE_S_MAX, SystemRandom())
+        until_s = time.monotonic() + self.options.quota_retry_s
+        data = payload if isinstance(payload, bytes) else bytes_of(payload)
+        while True:
+            left_s = until_s - time.monotonic()
+            pause_s = pauses.failed()
+            is_last = pause_s >= left_s
+            await asyncio.sleep(max(0.0, min(pause_s, left_s)))
+            core = self._opened()
+            if not core.room.is_free:
+                await self._wait_for_room(core)
+            try:
+                return await core.publish(topic, data, qos, retain, encoded)
+            except PublishFailed as error:
+                if error.reason != reasons.QUOTA_EXCEEDED or is_last:
+                    raise
 
     async def send(
         self,

@@ -60,6 +60,9 @@ _QUEUED: Final = 8  # so many is one that waits for an answer, which must be rea
 _FAREWELL_S: Final = 5.0  # for the server to take what was written last
 
 
+_REFERENCES_MAX: Final = 5  # followed one after the other before the first connection
+
+
 @final
 class Core(Application):
     """The engine of one client, on the running loop.
@@ -169,6 +172,7 @@ class Core(Application):
             options.headers,
             self._changed,
         )
+        dialler.follows_references = options.follow_references
         if not options.begins_clean and not dialler.is_known:
             dialler.is_known = True
             dialler.inherits = _ASKED_FOR_MAX
@@ -211,12 +215,19 @@ class Core(Application):
         if not self._first.done():
             if dialler.state == "connected":
                 self._first.set_result(None)
-            elif dialler.state == "waiting" and dialler.attempt >= len(dialler.urls):
+            elif dialler.state == "waiting" and self._has_failed():
                 self._first.set_exception(
                     ConnectFailed(f"{dialler.url}: {dialler.last_error}", dialler.reason_code)
                 )
                 self._first.exception()  # whoever does not wait for it need not know
         self._tell_status()
+
+    def _has_failed(self) -> bool:
+        """Whether none of the addresses let us in, nor named another server."""
+        dialler = self.dialler
+        if dialler.elsewhere is not None and dialler.attempt <= _REFERENCES_MAX:
+            return False
+        return dialler.attempt >= len(dialler.urls)
 
     def _tell_status(self) -> None:
         if self._options.status_changed is not None:

@@ -81,6 +81,8 @@ class Settings(TypedDict, total=False):
     age_s_max: float
     overflow: Overflow
     connect_timeout_s: float
+    follow_references: bool
+    quota_retry_s: float
     reconnect_s_min: float
     reconnect_s_max: float
     redeliver_s: float
@@ -127,6 +129,10 @@ class Options:
         overflow: what happens to one more: "wait" for room, "raise" ``QueueFull``, or drop the
             oldest or the newest, which ``PublishFailed`` tells who awaits it.
         connect_timeout_s: for each step of connecting, seconds.
+        follow_references: go where the server says that another one is (Server Reference, MQTT 5),
+            with the same login and the same kind of connection.
+        quota_retry_s: ``publish`` tries again, with growing pauses, for so long where the server
+            has no room for the message (0x97), seconds; 0 = not at all.
         reconnect_s_min: pause after the first failure to connect, doubled after each further one,
             give or take a quarter.
         reconnect_s_max: the longest such pause, and the one after a refused login.
@@ -163,6 +169,8 @@ class Options:
     age_s_max: float = 0.0
     overflow: Overflow = "wait"
     connect_timeout_s: float = 10.0
+    follow_references: bool = False
+    quota_retry_s: float = 30.0
     reconnect_s_min: float = 1.0
     reconnect_s_max: float = 120.0
     redeliver_s: float = 1.0
@@ -236,6 +244,7 @@ _RANGES: Final[tuple[tuple[str, float, float], ...]] = (
     ("queue_bytes_max", 0, 2**60),
     ("age_s_max", 0, 2**31),
     ("connect_timeout_s", 0.001, 86_400),
+    ("quota_retry_s", 0, 2**31),
     ("reconnect_s_min", 0.001, 86_400),
     ("reconnect_s_max", 0.001, 86_400),
     ("redeliver_s", 0, 86_400),

@@ -124,6 +124,7 @@ class ClientConnection(Connection):
         )
         self.state = AWAIT_CONNACK
         self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended it
+        self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
         self.application_is_full = False  # it takes no more; it lets the connection go on later
         self.says_at_end: tuple[str, bytes] | None = None  # topic and payload, see ``say``
         self.is_unknown = False  # the server has a session that is not ours: start clean
@@ -193,6 +194,7 @@ class ClientConnection(Connection):
         connect = self._connect
         if connack.reason_code != reasons.SUCCESS:
             self.reason_code = connack.reason_code
+            self._note_reference(connack.properties)
             self._end(
                 False, f"the server refused: {_told(connack.reason_code, connack.properties)}", now
             )
@@ -441,8 +443,13 @@ class ClientConnection(Connection):
 
     def _dismissed(self, packet: Disconnect, now: Now) -> None:
         self.reason_code = packet.reason_code
+        self._note_reference(packet.properties)
         why = _told(packet.reason_code, packet.properties)
         self._end(True, f"the server disconnected: {why}", now)
+
+    def _note_reference(self, properties: Properties | None) -> None:
+        if properties is not None and properties.server_reference:
+            self.server_reference = properties.server_reference
 
     def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
         if self.state == CLOSED:

@@ -103,6 +103,8 @@ class Dialler:
         self.last_error = ""
         self.reason_code = reasons.SUCCESS  # of the latest server that refused or dismissed us
         self.starts_clean = False  # the next connection
+        self.follows_references = False  # of servers to others
+        self.elsewhere: RemoteUrl | None = None  # where the next connection goes instead
         self.dials_again = False  # the same address, at once: the application says so
         self.arrivals = Arrivals()
         self.connection: ClientConnection | None = None
@@ -210,7 +212,8 @@ class Dialler:
         place = 0
         told = ""  # why it failed, as the log has it already
         while True:
-            url = self.urls[place]
+            url = self.elsewhere or self.urls[place]
+            self.elsewhere = None
             self.url = str(url)
             self.attempt += 1
             self._begin(loop)
@@ -246,6 +249,7 @@ class Dialler:
                 if not again:
                     place = (place + 1) % len(self.urls) if refused else 0
                 self.pause_s = self._after(loop.time() - self._connected_s, place)
+                place %= len(self.urls)
                 if again:
                     self.pause_s = 0.0
             is_news = told != self.last_error
@@ -274,6 +278,8 @@ class Dialler:
             self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.closed_because
         self.reason_code = connection.reason_code
+        if self.follows_references and connection.server_reference:
+            self._follow(connection.server_reference, connection.reason_code)
         if connection.is_unknown and not self.starts_clean:
             self.starts_clean = True
             logger.warning(
@@ -288,6 +294,24 @@ class Dialler:
         if self.attempt == 0:
             self._backoff.stood(stood_s)
         return self._backoff.failed()
+
+    def _follow(self, reference: str, code: int) -> None:
+        """Dial next where the server said, the first of several: for once with 0x9C, else for good.
+
+        A reference is HOST or HOST:PORT; how it is spoken to, TLS above all, stays as it was.
+        """
+        here = RemoteUrl.parse(self.url)
+        where = reference.split()[0] if reference.split() else ""
+        try:
+            there = RemoteUrl.parse(f"{here.scheme}://{where}{here.path}")
+        except ValueError:
+            there = here
+        if there == here or here.scheme == "unix":
+            logger.warning("%s: %s names no other server: %r", self._who, self.url, reference[:200])
+        elif code in (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED):
+            self.elsewhere = there
+            if code == reasons.SERVER_MOVED:
+                self.urls = [there]
 
     def _accept(self, wire: Wire) -> Endpoint:
         self.connection = ClientConnection(

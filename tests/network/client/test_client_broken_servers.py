@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from penstock import Properties
-from penstock.errors import ConnectFailed, SubscribeFailed
+from penstock.errors import ConnectFailed, PublishFailed, SubscribeFailed
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import CONNECT, PUBCOMP, PUBLISH, SUBSCRIBE, V5
@@ -40,6 +40,7 @@ from tests.support.fake_server import (
     well_behaved,
 )
 from tests.support.faulty_client import Stati, opened
+from tests.support.seen_packets import Seen
 
 PROTOCOL_ERROR: Final = 0x82
 MALFORMED: Final = 0x81
@@ -214,6 +215,51 @@ async def test_a_server_that_dismisses_us_is_dialled_again() -> None:
         waiting = stati.of("waiting")[0]
         assert waiting.reason_code == reasons.SERVER_SHUTTING_DOWN
         assert "maintenance" in waiting.error
+
+
+async def test_what_the_server_has_no_room_for_is_published_again() -> None:
+    refusals = [reasons.QUOTA_EXCEEDED, reasons.SUCCESS]
+
+    def answer(packet: Seen) -> bytes | None:
+        if packet.kind == PUBLISH:
+            return v5(Puback(packet.packet_id, refusals.pop(0)))
+        return well_behaved()(packet)
+
+    async with FakeServer(answer) as server, opened(server.address, client_id="c") as client:
+        assert await client.publish("a", "x", 1) == 0
+        assert refusals == []
+
+
+async def test_what_the_server_never_has_room_for_fails_after_the_time_for_it() -> None:
+    def answer(packet: Seen) -> bytes | None:
+        if packet.kind == PUBLISH:
+            return v5(Puback(packet.packet_id, reasons.QUOTA_EXCEEDED))
+        return well_behaved()(packet)
+
+    for retry_s in (0.0, 0.01):
+        async with (
+            FakeServer(answer) as server,
+            opened(server.address, client_id="c", quota_retry_s=retry_s) as client,
+        ):
+            with pytest.raises(PublishFailed, match="quota exceeded"):
+                await client.publish("a", "x", 1)
+
+
+@pytest.mark.parametrize("code", [reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED])
+async def test_a_client_that_may_goes_where_the_server_says(code: int) -> None:
+    async with FakeServer(well_behaved()) as other:
+        named = Properties(server_reference="{}:{}".format(*other.address))
+
+        def elsewhere(packet: Seen) -> bytes | None:
+            return connack(code, properties=named) if packet.kind == CONNECT else None
+
+        async with FakeServer(elsewhere) as server:
+            async with opened(server.address, client_id="c", follow_references=True) as client:
+                assert await client.publish("a", "x", 1) == 0
+                assert client.status.url.endswith(str(other.address[1]))
+            with pytest.raises(ConnectFailed):
+                async with opened(server.address, client_id="c"):
+                    pass
 
 
 async def test_a_server_that_acknowledges_with_an_error_is_believed() -> None:
