@@ -64,9 +64,10 @@ async def connect(host: str, port: int) -> socket.socket:
 
 
 async def _attempt(place: Place) -> socket.socket:
-    connecting = socket.socket(place.family, socket.SOCK_STREAM)
+    connecting = socket.socket(place.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         connecting.setblocking(False)
+        connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # not every loop does
         await asyncio.get_running_loop().sock_connect(connecting, place.address)
     except BaseException:
         connecting.close()

@@ -162,6 +162,7 @@ async def test_a_refused_address_gives_way_to_the_next(monkeypatch: pytest.Monke
         _resolve(monkeypatch, port, "127.0.0.1", "127.0.0.2")
         with await connect(SEVERAL, port) as connected:
             assert connected.getpeername() == answering.getsockname()
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         _resolve(monkeypatch, port, "127.0.0.1")
         with pytest.raises(ConnectionRefusedError):
             await connect(SEVERAL, port)
