@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from penstock.auth.http_requests import HttpMethod
-from penstock.auth.outside import Method
+from penstock.auth.outside import FirstOf, Method
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.bridge import Remote
+from penstock.config.http_login import HttpLogin
+from penstock.config.jwt_login import JwtLogin
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
@@ -59,9 +61,32 @@ def login_method(settings: Settings) -> Method | None:
     Raises:
         ConfigError: a file of it cannot be read.
     """
-    login = settings.http_login
-    if not login.url:
-        return None
+    methods: list[Method] = []
+    if settings.jwt_login.keys:
+        methods.append(_token_method(settings.jwt_login))
+    if settings.http_login.url:
+        methods.append(_http_method(settings.http_login))
+    return FirstOf(methods) if methods else None
+
+
+def _token_method(login: JwtLogin) -> Method:
+    try:
+        from penstock.auth.json_web_tokens import KeySet, TokenMethod
+    except ImportError:
+        raise ConfigError(
+            'jwt_login.keys needs PyJWT: install it with `pip install "penstock[jwt]"`.'
+        ) from None
+    return TokenMethod(
+        KeySet(login.keys, login.refresh_s),
+        login.algorithms,
+        login.audience,
+        login.issuer,
+        login.user_claim,
+        login.acl_claim,
+    )
+
+
+def _http_method(login: HttpLogin) -> Method:
     token = ""
     try:
         if login.token_file:

@@ -6,18 +6,20 @@
                                                                                │
       permissions are asked for: at CONNACK, of a will, when files are read again ─╯
 
-A *method* (``http_requests``) answers for the clients that concern it. Rules that come with an
-answer are the client's access list, instead of the file's. They are kept for later
-questions, of ``KEPT_MAX`` clients at most; a client whose rules are lost may do nothing.
+A *method* (``http_requests``, ``json_web_tokens``) answers for the clients that concern it. Rules
+that come with an answer are the client's access list, instead of the file's. They are kept for
+later questions, of ``KEPT_MAX`` clients at most; a client whose rules are lost may do nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from penstock.auth.acl import NOTHING, AccessList, Rule
 from penstock.engine.access import Authorize, Credentials, Permissions
+from penstock.protocol import reasons
 
 KEPT_MAX: Final = 200_000
 
@@ -50,6 +52,29 @@ class Method(Protocol):
     def check(self, credentials: Credentials) -> Answer:
         """Find out who it is; in a thread, in bounded time. What goes wrong is no success."""
         ...
+
+
+@final
+class FirstOf:
+    """Several methods: the first that a client concerns answers for it.
+
+    Args:
+        methods: in the order in which they are asked.
+    """
+
+    def __init__(self, methods: Sequence[Method]) -> None:
+        self._methods = methods
+
+    def concerns(self, credentials: Credentials) -> bool:
+        """Whether one of them answers."""
+        return any(method.concerns(credentials) for method in self._methods)
+
+    def check(self, credentials: Credentials) -> Answer:
+        """Ask the first that does."""
+        for method in self._methods:
+            if method.concerns(credentials):
+                return method.check(credentials)
+        return Answer(reasons.NOT_AUTHORIZED)
 
 
 @final

@@ -14,6 +14,7 @@ from penstock.config.durability import Durability
 from penstock.config.events import STREAM_FILTER, STREAM_NAME, Events
 from penstock.config.group import Group
 from penstock.config.http_login import HttpLogin
+from penstock.config.jwt_login import JwtLogin
 from penstock.config.limits import Limits, Memory
 from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
 from penstock.config.mqtt5 import Mqtt5
@@ -40,6 +41,7 @@ class Settings(Group):
     status: Status = Status()
     access: Access = Access()
     http_login: HttpLogin = HttpLogin()
+    jwt_login: JwtLogin = JwtLogin()
     log: Log = Log()
 
     @model_validator(mode="after")
@@ -95,7 +97,7 @@ class Settings(Group):
     @property
     def asks_for_users(self) -> bool:
         """Whether a user name is more than what a client says."""
-        return bool(self.access.password_file or self.http_login.url)
+        return bool(self.access.password_file or self.http_login.url or self.jwt_login.keys)
 
     def lets_anonymous_in(self, listener: Listener) -> bool:
         """Whether clients without a user name get in through this listener."""

@@ -256,11 +256,11 @@ class LoginShares(Generic[T]):
         if (source, name) in self._trusted:
             return now_s
         if not source:
-            return self._names.due_s(name, now_s)
+            return self._names.due_s(name, now_s) if name else now_s
         due_s = self._sources.due_s(source, now_s)
         if self._sources.failures(source, now_s) == 0:  # it guessed nothing yet
             return due_s
-        return max(due_s, self._names.due_s(name, now_s))
+        return max(due_s, self._names.due_s(name, now_s)) if name else due_s
 
     def push(self, source: str, lane: str, name: str, item: T, now_s: float) -> bool:
         """Let ``item`` wait for its turn; whether it may, else it is to be refused.
@@ -268,7 +268,7 @@ class LoginShares(Generic[T]):
         Args:
             source: whose failures count; empty for one that many share.
             lane: whose turn it takes; a source that many share takes turns as well.
-            name: the user name, as claimed.
+            name: the user name, as claimed; empty where the password says who it is.
             item: what is to be checked.
             now_s: when it came.
         """
@@ -297,7 +297,8 @@ class LoginShares(Generic[T]):
             if due_s > now_s:
                 self._put(attempt, due_s, now_s)
                 continue
-            self._names.begins(attempt.name)
+            if attempt.name:
+                self._names.begins(attempt.name)
             if attempt.source:
                 self._sources.begins(attempt.source)
             return attempt
@@ -318,7 +319,8 @@ class LoginShares(Generic[T]):
         """Count a wrong password; whether its source is to be banned."""
         name = name[:NAME_LENGTH_MAX]
         self._trusted.pop((source, name), None)
-        self._names.fails(name, now_s)
+        if name:
+            self._names.fails(name, now_s)
         if not source:
             return False
         count = self._sources.fails(source, now_s)
@@ -329,6 +331,8 @@ class LoginShares(Generic[T]):
 
     def succeeded(self, source: str, name: str) -> None:
         """Remember that this source knows the password of ``name``."""
+        if not name:
+            return
         pair = (source, name[:NAME_LENGTH_MAX])
         self._trusted.pop(pair, None)
         if len(self._trusted) >= REMEMBERED_MAX:

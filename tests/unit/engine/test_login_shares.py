@@ -132,6 +132,19 @@ def test_what_others_guess_does_not_lock_a_user_out() -> None:
     assert queue.due_s("", "alice", 0.0) > 0.0  # a wrong one from there ends that
 
 
+def test_clients_that_say_no_name_share_none() -> None:
+    """Tokens say who somebody is: wrong ones must not delay all others without a name."""
+    queue = shares(ShareOptions(burst=0))
+    for _ in range(10):
+        queue.failed("", "", 0.0)
+        queue.failed(ATTACKER, "", 0.0)
+    assert queue.due_s("", "", 0.0) == 0.0
+    assert queue.due_s(HONEST, "", 0.0) == 0.0
+    assert queue.due_s(ATTACKER, "", 0.0) > 0.0
+    queue.succeeded(ATTACKER, "")
+    assert queue.due_s(ATTACKER, "", 0.0) > 0.0
+
+
 def test_who_was_right_before_goes_first_and_others_are_not_starved() -> None:
     queue = shares()
     queue.succeeded(HONEST, "alice")

@@ -1,0 +1,197 @@
+"""JSON Web Tokens (RFC 7519) as passwords: who signed them says who a client is.
+
+::
+
+      password = token ─▶ key by its "kid" ─▶ signature ─▶ exp, nbf, aud, iss ─▶ user name
+                             ╰─ a key set (RFC 7517)          "acl" ─▶ access list
+                                from a file or URL            "exp" ─▶ end of the connection
+
+Which algorithms are taken say settings and key, never the token: one that names another, or none,
+is refused. A key set at a URL is read when the first token comes, and every ``refresh_s``; a token
+with an unknown key makes it be read again, ``REFRESH_S_MIN`` later at the earliest, so that whoever
+sends nonsense causes no requests. Where no key can be had, nobody is let in.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Final, final
+
+import jwt
+
+from penstock.auth.http_requests import rules_of
+from penstock.auth.outside import Answer
+from penstock.auth.passwords import name_mistake
+from penstock.engine.access import Credentials
+from penstock.errors import ConfigError
+from penstock.protocol import reasons
+
+logger = logging.getLogger(__name__)
+
+REFRESH_S_MIN: Final = 30.0
+TIMEOUT_S: Final = 5.0
+KEYS_BYTES_MAX: Final = 1_048_576
+TOKEN_BYTES_MAX: Final = 65_536
+LEEWAY_S: Final = 5
+
+_WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
+
+
+class KeysUnavailable(Exception):
+    """There is no key set, or it cannot be read."""
+
+
+@final
+class KeySet:
+    """The keys that sign tokens.
+
+    Args:
+        place: path of a JWKS file, or its https:// or http:// URL.
+        refresh_s: how often that at a URL is read, seconds.
+
+    Raises:
+        ConfigError: a file cannot be read, or is no key set.
+    """
+
+    def __init__(self, place: str, refresh_s: float) -> None:
+        self._place = place
+        self._is_url = place.startswith(("https://", "http://"))
+        self._refresh_s = refresh_s
+        self._lock = threading.Lock()
+        self._read_s = float("-inf")
+        self._keys: dict[str | None, jwt.PyJWK] = {}
+        if not self._is_url:
+            try:
+                self._keys = _keys(Path(place).read_bytes())
+            except OSError as error:
+                raise ConfigError(
+                    f"The key set {place} cannot be read: {error.strerror}."
+                ) from None
+            except ValueError as error:
+                raise ConfigError(f"The key set {place} is none: {error}.") from None
+
+    def key(self, key_id: str | None) -> jwt.PyJWK | None:
+        """Return the key of this identifier; without one, the only key there is.
+
+        Raises:
+            KeysUnavailable: there are none.
+        """
+        with self._lock:
+            if self._is_url:
+                self._refresh(key_id)
+            if not self._keys:
+                raise KeysUnavailable(self._place)
+            if key_id is None and len(self._keys) == 1:
+                return next(iter(self._keys.values()))
+            return self._keys.get(key_id)
+
+    def _refresh(self, key_id: str | None) -> None:
+        age_s = time.monotonic() - self._read_s
+        is_missing = not self._keys or (key_id is not None and key_id not in self._keys)
+        if age_s < (REFRESH_S_MIN if is_missing else self._refresh_s):
+            return
+        self._read_s = time.monotonic()
+        try:
+            with urllib.request.urlopen(self._place, timeout=TIMEOUT_S) as response:  # noqa: S310
+                self._keys = _keys(response.read(KEYS_BYTES_MAX))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            logger.warning("the key set %s could not be read: %s", self._place, error)
+
+
+@final
+class TokenMethod:
+    """Lets in who shows a token as its password.
+
+    Args:
+        keys: that sign.
+        algorithms: that are taken.
+        audience: one that a token must be for; empty for any.
+        issuer: who must have made it; empty for anybody.
+        user_claim: whose value is the user name; one in CONNECT must be the same.
+        acl_claim: whose value is the access list, as in ``http_requests``.
+    """
+
+    def __init__(
+        self,
+        keys: KeySet,
+        algorithms: tuple[str, ...],
+        audience: str = "",
+        issuer: str = "",
+        user_claim: str = "sub",
+        acl_claim: str = "acl",
+    ) -> None:
+        self._keys = keys
+        self._algorithms = algorithms
+        self._audience = audience
+        self._issuer = issuer
+        self._user_claim = user_claim
+        self._acl_claim = acl_claim
+
+    def concerns(self, credentials: Credentials) -> bool:
+        """Whether the password looks like a token: three parts, the first a JSON object."""
+        password = credentials.password
+        return password is not None and password.startswith(b"eyJ") and password.count(b".") == 2
+
+    def check(self, credentials: Credentials) -> Answer:
+        """Verify the token."""
+        token = credentials.password or b""
+        if len(token) > TOKEN_BYTES_MAX:
+            return _WRONG
+        try:
+            claims = self._claims(token)
+            return self._answer(claims, credentials)
+        except KeysUnavailable:
+            return Answer(reasons.SERVER_UNAVAILABLE)
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            logger.debug("a token was refused: %s", error)
+            return _WRONG
+
+    def _claims(self, token: bytes) -> dict[str, Any]:
+        header = jwt.get_unverified_header(token)
+        key_id = header.get("kid")
+        key = self._keys.key(key_id if isinstance(key_id, str) else None)
+        algorithm = header.get("alg")
+        if key is None or algorithm not in self._algorithms or key.algorithm_name != algorithm:
+            raise ValueError("no key for it, or another algorithm")
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=self._audience or None,
+            issuer=self._issuer or None,
+            leeway=LEEWAY_S,
+            options={"require": ["exp"], "verify_aud": bool(self._audience)},
+        )
+        return claims
+
+    def _answer(self, claims: dict[str, Any], credentials: Credentials) -> Answer:
+        username = claims.get(self._user_claim)
+        if not isinstance(username, str) or name_mistake(username):
+            raise ValueError("no user name in it")
+        if credentials.username not in (None, "", username):
+            raise ValueError("for another user")
+        lasts_s = float(claims["exp"]) + LEEWAY_S - time.time()
+        if lasts_s <= 0:
+            raise ValueError("it ended")
+        acl = claims.get(self._acl_claim)
+        return Answer(reasons.SUCCESS, username, None if acl is None else rules_of(acl), lasts_s)
+
+
+def _keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
+    """Return the keys of a key set, by identifier.
+
+    Raises:
+        ValueError: it is none, or has none.
+    """
+    try:
+        said = json.loads(text)
+        found = jwt.PyJWKSet.from_dict(said).keys
+    except (jwt.PyJWTError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    return {key.key_id: key for key in found if key.public_key_use in (None, "sig")}
