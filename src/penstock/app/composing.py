@@ -151,6 +151,7 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
         listener.retain_available,
         tuple(VERSIONS[version] for version in listener.accept_protocol_versions),
         listener.auto_id_prefix,
+        listener.mount_point,
     )
     return bounds
 

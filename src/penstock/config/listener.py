@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from penstock.config.address import Address, SocketFile
 from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
-from penstock.config.values import FileMode, HttpPath, ListenerName, Network, Place
+from penstock.config.values import FileMode, HttpPath, ListenerName, MountPoint, Network, Place
 
 MAIN_LISTENER: Final = "main"
 
@@ -84,6 +84,11 @@ class Listener(Group):
     retain_available: bool = True
     """Let this listener's clients publish retained messages; false disconnects who does (0x9A);
     MQTT 5 tells it beforehand."""
+
+    mount_point: MountPoint = ""
+    """Topics of this listener's clients begin with this here, and without it there: tenant/7/ lets
+    them see and reach nothing but what is below it. It ends with a slash; empty mounts nothing.
+    Access lists name the whole topics."""
 
     accept_protocol_versions: tuple[Literal["3.1", "3.1.1", "5"], ...] = Field(
         default=("3.1", "3.1.1", "5"), min_length=1, max_length=3

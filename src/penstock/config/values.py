@@ -87,6 +87,16 @@ def _topic_prefix(value: str) -> str:
     return value
 
 
+def _mount_point(value: str) -> str:
+    if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or not _is_branch(value)):
+        raise ValueError("the beginning of a topic that ends with a slash, such as tenant/7/")
+    return value
+
+
+def _is_branch(value: str) -> bool:
+    return value.endswith("/") and not value.startswith("$") and len(value) <= 1000
+
+
 def _topic_name(value: str) -> str:
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or is_shared(value)):
         raise ValueError("a topic name without wildcards, or nothing")
@@ -128,6 +138,7 @@ StreamName = Annotated[str, AfterValidator(_name)]
 TableName = Annotated[str, AfterValidator(_name)]
 GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
+MountPoint = Annotated[str, AfterValidator(_mount_point)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(_topic_filter)]

@@ -35,6 +35,7 @@ What one client is sent::
     transmission       the window at work: sent, acknowledged, sent again
     backlog            the queue at work: what waits, and what is dropped of it
     publish_frame      the PUBLISH packet of one delivery
+    mounting           topics of a listener's clients are one branch of all
     forwarding         what a bridge makes of a message on its way
     stumbling          the message at which the remote broker of a bridge ends every connection
     retained_delivery  what a new subscription finds retained, in portions

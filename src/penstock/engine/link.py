@@ -79,6 +79,7 @@ class Link:
 
     def __init__(self, turn: Turn) -> None:
         self.version = 0
+        self.mount_point = ""  # what topics begin with here and not there, see ``mounting``
         self.is_bridge = False  # the peer speaks the dialect of bridges, see ``protocol.kinds``
         self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
         self.qos_max = 2  # the peer's: a server may take no more

@@ -106,6 +106,7 @@ class OpeningConnection(Connection):
         self.granted: Granted | None = None  # once its client is let in
         self.receive_maximum = 0  # of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self.link.mount_point = limits.offers.mount_point
         self.link.counters.sockets_accepted += 1
         self._server = server
         self._sharing = server.router.sharing

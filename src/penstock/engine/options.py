@@ -43,6 +43,7 @@ class Offers:
         retain_available: whether they may publish with RETAIN.
         versions: protocol levels that are spoken, of 3, 4 and 5.
         auto_id_prefix: what client identifiers begin with that are assigned.
+        mount_point: what all of their topics begin with here, see ``mounting``.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Offers:
         retain_available: bool = True,
         versions: tuple[int, ...] = (3, 4, 5),
         auto_id_prefix: str = "auto-",
+        mount_point: str = "",
     ) -> None:
+        self.mount_point = mount_point
         self.qos_max = qos_max
         self.retain_available = retain_available
         self.versions = versions

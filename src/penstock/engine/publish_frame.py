@@ -17,6 +17,7 @@ from penstock.engine.forwarding import Forwarding
 from penstock.engine.frames import Frames
 from penstock.engine.link import Link
 from penstock.engine.message import Message
+from penstock.engine.mounting import unmounted
 from penstock.errors import LocalProtocolError
 from penstock.protocol.kinds import V5
 
@@ -59,6 +60,8 @@ def add_publish(
         if forwarding.rule_for(message.topic) is None:  # it was removed
             return 0
         message = forwarding.message_for(message, version)
+    if link.mount_point:
+        message = unmounted(message, link.mount_point)
     properties = b""
     size_bytes: i64 = 0
     try:

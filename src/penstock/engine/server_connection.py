@@ -31,6 +31,7 @@ from penstock.engine.connection import (
 from penstock.engine.events import Event, Events
 from penstock.engine.half_received import FREE_BYTES
 from penstock.engine.limits import EngineLimits
+from penstock.engine.mounting import mount
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing
 from penstock.engine.rate import TokenBucket
@@ -86,6 +87,8 @@ class ServerConnection(OpeningConnection):
     def handle(self, packet: Packet, now: Now) -> None:
         """One packet from the client, by the table above."""
         session = self._session
+        if self.link.mount_point:
+            mount(packet, self.link.mount_point)
         if session is None:
             self._before_connack(packet, now)
         elif isinstance(packet, Publish):

@@ -1,0 +1,74 @@
+"""The mount point of a listener: its clients see one branch of the topics as if it were all.
+
+::
+
+      client: a/b ── mounted ──▶ tenant/a/b ── broker ── tenant/c ──▶ c :client
+                 PUBLISH, will, SUBSCRIBE, UNSUBSCRIBE            PUBLISH
+
+Topics are changed where packets come in and where PUBLISH goes out, so that everything between
+(permissions, retained messages, shared subscriptions, the log) knows the whole topic. All of the
+client's topics are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
+What a payload or a property says of topics is left as it is, the response topic too.
+"""
+
+from __future__ import annotations
+
+from penstock.engine.message import Message
+from penstock.engine.topics import TOPIC_BYTES_MAX, is_shared, share_name, unshared
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connect, Packet, Publish, Subscribe, Unsubscribe
+
+
+def mount(packet: Packet, mount_point: str) -> None:
+    """Put ``mount_point`` before every topic and filter of a packet from a client.
+
+    Raises:
+        RemoteProtocolError: 0x90, the topic is too long then.
+    """
+    if isinstance(packet, Publish):
+        if packet.topic:  # else it is that of a topic alias, which was mounted
+            packet.topic = _mounted(packet.topic, mount_point)
+    elif isinstance(packet, Connect):
+        if packet.will is not None:
+            packet.will.topic = _mounted(packet.will.topic, mount_point)
+    elif isinstance(packet, Subscribe):
+        for subscription in packet.subscriptions:
+            subscription.topic_filter = _mounted_filter(subscription.topic_filter, mount_point)
+    elif isinstance(packet, Unsubscribe):
+        packet.topic_filters = [_mounted_filter(one, mount_point) for one in packet.topic_filters]
+
+
+def unmounted(message: Message, mount_point: str) -> Message:
+    """Return ``message`` as a client behind ``mount_point`` knows it."""
+    if not message.topic.startswith(mount_point):
+        return message
+    changed = Message(
+        message.topic[len(mount_point) :],
+        message.payload,
+        message.qos,
+        message.retain,
+        message.client_id,
+        message.received_at_us,
+        message.properties,
+        message.offset,
+    )
+    changed.expires_at_us = message.expires_at_us
+    return changed
+
+
+def _mounted(topic: str, mount_point: str) -> str:
+    whole = mount_point + topic
+    if len(whole.encode()) > TOPIC_BYTES_MAX:
+        raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, "the topic is too long")
+    return whole
+
+
+def _mounted_filter(topic_filter: str, mount_point: str) -> str:
+    rest = unshared(topic_filter)
+    if not rest:  # it is refused as it is
+        return topic_filter
+    whole = _mounted(rest, mount_point)
+    if not is_shared(topic_filter):
+        return whole
+    return f"$share/{share_name(topic_filter)}/{whole}"
