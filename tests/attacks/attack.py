@@ -63,19 +63,28 @@ class Target:
         """Whether the attack's time is not up."""
         return time.monotonic() < self._ends_s
 
-    def dial(self, address: Address | None = None) -> socket.socket:
-        """Return a new connection, closed with the attack. Raises OSError if it is refused."""
-        made = socket.create_connection(address or self.address, 10)
+    def dial(self, address: Address | None = None, source: str = "") -> socket.socket:
+        """Return a new connection, closed with the attack. Raises OSError if it is refused.
+
+        It comes from ``source``, an address of this machine, where that is given.
+        """
+        bound = (source, 0) if source else None
+        made = socket.create_connection(address or self.address, 10, bound)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.settimeout(10)
         self._sockets.append(made)
         return made
 
     def log_in(
-        self, client_id: str, version: int = V5, expiry_s: int = 0, clean: bool = True
+        self,
+        client_id: str,
+        version: int = V5,
+        expiry_s: int = 0,
+        clean: bool = True,
+        source: str = "",
     ) -> socket.socket:
         """Return a connection that said CONNECT and heard CONNACK. Raises OSError if refused."""
-        made = self.dial()
+        made = self.dial(source=source)
         properties = Properties(session_expiry_interval=expiry_s) if version == V5 else None
         connect = Connect(client_id, version, clean, 0, properties=properties)
         made.sendall(encode(connect, version))
