@@ -36,6 +36,8 @@ SYSTEM_TOPICS_MAX: Final = 10_000
 
 LEVEL_WORK: Final = 4  # making a node for one level of a retained topic, or removing it
 
+LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
+
 _GROUPS_TO_WAIT_FOR_MAX: Final = 8  # in the line of each; else for the tick
 
 
@@ -85,10 +87,11 @@ class Router:
 
         Whoever publishes takes the difference, and pays for it with its share of a turn: nodes of
         the tree visited and subscriptions merged for a topic that no cached match fits,
-        subscription identifiers written, levels of a topic that is retained. The state of a foreign
-        bridge is no message, so here all whom it reaches count too.
+        subscription identifiers written, levels of a topic that is retained, queues asked whether
+        they refuse. The state of a foreign bridge is no message, so here all whom it reaches count
+        too.
         """
-        return self._work + self.trie.work
+        return self._work + self.trie.work + self.looked_at // LOOKS_OF_A_UNIT
 
     @property
     def retained_work(self) -> int:

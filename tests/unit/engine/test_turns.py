@@ -6,6 +6,7 @@ import pytest
 
 from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
+from penstock.engine.router import LOOKS_OF_A_UNIT
 from penstock.engine.share import (
     BYTES_OF_A_UNIT,
     PACKETS_PER_TURN_MAX,
@@ -173,6 +174,20 @@ def test_the_state_of_a_bridge_counts_whom_it_reaches(qos: int) -> None:
     bridge.send(Publish("$SYS/broker/connection/b/state", b"0"))  # now it is known whom it reaches
     bridge.send(Publish("$SYS/broker/connection/b/state", b"1", qos, packet_id=7 * (qos > 0)))
     assert bridge.connection.work >= 50 + WORK_OF_A_PACKET
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_refused_message_counts_the_queues_that_were_asked(version: int) -> None:
+    """Nobody gets it, and yet all whom it is for are looked at, each time it is tried."""
+    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow="reject"))
+    for number in range(50 * LOOKS_OF_A_UNIT):
+        listener = bench.join(f"listener {number}")
+        listener.send(Subscribe(1, [Subscription("t", 1)]))
+    bench.subscriber("away", "t", 1).cut()
+    bench.publish("t", b"fills the queue")
+    line = bench.join("p", version)
+    arrive(line, Publish("t", b"refused", 1, packet_id=1))
+    assert line.connection.work >= 50 + WORK_OF_A_PACKET
 
 
 def test_others_have_their_turn_in_between() -> None:
