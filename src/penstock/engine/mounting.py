@@ -43,7 +43,7 @@ def unmounted(message: Message, mount_point: str) -> Message:
     """Return ``message`` as a client behind ``mount_point`` knows it."""
     if not message.topic.startswith(mount_point):
         return message
-    changed = Message(
+    return Message(
         message.topic[len(mount_point) :],
         message.payload,
         message.qos,
@@ -52,9 +52,8 @@ def unmounted(message: Message, mount_point: str) -> Message:
         message.received_at_us,
         message.properties,
         message.offset,
+        lead_us=message.lead_us,
     )
-    changed.expires_at_us = message.expires_at_us
-    return changed
 
 
 def _mounted(topic: str, mount_point: str) -> str:

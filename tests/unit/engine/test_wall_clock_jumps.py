@@ -15,6 +15,7 @@ import penstock.engine
 from penstock.engine.events import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.engine.limits import EngineLimits
 from penstock.engine.listing import session_line
+from penstock.engine.mounting import unmounted
 from penstock.engine.options import EventOptions
 from penstock.engine.selection import SessionSelection
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
@@ -173,6 +174,17 @@ def test_new_messages_have_the_new_date(step_s: int) -> None:
     publish(bench.join("q"), b"after", 60)
     dates = [message.received_at_us for message in bench.store.read([0, 1]).values()]
     assert dates == [before_us, before_us + step_s * 1_000_000]
+
+
+@jumps
+def test_what_a_mounted_client_is_sent(step_s: int) -> None:
+    bench = Bench()
+    bench.jump_s(step_s)
+    publish(bench.join("p"), b"x", 60)
+    (message,) = bench.store.read([0]).values()
+    changed = unmounted(message, "")
+    assert changed.expires_at_us == message.expires_at_us == bench.now.steady_us + 60_000_000
+    assert changed.steady_us == message.steady_us == bench.now.steady_us
 
 
 def test_a_session_that_was_taken_up_again() -> None:
