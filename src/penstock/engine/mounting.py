@@ -9,6 +9,10 @@ Topics are changed where packets come in and where PUBLISH goes out, so that eve
 (permissions, retained messages, shared subscriptions, the log) knows the whole topic. All of the
 client's topics are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
 What a payload or a property says of topics is left as it is, the response topic too.
+
+A client there may be about to get a message that is not below the mount point: ``tenant/#``
+matches ``tenant`` too, of ``tenant/`` nothing would be left, and a session may have subscribed
+through another listener. Such a message is not sent.
 """
 
 from __future__ import annotations
@@ -39,10 +43,13 @@ def mount(packet: Packet, mount_point: str) -> None:
         packet.topic_filters = [_mounted_filter(one, mount_point) for one in packet.topic_filters]
 
 
+def sees(topic: str, mount_point: str) -> bool:
+    """Whether ``topic`` is below ``mount_point``; everything is below an empty one."""
+    return topic.startswith(mount_point) and topic != mount_point
+
+
 def unmounted(message: Message, mount_point: str) -> Message:
-    """Return ``message`` as a client behind ``mount_point`` knows it."""
-    if not message.topic.startswith(mount_point):
-        return message
+    """Return ``message``, which is below ``mount_point``, as a client behind that knows it."""
     return Message(
         message.topic[len(mount_point) :],
         message.payload,

@@ -17,7 +17,7 @@ from penstock.engine.forwarding import Forwarding
 from penstock.engine.frames import Frames
 from penstock.engine.link import Link
 from penstock.engine.message import Message
-from penstock.engine.mounting import unmounted
+from penstock.engine.mounting import sees, unmounted
 from penstock.errors import LocalProtocolError
 from penstock.protocol.kinds import V5
 
@@ -37,7 +37,7 @@ def add_publish(
 ) -> i64:
     """Append the PUBLISH packet to ``frames``, unless the peer or MQTT would not accept its size.
 
-    It is counted.
+    It is counted. There is none of a message that the peer cannot see, see ``mounting``.
 
     Args:
         frames: of the link, where it is to leave from.
@@ -61,6 +61,8 @@ def add_publish(
             return 0
         message = forwarding.message_for(message, version)
     if link.mount_point:
+        if not sees(message.topic, link.mount_point):
+            return 0
         message = unmounted(message, link.mount_point)
     properties = b""
     size_bytes: i64 = 0

@@ -35,6 +35,7 @@ from penstock.engine.inflight import (
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
+from penstock.engine.mounting import sees
 from penstock.engine.packet_ids import packet_id_of
 from penstock.engine.publish_frame import add_publish
 from penstock.engine.sender import Sender
@@ -176,7 +177,7 @@ class Transmission(Backlog):
             now,
         )
         if size_bytes == 0:
-            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, entry.qos)
+            self._unsent(link, message, entry.qos)
             return False
         link.wrote_publish(place, size_bytes)
         return True
@@ -215,13 +216,21 @@ class Transmission(Backlog):
             place, link, self.forwarding, message, 0, retain, False, 0, ids, batch, now
         )
         if size_bytes == 0:
-            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, 0)
+            self._unsent(link, message, 0)
             return
         link.wrote_qos0(place, size_bytes)
         events = self._effects.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
             events.sent(SENT, self.client_id, delivery, None if at_once else link)
+
+    def _unsent(self, link: Link, message: Message, qos: int) -> None:
+        """Count ``message``, of which there is no packet for this peer."""
+        if sees(message.topic, link.mount_point):
+            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
+        else:
+            refused = Delivery(message, message.offset, qos)
+            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, refused)
 
     def reserve_packet_id(self) -> int:
         """A packet identifier for SUBSCRIBE or UNSUBSCRIBE, until ``answered``; 0: none is free."""

@@ -1,10 +1,10 @@
 """Drops: counted by reason, the latest named."""
 
-from penstock.engine.drop_counts import OUT_OF_SEQUENCE, QUEUE_FULL, REASONS, REJECTED, Drops
+from penstock.engine.drop_counts import ENDED_AT, QUEUE_FULL, REASONS, REJECTED, Drops
 
 
 def test_every_reason_has_its_words() -> None:
-    assert len(REASONS) == len(set(REASONS)) == OUT_OF_SEQUENCE + 1
+    assert len(REASONS) == len(set(REASONS)) == ENDED_AT + 1
 
 
 def test_counting_misses_none_though_only_some_are_named() -> None:
