@@ -160,13 +160,14 @@ class OpeningConnection(Connection):
             self._refuse(code, now, connect)
             return
         self._connect = connect
+        if self.identity is not None:  # it is proven: nothing makes another user of it
+            code = reasons.SUCCESS if method is None else reasons.BAD_AUTHENTICATION_METHOD
+            if self.identity == "":
+                code = reasons.NOT_AUTHORIZED
+            self._settle(Verdict(code, self.identity), now)
+            return
         if method is not None:
             self._begin_exchange(connect, method, now)
-            return
-        if self.identity is not None:
-            is_named = self.identity != ""
-            code = reasons.SUCCESS if is_named else reasons.NOT_AUTHORIZED
-            self._settle(Verdict(code, self.identity), now)
             return
         self.state = AWAIT_VERDICT
         verdict = server.authenticate.judge(self._shown(connect), self.link)

@@ -413,3 +413,20 @@ def test_an_auth_before_the_client_is_known_may_come_in_parts() -> None:
         line.receive(bytes([byte]))
     bench.commit()
     assert isinstance(line.read()[-1], Connack)
+
+
+@pytest.mark.parametrize(
+    ("identity", "code"),
+    [("meter-7", reasons.BAD_AUTHENTICATION_METHOD), ("", reasons.NOT_AUTHORIZED)],
+)
+def test_who_a_certificate_names_is_nobody_else_by_a_method(identity: str, code: int) -> None:
+    """CONNECT is not asked who it is, whatever it could prove; without a name nobody gets in."""
+    bench = Bench(authenticate=Methods())
+    line = bench.line(5)
+    line.connection.identity = identity
+    line.send(connect())
+    bench.commit()
+    answer = line.read()[-1]
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == code
+    assert line.connection.link.closed
