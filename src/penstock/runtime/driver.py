@@ -239,9 +239,10 @@ class Driver:
         connection = peer.connection
         if not peer.is_over or self._peers.pop(connection.link, None) is None:
             return
-        if peer.was_connected and not peer.close_is_noted:
+        if peer.was_connected:
+            level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
             name = short(connection.client_id)
-            logger.info("client %s left: %s", name, connection.closed_because)
+            logger.log(level, "client %s left: %s", name, connection.closed_because)
 
     # -- turns -------------------------------------------------------------------------
 
