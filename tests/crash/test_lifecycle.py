@@ -106,8 +106,9 @@ def test_a_data_directory_that_cannot_be_made() -> None:
 
 def test_a_store_that_is_none(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    store.mkdir()
+    store.mkdir(mode=0o700)  # what others could read would be said, too
     (store / "CURRENT").write_text("this is no store\n")
+    (store / "CURRENT").chmod(0o600)
     options = ("--bind", "127.0.0.1:0", "--data-dir", str(tmp_path))
     assert str(tmp_path) in refused(*options, exit_code=1)  # damaged, for all one can tell
 

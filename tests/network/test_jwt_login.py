@@ -92,7 +92,24 @@ def test_who_has_a_token_is_let_in(keys: Path) -> None:
         b"eyJ.." + b"x" * 100,
         b"eyJ" + b"x" * 70_000 + b"..",
     ],
-    ids=lambda shown: str(len(shown)),
+    ids=[
+        "stranger",
+        "unknown key",
+        "no key",
+        "other key",
+        "expired",
+        "no expiry",
+        "not yet",
+        "no subject",
+        "control character",
+        "acl is a word",
+        "acl without topic",
+        "public key as secret",
+        "no algorithm",
+        "cut short",
+        "no parts",
+        "too long",
+    ],
 )
 def test_everything_else_is_refused(keys: Path, shown: bytes) -> None:
     """Also a token that names a weaker algorithm, or none (RFC 8725 §3.1)."""

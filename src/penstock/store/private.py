@@ -21,14 +21,16 @@ _STORE: Final = "store"
 def make_private(data_dir: Path) -> int:
     """Take the data directory and what is in it from everybody but its owner.
 
-    A directory that everybody may write to (/tmp) or that is another user's is left as it is; in
-    one without a store yet, what is there is not ours.
+    One that is not there yet is made by who opens the store, name by name and each of them synced,
+    and is private by the broker's umask. A directory that everybody may write to (/tmp) or that is
+    another user's is left as it is; in one without a store yet, what is there is not ours.
 
     Returns:
         How many files and directories had other permissions.
     """
     is_store = (data_dir / _STORE).is_dir()
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not data_dir.is_dir():
+        return 0
     found = data_dir.stat()
     if found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid():
         logger.warning("the data directory %s is shared with other users", data_dir)
