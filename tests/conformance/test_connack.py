@@ -26,7 +26,11 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker with room for two sessions, that takes no topic aliases."""
-    settings = {"limits.sessions_max": 2, "limits.topic_alias_maximum": 0}
+    settings = {
+        "limits.sessions_max": 2,
+        "memory.share_max": 1,  # all of it for one address
+        "limits.topic_alias_maximum": 0,
+    }
     with running_broker(tmp_path_factory.mktemp("full"), settings, "memory") as broker:
         yield broker
 
