@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     held = True
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         module = importlib.import_module(f"tests.attacks.{path.stem}")
-        for attack in module.ATTACKS:
+        for attack in getattr(module, "ATTACKS", ()):  # the storm of users is a test of its own
             if asked.only.lower() not in attack.name.lower():
                 continue
             with tempfile.TemporaryDirectory(prefix="penstock-attack-") as directory:
