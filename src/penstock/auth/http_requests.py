@@ -32,7 +32,7 @@ from typing import Final, final
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
 from penstock.auth.outside import Answer
 from penstock.engine.access import Credentials
-from penstock.engine.bans import ip_of
+from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
 from penstock.protocol import reasons
 

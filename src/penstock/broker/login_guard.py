@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar, final
 
-from penstock.engine.bans import ip_of, source_of
+from penstock.engine.addresses import source_of
 from penstock.engine.login_shares import LoginShares, ShareOptions
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 
@@ -51,10 +51,7 @@ class LoginGuard(Generic[T]):
 
     def source(self, address: str) -> str:
         """Return whose failures count for ``address``; empty where many share it."""
-        here = ip_of(address)
-        if here is None or any(here in network for network in self._exempt):
-            return ""
-        return source_of(address)
+        return source_of(address, self._exempt)
 
     def lane(self, address: str) -> str:
         """Return whose turn a check for ``address`` takes."""

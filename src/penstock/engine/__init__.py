@@ -13,6 +13,7 @@ Words and bounds::
     share              what one connection may do in a turn, in units of work
     accounts, kept     what each user, and all clients together, make the broker keep
     options            settings that are no bounds
+    addresses          where a peer is connected from, and who counts as one
     access             the ports: who a client is, and what it may do
     counters           what went through, in plain integers
     fifo               a line, as a list

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.bans import source_of
+from penstock.engine.addresses import source_of
 from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, Kept
 from penstock.engine.message import Delivery
 

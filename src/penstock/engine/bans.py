@@ -6,10 +6,9 @@
       an operator ───────────────┴▶ ban ─▶ listed ── its time is over, or lifted ─▶ gone
                                              ╰── CONNECT of one of them: 0x8A, return code 5
 
-An address is an IP address or a network such as ``10.0.0.0/8``. One of IPv6 counts with its whole
-/64: that is what one customer has, who would otherwise come back from another of its 2**64
-addresses. Times are those of the monotonic clock, in seconds; who asks passes them. What is kept
-is bounded: a ban above ``BANS_MAX`` takes the place of the oldest one.
+An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are those of the
+monotonic clock, in seconds; who asks passes them. What is kept is bounded: a ban above ``BANS_MAX``
+takes the place of the oldest one.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from __future__ import annotations
 import ipaddress
 from heapq import heapify, heappop, heappush
 from typing import Final, final
+
+from penstock.engine.addresses import ip_of, network_of, text_of
 
 BANS_MAX: Final = 100_000
 EXPIRED_A_TICK_MAX: Final = 1000
@@ -27,9 +28,6 @@ CLIENT: Final = "client"
 KINDS: Final = (ADDRESS, USER, CLIENT)
 
 FOR_GOOD: Final = float("inf")
-
-_PREFIX_V6: Final = 64
-_BITS_V4: Final = 32
 
 
 @final
@@ -139,7 +137,7 @@ class Bans:
         for version, length in self._networks:
             if version == here.version:
                 network = ipaddress.ip_network((str(here), length), strict=False)
-                found = self._holding((ADDRESS, _named(network)), now_s)
+                found = self._holding((ADDRESS, text_of(network)), now_s)
                 if found is not None:
                     return found
         return None
@@ -160,61 +158,16 @@ class Bans:
         return True
 
 
-def ip_of(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the IP address in ``address``, which may have a port; None where there is none.
-
-    An IPv4 address that comes through an IPv6 socket (``::ffff:…``) is the IPv4 address.
-    """
-    host, colon, _ = address.rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host = address  # no port: IPv4, or IPv6 without brackets
-    try:
-        found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
-    except ValueError:
-        return None
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return found.ipv4_mapped
-    return found
-
-
-def source_of(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, or a /64 of IPv6.
-
-    Empty where the address is none (a Unix socket).
-    """
-    found = ip_of(address)
-    return "" if found is None else _usual(ADDRESS, str(found))
-
-
 def _usual(kind: str, value: str) -> str:
     """Return ``value`` in the form under which it is found.
 
     Raises:
         ValueError: an address that is none.
     """
-    if kind != ADDRESS:
-        return value
-    if "/" not in value:
-        here = ip_of(value)
-        if here is None:
-            raise ValueError(f"{value!r} is neither an IP address nor a network")
-        length = _BITS_V4 if here.version == 4 else _PREFIX_V6
-        return _named(ipaddress.ip_network((str(here), length), strict=False))
-    try:
-        return _named(ipaddress.ip_network(value, strict=False))
-    except ValueError:
-        raise ValueError(f"{value!r} is neither an IP address nor a network") from None
-
-
-def _named(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> str:
-    """Return the text of ``network``; one IPv4 address has no prefix length."""
-    if network.version == 4 and network.prefixlen == _BITS_V4:
-        return str(network.network_address)
-    return str(network)
+    return text_of(network_of(value)) if kind == ADDRESS else value
 
 
 def _shape(value: str) -> tuple[int, int]:
     """Return IP version and prefix length of a network in its usual form."""
-    version = 6 if ":" in value else 4
-    _, slash, length = value.partition("/")
-    return version, int(length) if slash else _BITS_V4
+    network = ipaddress.ip_network(value)
+    return network.version, network.prefixlen

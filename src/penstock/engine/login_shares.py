@@ -9,7 +9,7 @@
                source ─▶ name ─▶ first in, first out, in turn ─────╯
 
 A check of a password is slow on purpose, so that whoever sends wrong ones takes the time of all
-others, unless there are shares. They are by *source* (``bans.source_of``) and by user name: sources
+others, unless there are shares. They are by *source* (``addresses``) and by user name: sources
 take turns, and names within a source. After ``burst`` failures of a source, or of a name, the next
 check of it comes after ``delay_s``, twice that, and so on up to ``delay_s_max``, one at a time. A
 source that fails ``ban_failures`` times within ``within_s`` is to be banned. A name never is:

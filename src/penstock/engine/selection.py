@@ -7,11 +7,11 @@ anything.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from fnmatch import translate
 from typing import Final, final
 
+from penstock.engine.addresses import IPNetwork, host_of, ip_of, network_of
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
@@ -47,10 +47,10 @@ class SessionSelection:
         self._client = _pattern(client)
         self._user = _pattern(user)
         self._is_anonymous = user == ANONYMOUS
-        self._network: ipaddress.IPv4Network | ipaddress.IPv6Network | None = None
+        self._network: IPNetwork | None = None
         self._address: re.Pattern[str] | None = None
         if address is not None and "/" in address and not address.startswith("process "):
-            self._network = ipaddress.ip_network(address, False)
+            self._network = network_of(address)
         else:
             self._address = _pattern(address)
         self._older_than_us = int(older_than_s * MICROSECONDS)
@@ -78,15 +78,12 @@ class SessionSelection:
         return connection is not None and self._is_there(connection.address)
 
     def _is_there(self, address: str) -> bool:
-        host = host_of(address)
         if self._network is not None:
-            try:
-                return ipaddress.ip_address(host) in self._network
-            except ValueError:  # a Unix socket
-                return False
+            there = ip_of(address)  # a Unix socket has none
+            return there is not None and there in self._network
         pattern = self._address
         assert pattern is not None
-        return pattern.match(address) is not None or pattern.match(host) is not None
+        return pattern.match(address) is not None or pattern.match(host_of(address)) is not None
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
@@ -94,12 +91,6 @@ def since_us(session: Session, connection: ServerConnection | None) -> int:
     if connection is not None:
         return connection.connected_at_us
     return session.disconnected_at_us
-
-
-def host_of(address: str) -> str:
-    """An address without its port and brackets; what has no port stays as it is."""
-    host, colon, _ = address.rpartition(":")
-    return host.strip("[]") if colon else address
 
 
 def _pattern(pattern: str | None) -> re.Pattern[str] | None:

@@ -24,9 +24,9 @@ import struct
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, final
 
+from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
-from penstock.transport.source import IPNetwork, host_of, source_of
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 
@@ -135,9 +135,7 @@ class Acceptor:
 
     def _source(self, peer: str) -> str | None:
         """Return what a connection counts under among those of its address."""
-        if self.listening.family == socket.AF_UNIX and self._preface is None:
-            return None
-        return source_of(host_of(peer), self._exempt)
+        return source_of(peer, self._exempt) or None
 
     def _exhausted(self, error: OSError) -> None:
         """No descriptors: the kernel would say so again at once, for ever."""

@@ -7,7 +7,7 @@ from penstock.engine.draining import Draining
 from penstock.engine.events import ADMINISTERED, BANNED, KINDS
 from penstock.engine.listing import SessionWalk
 from penstock.engine.options import EventOptions
-from penstock.engine.selection import ANONYMOUS, SessionSelection, host_of
+from penstock.engine.selection import ANONYMOUS, SessionSelection
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Disconnect, Will
 from tests.unit.engine.bench import Bench, publishes
@@ -121,13 +121,8 @@ def test_selections(bench: Bench) -> None:
     assert chosen(address="192.168.0.0/16") == []
     assert chosen(user=ANONYMOUS) == chosen(older_than_s=59.0) == chosen()
     assert chosen(user="*x") == chosen(older_than_s=61.0) == []
-    with pytest.raises(ValueError, match="does not appear"):
+    with pytest.raises(ValueError, match="neither an IP address nor a network"):
         SessionSelection(address="not/a/network")
-    assert [host_of(text) for text in ("[::1]:1", "h:1", "process 1 of user 2")] == [
-        "::1",
-        "h",
-        "process 1 of user 2",
-    ]
 
 
 def test_a_source_that_guessed_too_often_is_banned_and_told(bench: Bench) -> None:

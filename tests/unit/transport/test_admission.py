@@ -1,7 +1,6 @@
 """How many and how fast: pure counters, and the limit of open files."""
 
 import asyncio
-import ipaddress
 import logging
 import resource
 
@@ -10,7 +9,6 @@ import pytest
 from penstock.config.settings import Settings
 from penstock.transport import descriptors
 from penstock.transport.admission import Admission, Descriptors, TokenBucket
-from penstock.transport.source import host_of, source_of
 
 
 def taken(bucket: TokenBucket, now_s: float, wanted: int) -> int:
@@ -116,28 +114,6 @@ def test_a_limit_below_max_connections_is_said_at_the_start(
     with caplog.at_level(logging.WARNING):
         assert descriptors.prepared(Settings()).connections_max == 922
     assert "the limit of open files is 1024: at most 922 connections" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("host", "counted"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("10.1.2.3", None),
-        ("::ffff:10.1.2.3", None),
-        ("", None),
-        ("process 7 of user 0", None),
-    ],
-)
-def test_what_is_counted_together(host: str, counted: str | None) -> None:
-    assert source_of(host, [ipaddress.ip_network("10.0.0.0/8")]) == counted
-
-
-def test_the_host_of_a_peer() -> None:
-    assert host_of("192.0.2.7:1883") == "192.0.2.7"
-    assert host_of("[2001:db8::1]:1883") == "2001:db8::1"
 
 
 def test_a_place_goes_to_the_address_that_left_it() -> None:

@@ -1,0 +1,55 @@
+"""Addresses of peers, in the forms they have, and what counts as one source."""
+
+import ipaddress
+
+import pytest
+
+from penstock.engine.addresses import host_of, network_of, source_of, text_of
+
+
+@pytest.mark.parametrize(
+    ("peer", "source"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("192.0.2.7:50000", "192.0.2.7"),
+        ("[::ffff:192.0.2.7]:50000", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("[2001:db8::5:1]:50000", "2001:db8::/64"),
+        ("[fe80::1%eth0]:50000", "fe80::/64"),
+        ("10.1.2.3:1", ""),
+        ("::ffff:10.1.2.3", ""),
+        ("", ""),
+        ("process 7 of user 0", ""),
+    ],
+)
+def test_one_source_is_an_ipv4_address_or_a_64_of_ipv6(peer: str, source: str) -> None:
+    assert source_of(peer, [ipaddress.ip_network("10.0.0.0/8")]) == source
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("192.0.2.7/32", "192.0.2.7"),
+        ("10.1.2.3/8", "10.0.0.0/8"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::1/128", "2001:db8::1/128"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("::/0", "::/0"),
+    ],
+)
+def test_a_network_has_one_text(text: str, network: str) -> None:
+    assert text_of(network_of(text)) == network
+
+
+@pytest.mark.parametrize("text", ["", "nowhere", "not/a/network", "10.0.0.0/33"])
+def test_what_is_no_network_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match="neither an IP address nor a network"):
+        network_of(text)
+
+
+def test_the_host_of_a_peer() -> None:
+    peers = ["[::1]:1", "2001:db8::1", "192.0.2.7:1883", "h:1", "process 1 of user 2"]
+    hosts = ["::1", "2001:db8::1", "192.0.2.7", "h", "process 1 of user 2"]
+    assert [host_of(peer) for peer in peers] == hosts
