@@ -313,8 +313,9 @@ class Core(Application):
             PublishFailed: it was dropped.
         """
         now = self._now()
-        message = Message(topic, payload, 0, retain, "", now.wall_us, properties)
-        message.dated(now.wall_us, now.lead_us)
+        message = Message(
+            topic, payload, 0, retain, "", now.wall_us, properties, lead_us=now.lead_us
+        )
         self.publications.lost_qos0 = -1
         self._published_in_turn += 1
         self.session.deliver(message, 0, retain, (), True, now)
@@ -335,8 +336,9 @@ class Core(Application):
         Its ``sequence``, if it has one, is in the commit of the message.
         """
         now = self._now()
-        message = Message(topic, payload, qos, retain, "", now.wall_us, properties)
-        message.dated(now.wall_us, now.lead_us)
+        message = Message(
+            topic, payload, qos, retain, "", now.wall_us, properties, lead_us=now.lead_us
+        )
         self._published_in_turn += _QUEUED
         if self.is_stored:
             self._effects.append(message)

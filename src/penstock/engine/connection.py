@@ -76,7 +76,6 @@ class Connection(Resumable):
         self.stalled = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
-        self.work = 0  # done in this turn; a role adds what a packet costs beyond itself
         self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
         self.expects_rest = False  # ``rest_to_come`` is to be told when it came
         self.state = AWAIT_CONNECT
@@ -86,14 +85,21 @@ class Connection(Resumable):
         self._decoder = decoder
         self._keep_alive = keep_alive
         self._share = link.share
+        self._began_at: i64 = 0  # of ``share.spent``, when its turn began
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
         self._lost_because: str | None = None  # the socket ended, the verdict is still to come
+
+    @property
+    def work(self) -> int:
+        """What its turn cost up to now, in units of ``share``."""
+        return self._share.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
         """Bytes from the peer."""
         if self.state == CLOSED:
             return
+        self._began_at = self._share.spent
         self.link.counters.bytes_received += len(data)
         self._bytes_work += len(data) // BYTES_OF_A_UNIT
         if self.state == AWAIT_VERDICT:
@@ -115,6 +121,10 @@ class Connection(Resumable):
 
     def resume(self, now: Now) -> None:
         """Go on with what was left undecoded, as far as there is room."""
+        self._began_at = self._share.spent
+        self._decode_rest(now)
+
+    def _decode_rest(self, now: Now) -> None:
         if self.state in (CLOSED, AWAIT_VERDICT) or not self.stalled:
             return
         if self.state == CONNECTED:
@@ -143,9 +153,10 @@ class Connection(Resumable):
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
         """Handle packets until one is incomplete or it is enough for now."""
-        self.work = self._bytes_work
+        share = self._share
+        share.spent += self._bytes_work
         self._bytes_work = 0
-        work_max = self._share.work_max
+        spent_max: i64 = self._began_at + share.work_max
         counters = self.link.counters
         decoder = self._decoder
         while True:
@@ -175,14 +186,14 @@ class Connection(Resumable):
                 self.handle(packet, now)
             if self.link.closed:
                 return
-            self.work += WORK_OF_A_PACKET
+            share.spent += WORK_OF_A_PACKET
             if self.state == AWAIT_VERDICT:  # ``decided`` goes on
                 self.stalled = True
                 return
-            if not to_the_end and (self.work >= work_max or self.must_wait()):
+            if not to_the_end and (share.spent >= spent_max or self.must_wait()):
                 self.stalled = True
-                if self.work >= work_max:
-                    self._share.used_up += 1
+                if share.spent >= spent_max:
+                    share.used_up += 1
                     self.wait_for_turn()
                 return
 

@@ -28,6 +28,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.aliases import InboundAliases
 from penstock.engine.answers import acknowledgement
@@ -50,7 +52,6 @@ from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
 
-_MUST_WAIT: Final = -1  # instead of the number of sessions reached
 _NO_ROOM: Final = "there is no room for it now"
 _RETAINED_FULL: Final = "there is no room for more retained messages"
 
@@ -85,8 +86,8 @@ class Publishing:
         if server.options.acknowledge_in_memory:
             self._in_memory = server.in_memory
 
-    def publish(self, packet: Publish, session: Session, now: Now) -> int:
-        """A PUBLISH; the number of sessions it went to."""
+    def publish(self, packet: Publish, session: Session, now: Now) -> None:
+        """Take a PUBLISH: route it, refuse it, or hold it back."""
         topic = packet.topic
         payload = packet.payload
         counters = self._link.counters
@@ -107,13 +108,14 @@ class Publishing:
         if topic is not self._topic:
             self._check_topic(topic)
         if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:
-            return self._publish_in_order(packet, topic, encoded, session, now)
+            self._publish_in_order(packet, topic, encoded, session, now)
+            return
         if properties is not None and self._is_false_text(packet):  # ends the connection
             self._refuse_payload(packet, topic, session)
         permissions = session.permissions
         if self._is_system or (permissions is not None and not permissions.may_publish(topic)):
             self._refuse_topic(packet, topic, session, now)
-            return 0
+            return
         message = Message(
             topic,
             payload,
@@ -125,34 +127,31 @@ class Publishing:
             topic_bytes=self._topic_bytes,
             lead_us=now.lead_us,
         )
-        return self._router.publish(message, session, now)
+        self._router.publish(message, session, now)
 
     def _publish_in_order(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
-    ) -> int:
+    ) -> None:
         """A PUBLISH that is to be acknowledged, or may have to wait behind others."""
         qos = packet.qos
         if qos == 2 and session.awaits_release(packet.packet_id):
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
-            return 0
+            return
         if qos > 0 and self._link.version == V5:
             self._check_receive_maximum(session)
         elif qos == 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
         if self.held_back.count > 0 or session.released_count > 0:
             self._hold_back(packet, topic, session)  # what came later must not overtake
-            return 0
+            return
         if self._waits_for_a_pubrel(packet, session):
             self._hold_back(packet, topic, session)
-            return 0
+            return
         if not self._may(packet, topic, self._is_system, session, now):
-            return 0
-        reached = self._route(packet, topic, encoded, session, now)
-        if reached == _MUST_WAIT:
+            return
+        if not self._route(packet, topic, encoded, session, now):
             self._hold_back(packet, topic, session)
-            return 0
-        return reached
 
     def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
         """Whether there is no room to receive it, and it cannot be told so; if it may not be
@@ -175,24 +174,24 @@ class Publishing:
         self._topic_bytes = topic.encode()
         self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None
 
-    def release(self, packet_id: int, session: Session, now: Now) -> int:
-        """A PUBREL; the work of what is published now."""
+    def release(self, packet_id: int, session: Session, now: Now) -> None:
+        """Take a PUBREL, and publish what may be published now."""
         if not session.holds(packet_id):
             self._complete(packet_id, session)
         elif session.line_up(packet_id):
-            return self._route_released(session, now)
-        return 0
+            self._route_released(session, now)
 
-    def _route_released(self, session: Session, now: Now) -> int:
+    def _route_released(self, session: Session, now: Now) -> None:
         """Route held messages whose PUBREL came, in its order (v3.1 §3.6).
 
         As far as their bodies are here and queues have room, and no more than one turn's share;
         ``try_again`` goes on. It is now that they are published: the log dates them so, and what
-        the client may do is asked again. The work it was.
+        the client may do is asked again.
         """
-        reached = 0
+        share = self._effects.share
+        before: i64 = share.spent
         while session.released_count > 0:
-            if self._is_enough(reached):
+            if self._is_enough(share.spent - before):
                 break
             held = session.next_released()
             if held is None:
@@ -209,12 +208,9 @@ class Publishing:
                     if self._router.rejecting and self._router.refuses(again, session):
                         self._waiting().wait_for_room(again, session)
                         break
-                    before = self._router.work
-                    reached += self._router.publish(again, session, now)
-                    reached += self._router.work - before
-            reached += WORK_OF_A_PACKET
+                    self._router.publish(again, session, now)
+            share.spent += WORK_OF_A_PACKET
             self._complete(session.first_released(), session)
-        return reached
 
     def _complete(self, packet_id: int, session: Session) -> None:
         """Forget a QoS 2 message, and say so."""
@@ -242,40 +238,37 @@ class Publishing:
             self._waits = WaitingPublisher(self._router, self._effects, self._link)
         return self._waits
 
-    def try_again(self, session: Session, now: Now) -> int:
+    def try_again(self, session: Session, now: Now) -> None:
         """Route what is released and what is held back, in order, as far as there is room.
 
-        No more than one turn's share; what the client may do is asked again. The work it was.
+        No more than one turn's share; what the client may do is asked again.
         """
+        share = self._effects.share
+        before: i64 = share.spent
         if self._waits is not None:
             self._waits.begin()
-        work = self._route_released(session, now)
+        self._route_released(session, now)
         held_back = self.held_back
         packet = held_back.first()
         while packet is not None:
-            if session.released_count > 0 or self._is_enough(work):
+            if session.released_count > 0 or self._is_enough(share.spent - before):
                 break
             if self._waits_for_a_pubrel(packet, session):
                 break
             topic = packet.topic
-            before = self._router.work
             if self._may(packet, topic, is_system_topic(topic), session, now):
                 properties = packet.properties
                 encoded = b"" if properties is None else encode_properties(properties)
-                reached = self._route(packet, topic, encoded, session, now)
-                if reached == _MUST_WAIT:
-                    work += self._router.work - before
+                if not self._route(packet, topic, encoded, session, now):
                     break
-                work += reached
-            work += self._router.work - before + WORK_OF_A_PACKET
+            share.spent += WORK_OF_A_PACKET
             held_back.pass_on()
             packet = held_back.first()
         if self._waits is not None:
             self._waits.tried()
-        return work
 
-    def _is_enough(self, work: int) -> bool:
-        """Whether what is left must wait for the next turn, or for a commit."""
+    def _is_enough(self, work: i64) -> bool:
+        """Whether what is left must wait for the next turn, or for a commit, after this work."""
         user = self._link.user
         if work >= self._effects.share.work_max:
             self._effects.resume_later(user)
@@ -306,11 +299,10 @@ class Publishing:
 
     def _route(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
-    ) -> int:
-        """Hand a message on and acknowledge it; the number of sessions it went to.
+    ) -> bool:
+        """Hand a message on and acknowledge it; False if it must wait for room, whole.
 
-        ``_MUST_WAIT``: it must wait for room, and does so whole. A client that can be told,
-        is: 0x97 means that nobody got the message.
+        A client that can be told, is: 0x97 means that nobody got the message.
         """
         qos = packet.qos
         held = qos == 2 and self._link.version == V31
@@ -328,7 +320,7 @@ class Publishing:
         router = self._router
         number = numbered(packet.properties) if qos > 0 else None
         if number is not None and not self._is_next(number, packet, topic, session, now):
-            return 0
+            return True
         if qos > 0:
             effects = self._effects
             refused = effects.store_fails or (qos == 2 and not session.has_room_to_receive())
@@ -341,28 +333,28 @@ class Publishing:
                         self._waiting().wait_for_room(message, session)
                     elif effects.store_fails:
                         self._waiting().wait_for_store()
-                    return _MUST_WAIT  # else for a PUBREL of its own
+                    return False  # else for a PUBREL of its own
                 why = effects.store_failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
-                return 0
+                return True
             if (
                 packet.retain
                 and self._link.version == V5
                 and not self._is_retainable(message, session)
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
-                return 0  # nobody got it, as above
+                return True  # nobody got it, as above
             if held and not session.has_room_to_hold():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
                 )
             if not session.receive(packet, now):
                 self._acknowledge(packet, reasons.SUCCESS)
-                return 0
+                return True
             if held:  # v3.1 §3.3: not made available to interested parties yet
                 session.hold(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
-                return 0
+                return True
         if number is not None:
             self._producers.published(session.username, number, now)
         reached = router.publish(message, session, now)
@@ -373,7 +365,7 @@ class Publishing:
                 self._link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self._link))
             else:
                 self._acknowledge(packet, code)
-        return reached
+        return True
 
     def _is_promised_in_memory(self, topic: str) -> bool:
         """Whether PUBACK may leave before the message is on disk, and overtakes nothing."""

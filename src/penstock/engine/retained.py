@@ -73,7 +73,6 @@ class RetainedMessages:
 
     def __init__(self, limit: int, bytes_max: int = 0) -> None:
         self.size_bytes = 0
-        self.visits = 0  # of nodes by walks, ever
         self._limit = limit
         self._bytes_max = bytes_max
         self._root = _Node(False)
@@ -175,7 +174,6 @@ class RetainedMessages:
         found: list[Message] = []
         walk = self.walk(topic_filter)
         while not walk.finished:
-            self.visits += 1
             message = walk.step()
             if message is not None:
                 found.append(message)

@@ -65,7 +65,7 @@ class RetainedDelivery:
         """The next message; None when all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
-        self._retained.visits += before - self.visits_left
+        self._effects.share.spent += before - self.visits_left
         return message
 
     def _find(self, now: Now) -> Message | None:

@@ -62,7 +62,7 @@ class Router:
         drops: Drops,
         sharing: SharingOptions,
     ) -> None:
-        self.trie = SubscriptionTrie()
+        self.trie = SubscriptionTrie(effects.share)
         self.sharing = Sharing(effects, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
@@ -72,7 +72,7 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
-        self._work = 0  # see ``work``
+        self._share = effects.share
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
@@ -80,23 +80,6 @@ class Router:
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
         self._refusing_groups: list[ShareGroup] = []  # the last of these, after the
         # others; none: so many that whoever is refused waits for the tick
-
-    @property
-    def work(self) -> int:
-        """What routing cost up to now beside the sessions reached, in units of one of these.
-
-        Whoever publishes takes the difference, and pays for it with its share of a turn: nodes of
-        the tree visited and subscriptions merged for a topic that no cached match fits,
-        subscription identifiers written, levels of a topic that is retained, queues asked whether
-        they refuse. The state of a foreign bridge is no message, so here all whom it reaches count
-        too.
-        """
-        return self._work + self.trie.work + self.looked_at // LOOKS_OF_A_UNIT
-
-    @property
-    def retained_work(self) -> int:
-        """What subscriptions made it visit of retained messages up to now, in nodes."""
-        return self.retained.visits + self.system.visits
 
     def publish(
         self,
@@ -127,11 +110,10 @@ class Router:
         events = self._effects.events
         told = None if events is None else events.received(message)
         if message.retain:
-            self._work += LEVEL_WORK * (1 + message.topic.count("/"))
+            self._share.spent += LEVEL_WORK * (1 + message.topic.count("/"))
             if account is None and publisher is not None:
                 account = publisher.account
             self._retain(message, account)
-        self._work += matches.identifiers
         at_once = message.qos == 0
         reached = 0
         for match in matches.sessions:
@@ -157,9 +139,15 @@ class Router:
                     member = planned[position]
                 if self.sharing.publish(group, member, message, at_once, now):
                     reached += 1
+        self._share.spent += reached + matches.identifiers
         if told is not None:
             told["sessions"] = reached
         return reached
+
+    def _looked(self, count: int) -> None:
+        """So many queues were asked whether they refuse."""
+        self.looked_at += count
+        self._share.spent += count // LOOKS_OF_A_UNIT
 
     def _may_append_qos0(self, message: Message) -> bool:
         """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
@@ -185,16 +173,16 @@ class Router:
                 continue
             if grant.qos > 0 and session.refuses(size_bytes, 0):
                 self._refusing = session
-                self.looked_at += 1 + position
+                self._looked(1 + position)
                 return True
             if taken is not None and (grant.qos > 0 or session.link is None):
                 taken[session] = 1
-        self.looked_at += len(matches.sessions)
+        self._looked(len(matches.sessions))
         if taken is None:
             return False
         planned: list[Member | None] = []
         for group in matches.groups:
-            self.looked_at += 1 + group.connected_count
+            self._looked(1 + group.connected_count)
             member = group.choose(message, size_bytes, None, False, taken)
             if member is not None:
                 session = member.session
@@ -273,7 +261,7 @@ class Router:
         )
 
     def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
-        self._work += len(matches.sessions) + len(matches.groups)
+        self._share.spent += len(matches.sessions) + len(matches.groups)
         for match in matches.sessions:
             if match.session.link is not None:
                 grant = match.grant
@@ -319,7 +307,9 @@ class Router:
             return
         ids = (entry.identifier,) if entry.identifier > 0 else ()
         if is_system_topic(entry.subscription.topic_filter):
-            for message in self.system.match(entry.subscription.topic_filter):
+            found = self.system.match(entry.subscription.topic_filter)
+            self._share.spent += len(self.system)
+            for message in found:
                 session.deliver(message, 0, True, ids, False, now)
             return
         delivery = RetainedDelivery(

@@ -70,7 +70,6 @@ class ServerConnection(OpeningConnection):
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(server, limits, now)
         self.inbound_limit: AtLimit | None = None  # made when it is reached first
-        self._router = server.router
         self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
         self._publishing = Publishing(server, self.link, limits)
         self._held_back = self._publishing.held_back
@@ -96,10 +95,8 @@ class ServerConnection(OpeningConnection):
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
             properties = packet.properties
             if properties is not None and properties.user_properties is not None:
-                self.work += len(properties.user_properties)
-            before = self._router.work
-            self.work += self._publishing.publish(packet, session, now)
-            self.work += self._router.work - before
+                self._share.spent += len(properties.user_properties)
+            self._publishing.publish(packet, session, now)
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
@@ -124,7 +121,7 @@ class ServerConnection(OpeningConnection):
         session = self._session
         assert session is not None
         if packet_type == PUBREL:
-            self.work += self._publishing.release(packet_id, session, now)  # with what it cost
+            self._publishing.release(packet_id, session, now)
         elif session.acknowledge(packet_type, packet_id, reason_code, now):
             if self._sharing.uneven:  # each place that is free lets it take over from others
                 self.refill(now)
@@ -144,15 +141,15 @@ class ServerConnection(OpeningConnection):
         """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
         request = self._request
         assert request is not None
-        work = 0
-        while not request.finished and work < self._share.work_max:
-            work += request.step(now)
+        while not request.finished:
+            request.step(now)
             answer = request.take_answer()
             if answer is not None:
                 self._answer(answer, now)
             if self.state == CLOSED:
                 return
-        self.work += work
+            if self.work >= self._share.work_max:
+                break
         if not request.finished:
             return  # ``must_wait``
         self._request = None
@@ -289,6 +286,7 @@ class ServerConnection(OpeningConnection):
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
             self.resume_at_s = 0.0
+        self._began_at = self._share.spent
         try:
             self._go_on(now)
         except RemoteProtocolError as error:  # of a message that waited here
@@ -299,8 +297,8 @@ class ServerConnection(OpeningConnection):
         if self._session is not None:
             self._session.refill(now)
             if self._held_back.count > 0 or self._session.released_count > 0:
-                work = self._publishing.try_again(self._session, now)
-                if work >= self._share.work_max:
+                self._publishing.try_again(self._session, now)
+                if self.work >= self._share.work_max:
                     self._share.used_up += 1
                     self.wait_for_turn()
                     return
@@ -308,7 +306,7 @@ class ServerConnection(OpeningConnection):
                 self._go_on_with_request(now)
         lacked_memory = self._lacks_memory
         self._lacks_memory = False
-        super().resume(now)
+        self._decode_rest(now)
         if lacked_memory and self.stalled and not self._lacks_memory:
             self._server.half_received.give_back(self)  # it waits for something else first
         self._watch_inbound(now)

@@ -1,8 +1,14 @@
 """What one connection may do in a turn of the loop before the others have theirs.
 
-The engine reads no clock, so work is counted in units that cost about the same: a message handed
-to a session is one, a packet is ten, and so on (``connection``). How many of them a turn may take
-follows from two things that are told::
+The engine reads no clock, so work is counted in units that cost about the same, and whoever does
+some adds it to ``spent``::
+
+      packet ················· 10      message to a session, filter of a walk ····· 1
+      64 bytes received ······· 1      identifier, user property, 8 queues asked ·· 1
+      filter of a SUBSCRIBE ·· 20      level of a retained topic ·················· 4
+
+Who has its turn takes the difference. How much one may spend in a turn follows from two things that
+are told::
 
       used up     how many connections had to stop in the turn before: they share what there is
       took        how long one of them, or all that went on together, took for its share: longer
@@ -16,6 +22,8 @@ told to wait.
 from __future__ import annotations
 
 from typing import Final, final
+
+from mypy_extensions import i64
 
 PACKETS_PER_TURN_MAX: Final = 1000
 WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
@@ -32,6 +40,7 @@ class Share:
     """The work that one connection may do in this turn: ``work_max``, in units."""
 
     def __init__(self) -> None:
+        self.spent: i64 = 0  # by all, ever
         self.work_max = WORK_PER_TURN_MAX
         self.together = WORK_PER_TURN_MAX  # what those who use up their shares have in all
         self.used_up = 0  # shares, in this turn

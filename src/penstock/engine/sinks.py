@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias, final
 
+from mypy_extensions import i64
+
 from penstock.engine.clock import Now
 from penstock.engine.effects import Effects
 from penstock.engine.message import Message
@@ -101,19 +103,27 @@ class Sinks:
         """
         effects = self._effects
         router = self._router
-        work = 0
+        share = effects.share
+        before: i64 = share.spent
         at = first
-        while at < len(rows) and work < SHARE:
+        while at < len(rows) and share.spent - before < SHARE:
             if effects.store_fails:
                 break
             topic, payload, qos, retain, properties = rows[at]
-            message = Message(topic, payload, qos, retain, client_id, now.wall_us, properties)
-            message.dated(now.wall_us, now.lead_us)
+            message = Message(
+                topic,
+                payload,
+                qos,
+                retain,
+                client_id,
+                now.wall_us,
+                properties,
+                lead_us=now.lead_us,
+            )
             if qos > 0 and router.rejecting and router.refuses(message, None):
                 break
-            before = router.work
-            work += WORK_OF_A_PACKET + router.publish(message, None, now)
-            work += router.work - before
+            share.spent += WORK_OF_A_PACKET
+            router.publish(message, None, now)
             at += 1
         if at > first:
             self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)

@@ -66,8 +66,8 @@ class Request:
         self._link = link
         self._position = 0  # filters handled
 
-    def step(self, now: Now) -> int:
-        """Take the next step; the work it was."""
+    def step(self, now: Now) -> None:
+        """Take the next step."""
         raise NotImplementedError
 
     def take_answer(self) -> Packet | None:
@@ -103,8 +103,8 @@ class Subscribing(Request):
         self._is_new: list[bool] = []  # of each of them
         self._delivered = 0  # of them: what they find retained is on its way
 
-    def step(self, now: Now) -> int:
-        """Take the next step; the work it was."""
+    def step(self, now: Now) -> None:
+        """Take the next step."""
         subscriptions = self._packet.subscriptions
         if self._position < len(subscriptions):
             self._subscribe(subscriptions[self._position])
@@ -112,11 +112,11 @@ class Subscribing(Request):
             if self._position == len(subscriptions):
                 self.answer = self._suback()
                 self.finished = not self._added
-            return FILTER_WORK
-        work = self._deliver_retained(now)
+            self._server.effects.share.spent += FILTER_WORK
+            return
+        self._deliver_retained(now)
         self._delivered += 1
         self.finished = self._delivered == len(self._added)
-        return work
 
     def _subscribe(self, subscription: Subscription) -> None:
         server = self._server
@@ -157,15 +157,13 @@ class Subscribing(Request):
             answer.properties = None  # [MQTT-3.9.2-1]
         return answer
 
-    def _deliver_retained(self, now: Now) -> int:
+    def _deliver_retained(self, now: Now) -> None:
         entry = self._added[self._delivered]
         session = self._session
-        if entry.subscription.topic_filter not in session.subscriptions:
-            return 1  # it was taken away meanwhile
-        router = self._server.router
-        before = router.retained_work
-        router.deliver_retained(session, entry, self._is_new[self._delivered], now)
-        return 1 + router.retained_work - before
+        self._server.effects.share.spent += 1
+        if entry.subscription.topic_filter in session.subscriptions:  # nobody took it away
+            is_new = self._is_new[self._delivered]
+            self._server.router.deliver_retained(session, entry, is_new, now)
 
 
 @final
@@ -185,8 +183,8 @@ class Unsubscribing(Request):
         self._codes: list[int] = []
         self._shared: set[str] = set()
 
-    def step(self, now: Now) -> int:
-        """Take the next step; the work it was."""
+    def step(self, now: Now) -> None:
+        """Take the next step."""
         filters = self._packet.topic_filters
         self._unsubscribe(filters[self._position])
         self._position += 1
@@ -195,7 +193,7 @@ class Unsubscribing(Request):
                 self._server.router.sharing.unsubscribed(self._session, self._shared, now)
             self.answer = self._unsuback()
             self.finished = True
-        return FILTER_WORK
+        self._server.effects.share.spent += FILTER_WORK
 
     def _unsubscribe(self, topic_filter: str) -> None:
         server = self._server

@@ -16,8 +16,7 @@ Overlapping subscriptions of a session give one delivery with the greatest grant
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
 
 A topic may have two ways on at each level, so that one client's overlapping filters make a walk
-of tens of thousands of nodes. ``work`` counts them, and who published pays for them with its share
-of the turn (``connection``).
+of tens of thousands of nodes. Who published pays for them with its share of the turn.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from typing import final
 
 from penstock.engine.match_cache import Match, MatchCache, Matches
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share import Share
 from penstock.engine.share_group import ShareGroup
 from penstock.engine.topics import unshared
 
@@ -53,10 +53,14 @@ class _Found:
 
 @final
 class SubscriptionTrie:
-    """All subscriptions of all sessions."""
+    """All subscriptions of all sessions.
 
-    def __init__(self) -> None:
-        self.work = 0  # nodes visited and subscriptions collected to match, ever
+    Args:
+        share: where nodes visited and subscriptions collected to match are counted.
+    """
+
+    def __init__(self, share: Share | None = None) -> None:
+        self._share = share or Share()
         self._root = _Node()
         self._cache = MatchCache()
 
@@ -138,16 +142,17 @@ class SubscriptionTrie:
         depth_max = len(levels)
         hidden = topic.startswith("$")
         ahead: list[tuple[_Node, int]] = [(self._root, 0)]
+        work = 0
         while ahead:
             node, depth = ahead.pop()
-            self.work += 1
+            work += 1
             children = node.children
             if children is not None and not hidden:
                 rest = children.get("#")
                 if rest is not None:
-                    self.work += _collect(rest, found)
+                    work += _collect(rest, found)
             if depth == depth_max:
-                self.work += _collect(node, found)
+                work += _collect(node, found)
             elif children is not None:
                 if not hidden:
                     any_level = children.get("+")
@@ -157,6 +162,7 @@ class SubscriptionTrie:
                 if child is not None:
                     ahead.append((child, depth + 1))
             hidden = False
+        self._share.spent += work
         matches = list(found.sessions.values())
         identifiers = 0
         for match in matches:

@@ -14,6 +14,7 @@ from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Grant
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share import Share
 from penstock.engine.share_group import Dice, ShareGroup
 from penstock.engine.topics import topic_matches
 from penstock.engine.trie import SubscriptionTrie
@@ -162,13 +163,14 @@ def test_an_identifier_that_several_subscriptions_share_is_there_once() -> None:
 
 
 def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> None:
-    trie, one = SubscriptionTrie(), session("one")
+    share = Share()
+    trie, one = SubscriptionTrie(share), session("one")
     for levels in itertools.product("a+", repeat=5):
         trie.add(one, "/".join(levels), entry("/".join(levels), 0))
     trie.match("a/a/a/a/a")
-    assert trie.work == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
+    assert share.spent == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
     trie.match("a/a/a/a/a")
-    assert trie.work == (2**6 - 1) + 2**5
+    assert share.spent == (2**6 - 1) + 2**5
 
 
 def test_a_thousand_levels_are_matched_and_forgotten_without_recursion() -> None:

@@ -448,7 +448,8 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
 
 # -- a packet with thousands of filters ----------------------------------------------------
 
-FILTERS = [f"f/{number}" for number in range(3 * WORK_PER_TURN_MAX // FILTER_WORK)]
+PORTION = WORK_PER_TURN_MAX // FILTER_WORK
+FILTERS = [f"f/{number}" for number in range(3 * PORTION)]
 
 
 def test_a_large_subscribe_is_handled_in_portions_and_answered_once() -> None:
@@ -456,10 +457,11 @@ def test_a_large_subscribe_is_handled_in_portions_and_answered_once() -> None:
     bench = Bench()
     line = bench.join("c", 4)
     arrive(line, Subscribe(1, [Subscription(one, 1) for one in FILTERS]), Pingreq())
-    assert len(line.session.subscriptions) == len(FILTERS) // 3
+    first = len(line.session.subscriptions)
+    assert PORTION - len(FILTERS) // 60 <= first < PORTION  # the bytes of the packet count too
     assert line.connection.stalled
     bench.server.resume(bench.now)
-    assert len(line.session.subscriptions) == 2 * len(FILTERS) // 3
+    assert len(line.session.subscriptions) == first + PORTION
     bench.turns()
     bench.commit()
     suback = next(packet for packet in line.read() if isinstance(packet, Suback))
@@ -474,7 +476,7 @@ def test_a_large_unsubscribe_is_handled_in_portions() -> None:
     bench.commit()
     line.read()
     arrive(line, Unsubscribe(2, FILTERS))
-    assert len(line.session.subscriptions) == 2 * len(FILTERS) // 3
+    assert len(FILTERS) - PORTION < len(line.session.subscriptions) < len(FILTERS)
     bench.turns()
     bench.commit()
     assert line.read() == [Unsuback(2, [0] * len(FILTERS))]
@@ -512,7 +514,7 @@ def test_a_client_that_is_gone_leaves_its_large_subscribe_unfinished(how: str) -
     again = bench.join("c", 4, durable=True)
     bench.turns()
     bench.commit()
-    assert len(again.session.subscriptions) == len(FILTERS) // 3
+    assert 0 < len(again.session.subscriptions) < PORTION
     assert not any(isinstance(packet, Suback) for packet in [*line.read(), *again.read()])
     again.send(Pingreq())
     assert again.read() == [Pingresp()]
