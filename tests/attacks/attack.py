@@ -202,6 +202,11 @@ class Outcome:
             f" | {self.stop_s:.1f} | {self.verdict()} |"
         )
 
+    def is_whole(self) -> bool:
+        """Whether nothing was lost, nobody turned away, and the broker ended as asked."""
+        during = self.during
+        return during.lost == 0 and during.turned_away == 0 and self.exit_code == 0
+
     def verdict(self) -> str:
         """Return one word, or what was not kept."""
         broken: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -100,8 +101,16 @@ ATTACKS: Final = [
 ]
 
 
+MEMORY_MIB_MAX: Final[dict[Callable[[Target], None], int]] = {  # more than before, whatever is sent
+    half_connects: 64,
+    half_publishes: 256 + 64,  # memory.half_received_bytes_max
+    guess: 512,  # argon2 takes 64 MiB for each thread
+}
+
+
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 def test_others_get_in(attack: Attack, tmp_path_factory: pytest.TempPathFactory) -> None:
     outcome = play(attack, tmp_path_factory.mktemp("attacked"))
     check(outcome)
+    assert outcome.memory_mib - outcome.memory_before_mib < MEMORY_MIB_MAX[attack.play]

@@ -63,3 +63,4 @@ def test_frames_that_say_nothing_end(
 ) -> None:
     outcome = play(attack, tmp_path_factory.mktemp("attacked"))
     check(outcome)
+    assert outcome.facts["connections"] > CONNECTIONS  # they were closed

@@ -19,7 +19,7 @@ from penstock.cli.operating import (
     Yes,
     age_s,
     ask_broker,
-    confirmed,
+    carry_out,
     entries,
     literally,
     moment,
@@ -109,14 +109,15 @@ def kick(
         client = literally(client_id)
     ban_s = None if ban is None else age_s("--ban", ban)
     chosen = which(client, user, address, older_than, True)
-    count = ask_broker(config, data_dir, Kick(chosen, why, only_count=True), Count).count
-    if client_id is not None and count == 0:
-        raise ConfigError(f"no client {client_id!r} is connected")
-    if dry_run:
-        print(f"{count:,} clients would be disconnected")
-    elif confirmed(count, "clients", "disconnect", yes=yes or client_id is not None):
-        done = ask_broker(config, data_dir, Kick(chosen, why, ban_s), Count)
-        print(f"disconnected {done.count:,} clients")
+
+    def do(only_count: bool) -> int:
+        count = int(ask_broker(config, data_dir, Kick(chosen, why, ban_s, only_count), Count).count)
+        if client_id is not None and count == 0:
+            raise ConfigError(f"no client {client_id!r} is connected")
+        return count
+
+    agreed = yes or client_id is not None
+    carry_out("clients", "disconnect", "disconnected", dry_run=dry_run, yes=agreed, do=do)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -95,12 +95,28 @@ def entries(
         request = replace(request, cursor=page.cursor)
 
 
-def confirmed(count: int, what: str, act: str, *, yes: bool) -> bool:
-    """Whether the operator wants it; without a terminal only `--yes` says so."""
-    if count == 0:
-        print(f"no {what} is meant")
-        return False
-    return yes or typer.confirm(f"{act} {count:,} {what}?")
+def carry_out(
+    what: str, act: str, act_done: str, *, dry_run: bool, yes: bool, do: Callable[[bool], int]
+) -> None:
+    """Do something to many things, once the operator saw how many and agreed; say what was done.
+
+    Args:
+        what: the things, in the plural.
+        act: what is done to them, and `act_done`: what was.
+        dry_run: only say how many it concerns.
+        yes: do not ask.
+        do: does it, or counts only where it is called with true; how many things.
+
+    Raises:
+        ConfigError: the operator does not want it.
+    """
+    count = do(True)
+    if dry_run or count == 0:
+        print(f"{count:,} {what} would be {act_done}")
+    elif yes or typer.confirm(f"{act} {count:,} {what}?"):
+        print(f"{act_done} {do(False):,} {what}")
+    else:
+        raise ConfigError(f"no {what} were {act_done}")
 
 
 def which(

@@ -18,7 +18,7 @@ from penstock.cli.operating import (
     Yes,
     age_s,
     ask_broker,
-    confirmed,
+    carry_out,
     entries,
     moment,
     print_list,
@@ -85,15 +85,12 @@ def clear(
     from penstock.store.admin_requests import ClearRetained, Count
 
     older_than_s = age_s("--older-than", older_than)
-    tried = ClearRetained(topic_filter, older_than_s, only_count=True)
-    count = ask_broker(config, data_dir, tried, Count).count
-    if dry_run:
-        print(f"{count:,} retained messages would be cleared")
-    elif confirmed(count, "retained messages", "clear", yes=yes):
-        done = ask_broker(config, data_dir, ClearRetained(topic_filter, older_than_s), Count)
-        print(f"cleared {done.count:,} retained messages")
-    elif count and not yes:
-        raise ConfigError("nothing was cleared")
+
+    def do(only_count: bool) -> int:
+        asked = ClearRetained(topic_filter, older_than_s, only_count)
+        return int(ask_broker(config, data_dir, asked, Count).count)
+
+    carry_out("retained messages", "clear", "cleared", dry_run=dry_run, yes=yes, do=do)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from penstock.cli.operating import (
     User,
     Yes,
     ask_broker,
-    confirmed,
+    carry_out,
     entries,
     moment,
     print_list,
@@ -27,7 +27,6 @@ from penstock.cli.operating import (
     which,
 )
 from penstock.cli.options import ConfigFile, DataDir
-from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="What a running broker keeps for its clients.")
 app.command()(clients.show)
@@ -80,14 +79,11 @@ def remove(
     from penstock.store.admin_requests import Count, RemoveSessions
 
     chosen = which(client, user, None, older_than, connected)
-    count = ask_broker(config, data_dir, RemoveSessions(chosen, only_count=True), Count).count
-    if dry_run:
-        print(f"{count:,} sessions would be removed")
-    elif confirmed(count, "sessions", "remove", yes=yes):
-        done = ask_broker(config, data_dir, RemoveSessions(chosen), Count)
-        print(f"removed {done.count:,} sessions")
-    elif count and not yes:
-        raise ConfigError("nothing was removed")
+
+    def do(only_count: bool) -> int:
+        return int(ask_broker(config, data_dir, RemoveSessions(chosen, only_count), Count).count)
+
+    carry_out("sessions", "remove", "removed", dry_run=dry_run, yes=yes, do=do)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:

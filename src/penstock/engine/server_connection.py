@@ -210,6 +210,8 @@ class ServerConnection(OpeningConnection):
             return
         timeout_s = self.limits.slow_peer_timeout_s
         deadline_s = now.monotonic_s + timeout_s if timeout_s > 0.0 else 0.0
+        if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # we let it send no faster
+            deadline_s += size_bytes / self.limits.bytes_per_s_max
         self.expects_rest = True
         self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
         if self._lacks_memory:

@@ -33,7 +33,7 @@ class MachineClock:
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
         self._boot_id = _boot_id()
-        reading = self._read()
+        reading = self._read(_is_set())
         self._steady = SteadyClock(record, reading, next_offset)
         self._recorded_s = time.monotonic()
         if is_unset(reading.wall_us):
@@ -74,8 +74,9 @@ class MachineClock:
         self._recorded_s = time.monotonic()
         return self._steady.record(self._read())
 
-    def _read(self) -> Reading:
-        return Reading(time.time_ns() // 1000, _boot_us(), self._boot_id, _is_set())
+    def _read(self, is_set: bool = True) -> Reading:
+        """Read the clocks; ``is_set`` matters at a start only."""
+        return Reading(time.time_ns() // 1000, _boot_us(), self._boot_id, is_set)
 
 
 def is_unset(wall_us: int) -> bool:

@@ -110,3 +110,25 @@ def test_without_a_time_limit_nobody_is_closed() -> None:
     one, _ = begun(rig, "1", "2")
     rig.pass_s(100_000)
     assert not is_closed(one)
+
+
+def test_who_sends_as_fast_as_it_may_has_the_time_for_it() -> None:
+    """At ``bytes_per_s_max`` this packet takes 100 s: our own bound is no reason to close."""
+    limits = EngineLimits(
+        half_received_bytes_max=len(LARGE), bytes_per_s_max=1000, slow_peer_timeout_s=60
+    )
+    rig = Bench(limits)
+    one, two = begun(rig, "1", "2")
+    for at in range(1000, len(LARGE), 900):
+        rig.pass_s(1)
+        one.connection.resume(rig.now)
+        assert is_read(one)
+        one.receive(LARGE[at : at + 900])
+        assert not is_closed(one)
+    assert is_acknowledged(one)
+    rig.turns()
+    rig.pass_s(200)
+    two.connection.resume(rig.now)
+    begun(rig, "3")
+    rig.pass_s(1)
+    assert is_closed(two)
