@@ -32,6 +32,12 @@ def said(*arguments: str) -> str:
     return answer.stdout
 
 
+def open_to_others(directory: Path) -> list[str]:
+    """Return the names of what somebody else than its owner may touch."""
+    found = [directory, *directory.rglob("*")]
+    return [str(path) for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+
 def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
     tmp_path: Path, clients: Clients
 ) -> None:
@@ -71,6 +77,7 @@ def test_a_backup_of_a_broker_under_load_has_all_that_was_acknowledged(
     restored.mkdir()
     told = said("store", "restore", str(backup), "--data-dir", str(restored / "data"))
     assert "in the new epoch" in told
+    assert open_to_others(backup) == open_to_others(restored / "data") == []
     with running_broker(restored, any_number) as broker:
         again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
         received = [again.take().payload for _ in range(before)]
@@ -104,6 +111,7 @@ def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
         assert "offsets 0 to 1 (excluded)" in said(
             "store", "backup", str(tmp_path / "b"), "--data-dir", data_dir
         )
+        assert open_to_others(tmp_path / "b") == []
         refused = penstock("serve", "--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "b"))
         assert refused.returncode == 2
         assert "is a backup; make a store of it" in refused.stderr

@@ -141,6 +141,35 @@ def test_a_file_that_is_no_key_set(tmp_path: Path, text: str) -> None:
         KeySet(str(tmp_path / "nothing"), 60.0)
 
 
+def test_a_file_that_has_changed_is_read_again(
+    keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rotated key counts at once; a damaged file, or none, changes nothing and is said once."""
+    asked = method(keys)
+
+    def put(text: str) -> None:
+        unfinished = keys.with_suffix(".new")
+        unfinished.write_text(text)
+        unfinished.rename(keys)
+
+    both = json.dumps(key_set())
+    put(json.dumps({"keys": key_set()["keys"][:1]}))
+    assert code_of(asked, token(RSA_KEY, "RS256", "r")) == reasons.SUCCESS
+    assert code_of(asked, token()) == reasons.BAD_USER_NAME_OR_PASSWORD
+    put(both)
+    assert code_of(asked, token()) == reasons.SUCCESS
+    caplog.clear()
+    put("damaged")
+    for _ in range(3):
+        assert code_of(asked, token()) == reasons.SUCCESS
+    keys.unlink()
+    for _ in range(3):
+        assert code_of(asked, token()) == reasons.SUCCESS
+    assert len(caplog.records) == 2
+    put(both)
+    assert code_of(asked, token()) == reasons.SUCCESS
+
+
 @final
 class KeyServer:
     """Serves a key set, and counts."""

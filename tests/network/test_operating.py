@@ -1,14 +1,17 @@
 """What an operator sees and does through the control socket of a real broker."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
 from penstock.protocol import reasons
-from tests.support.broker import Broker
-from tests.support.deadline import wait_for
+from tests.support.broker import Broker, environment
+from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients
 
 
@@ -103,6 +106,24 @@ def test_retained_messages_are_listed_shown_and_cleared(
     operate(own_broker, "retained", "clear", "r/1", "--yes")
     own_broker.restart()
     assert [one["topic"] for one in objects(own_broker, "retained", "list")] == ["r/0", "r/2"]
+
+
+def test_a_payload_on_a_terminal_does_nothing(own_broker: Broker, clients: Clients) -> None:
+    clients.join(own_broker, "p").publish("t", b"a\x1b[2Jb", 1, retain=True)
+    show = ["retained", "show", "t", "--data-dir", str(own_broker.data_dir)]
+    controlling, terminal = os.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "penstock", *show],
+            env=environment(),
+            stdout=terminal,
+            timeout=DEADLINE_S,
+            check=True,
+        )
+        assert os.read(controlling, 100) == b"a\\x1b[2Jb"
+    finally:
+        os.close(controlling)
+        os.close(terminal)
 
 
 def test_a_broker_that_is_emptied_sends_clients_elsewhere(

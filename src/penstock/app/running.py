@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import secrets
 import signal
 import ssl
@@ -34,7 +33,6 @@ from penstock.app.composing import (
     login_method,
 )
 from penstock.auth.files import Access, load_access
-from penstock.auth.tokens import make_own_token
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
 from penstock.broker.administration import Administration
@@ -44,7 +42,7 @@ from penstock.broker.flow_topics import FlowTopics
 from penstock.broker.garbage import all_stays, collect_in_portions, settle
 from penstock.broker.landed_tables import LandedTables
 from penstock.broker.limit_warnings import LimitWarnings
-from penstock.broker.login_secret import SECRET_BYTES, login_secret
+from penstock.broker.own_secrets import SECRET_BYTES, login_secret, stream_token_file
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Receipts
 from penstock.broker.retention import retain_forever, retain_needed
@@ -64,7 +62,7 @@ from penstock.store.control import Abandon, Backup, Publish
 from penstock.store.identity import new_epoch
 from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
-from penstock.store.private import make_private, warn_of_readable
+from penstock.store.private import make_private, privately, warn_of_readable
 from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
@@ -80,10 +78,10 @@ READERS_S: Final = 10.0
 """Longest time from one look at the leases of readers to the next."""
 
 EXIT_OK: Final = 0
-_PRIVATE_UMASK: Final = 0o077
 EXIT_STORE_FAILED: Final = 1
 
 
+@privately()
 def serve(settings: Settings) -> int:
     """Run a broker until SIGTERM or SIGINT; the exit code.
 
@@ -94,7 +92,6 @@ def serve(settings: Settings) -> int:
         StoreBroken: a file of the store is damaged or missing.
         StoreDamaged: the store holds less than was acknowledged.
     """
-    os.umask(_PRIVATE_UMASK)  # what is written into the data directory is its owner's alone
     settings = fitted(settings, available())
     _configure_logs(settings)
     refused = excess(settings)
@@ -420,7 +417,7 @@ class _Broker:
         for."""
         if not self._settings.asks_for_token():
             return ()
-        return "--token-file", str(make_own_token(self._settings.durability.data_dir))
+        return "--token-file", str(stream_token_file(self._settings.durability.data_dir))
 
     def _streams_json(self) -> str:
         return json.dumps(

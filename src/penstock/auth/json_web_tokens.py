@@ -7,9 +7,10 @@
                                 from a file or URL            "exp" ─▶ end of the connection
 
 Which algorithms are taken say settings and key, never the token: one that names another, or none,
-is refused. A key set at a URL is read when the first token comes, and every ``refresh_s``; a token
-with an unknown key makes it be read again, ``REFRESH_S_MIN`` later at the earliest, so that whoever
-sends nonsense causes no requests. Where no key can be had, nobody is let in.
+is refused. A key set in a file is read again when it has changed. One at a URL is read when the
+first token comes, and every ``refresh_s``; a token with an unknown key makes it be read again,
+``REFRESH_S_MIN`` later at the earliest, so that whoever sends nonsense causes no requests. Where
+the new set cannot be used the old one stays; where no key can be had, nobody is let in.
 """
 
 from __future__ import annotations
@@ -66,8 +67,10 @@ class KeySet:
         self._lock = threading.Lock()
         self._read_s = float("-inf")
         self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._file: tuple[int, int, int] | None = None  # as it was when it was read
         if not self._is_url:
             try:
+                self._file = _version_of(Path(place))
                 self._keys = _keys(Path(place).read_bytes())
             except OSError as error:
                 raise ConfigError(
@@ -85,11 +88,27 @@ class KeySet:
         with self._lock:
             if self._is_url:
                 self._refresh(key_id)
+            else:
+                self._read_if_changed()
             if not self._keys:
                 raise KeysUnavailable(self._place)
             if key_id is None and len(self._keys) == 1:
                 return next(iter(self._keys.values()))
             return self._keys.get(key_id)
+
+    def _read_if_changed(self) -> None:
+        """Read the file again where another is in its place, or none: that is said once."""
+        path = Path(self._place)
+        version = _version_of(path)
+        if version == self._file:
+            return
+        self._file = version
+        try:
+            self._keys = _keys(path.read_bytes())
+        except (OSError, ValueError) as error:
+            logger.warning("The key set %s stays as it was: %s.", self._place, error)
+        else:
+            logger.info("The key set %s was read again.", self._place)
 
     def _refresh(self, key_id: str | None) -> None:
         age_s = time.monotonic() - self._read_s
@@ -181,6 +200,15 @@ class TokenMethod:
             raise ValueError("it ended")
         acl = claims.get(self._acl_claim)
         return Answer(reasons.SUCCESS, username, None if acl is None else rules_of(acl), lasts_s)
+
+
+def _version_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from the one that replaces it; None where there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _keys(text: bytes) -> dict[str | None, jwt.PyJWK]:

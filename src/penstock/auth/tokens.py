@@ -16,9 +16,7 @@ never part of a message.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,29 +108,6 @@ def _grant(place: str, name: str, token: str, words: list[str]) -> Grant:
             raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
     owner = name or f"token-{_digest(token).hex()[:_FINGERPRINT_LENGTH]}"
     return Grant(owner, frozenset(roles), tuple(words[1:]), token)
-
-
-def make_own_token(data_dir: Path) -> Path:
-    """The file with the token of programs that run as the broker's user; made if need be.
-
-    It stays, so that a job goes on when its broker is started again.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    path = data_dir / OWN_FILE
-    try:
-        unfinished = path.with_name(f"{OWN_FILE}.new")
-        if not path.exists():
-            unfinished.unlink(missing_ok=True)
-            made = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(made, "w") as file:
-                file.write(f"{secrets.token_hex(32)}\n")
-            unfinished.replace(path)
-        path.chmod(0o600)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-    return path
 
 
 @final

@@ -60,7 +60,11 @@ def show(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the payload of one retained message to standard output, as it is."""
+    """Write the payload of one retained message to standard output, as it is.
+
+    On a terminal what it would obey is escaped.
+    """
+    from penstock.cli.output import for_terminal
     from penstock.store.admin_requests import ShowRetained
 
     told = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
@@ -69,7 +73,8 @@ def show(
     if as_json:
         print_objects([told])
     else:
-        sys.stdout.buffer.write(base64.b64decode(told["payload_base64"]))
+        payload = base64.b64decode(told["payload_base64"])
+        sys.stdout.buffer.write(for_terminal(payload) if sys.stdout.isatty() else payload)
 
 
 @app.command()

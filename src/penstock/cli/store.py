@@ -21,6 +21,15 @@ EXIT_DAMAGED: Final = 1
 
 app = typer.Typer(no_args_is_help=True, help="Look after a broker's log and state.")
 
+
+@app.callback()
+def begin(context: typer.Context) -> None:
+    """Look after a broker's log and state."""
+    from penstock.store.private import privately
+
+    context.with_resource(privately())  # until the command has ended
+
+
 BackupDir = Annotated[Path, typer.Argument(metavar="BACKUP", help="Directory of the backup.")]
 WhatToRead = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the store, or a backup.")

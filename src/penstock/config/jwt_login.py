@@ -18,8 +18,8 @@ class JwtLogin(Group):
     """JSON Web Tokens as passwords (RFC 7519); see docs/security.md. Needs penstock[jwt]."""
 
     keys: str = ""
-    """The keys that sign them: path of a JSON Web Key Set, or its https:// or http:// URL. Empty:
-    no tokens."""
+    """The keys that sign them: path of a JSON Web Key Set, which is read again when it has changed,
+    or its https:// or http:// URL. Empty: no tokens."""
 
     algorithms: tuple[Algorithm, ...] = Field(default=("RS256", "ES256", "EdDSA"), min_length=1)
     """Signature algorithms that are taken."""

@@ -1,14 +1,16 @@
 """Files that are their owner's alone: the data directory, and files with secrets in them.
 
 Messages, sessions and tokens lie in the data directory. It is made for its owner alone (0700, and
-files 0600 by the broker's umask); one of an older version is made so at the start.
+files 0600 by the umask of what writes there); one of an older version is made so at the start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,16 @@ logger = logging.getLogger(__name__)
 
 _OTHERS: Final = 0o077
 _STORE: Final = "store"
+
+
+@contextlib.contextmanager
+def privately() -> Iterator[None]:
+    """Make all files that this process makes meanwhile their owner's alone."""
+    umask = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(umask)
 
 
 def make_private(data_dir: Path) -> int:

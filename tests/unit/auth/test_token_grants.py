@@ -6,12 +6,10 @@ import pytest
 
 from penstock.auth.tokens import (
     LEASE,
-    OWN_FILE,
     READ,
     ROLES,
     Grant,
     Tokens,
-    make_own_token,
     read_grants,
 )
 from penstock.errors import ConfigError
@@ -67,14 +65,3 @@ def test_what_is_known_of_a_token_is_not_the_token(tmp_path: Path) -> None:
     assert known is not None
     assert (known.owner, known.token) == ("plant", "")
     assert tokens.grant(TOKEN + "0") is None
-
-
-def test_the_own_token_is_made_once_and_nobody_elses(tmp_path: Path) -> None:
-    path = make_own_token(tmp_path)
-    made = path.read_text()
-    assert path.name == OWN_FILE
-    assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o644)
-    assert make_own_token(tmp_path).read_text() == made
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert read_grants(path)[0].owner == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.auth.tokens import make_own_token
+from penstock.broker.own_secrets import stream_token_file
 from penstock.cli.stream import _print_listing
 from penstock.cli.stream_service import Access
 from penstock.cli.tables import _chosen, backfill
@@ -35,7 +35,7 @@ def test_jobs_of_the_brokers_user_find_its_token(tmp_path: Path) -> None:
     declared = '[[tables.declared]]\nname = "t"\ntopics = "a/#"\npath = "t"\n'
     config.write_text(f'[durability]\ndata_dir = "{tmp_path}"\n{declared}')
     assert _chosen(config, None, None, Access())[1][1].token_file == ""
-    own = make_own_token(tmp_path)
+    own = stream_token_file(tmp_path)
     assert _chosen(config, None, None, Access())[1][1].token_file == str(own)
     given = Access(token_file=tmp_path / "other")
     assert _chosen(config, None, None, given)[1][1].token_file == str(tmp_path / "other")

@@ -39,14 +39,18 @@ socket.getaddrinfo = _hang
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names that were looked up; ``HANGING`` is answered when the test is over."""
+    """Collect a name each time it is looked up; ``HANGING`` is answered when the test is over.
+
+    Other threads of this process look up addresses too (the gateway of a Spark session that an
+    earlier test left to the next one), so that only names which nobody else has are collected.
+    """
     names: list[str] = []
     over = threading.Event()
     ask = socket.getaddrinfo
 
     def answer(host: str, *rest: Any, **named: Any) -> Any:
-        names.append(host)
         if host == HANGING:
+            names.append(host)
             over.wait()
         return ask("127.0.0.1" if host == HANGING else host, *rest, **named)
 

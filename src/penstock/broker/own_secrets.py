@@ -1,0 +1,74 @@
+"""The broker's own secrets: small files of random bytes in its data directory.
+
+========================  ==================================================================
+``login_secret``          makes what names that do not exist are asked for (``auth.decoys``)
+``auth.tokens.OWN_FILE``  token of the stream service, for programs of the broker's user
+========================  ==================================================================
+
+Each is made where there is none, whole or not at all and synced, and stays the same after each
+restart; a damaged one is made anew. Nobody but the broker's user may read it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from penstock.auth.tokens import OWN_FILE, is_token
+from penstock.errors import ConfigError
+from penstock.store.watermark import sync_directory
+
+LOGIN_SECRET_FILE: Final = "login_secret"  # noqa: S105 - the name of a file
+SECRET_BYTES: Final = 32
+FILE_MODE: Final = 0o600
+
+
+def login_secret(data_dir: Path) -> bytes:
+    """Return the login secret, ``SECRET_BYTES`` long. Raises ConfigError as ``_kept``."""
+    return _kept(
+        data_dir / LOGIN_SECRET_FILE,
+        lambda: secrets.token_bytes(SECRET_BYTES),
+        lambda found: len(found) == SECRET_BYTES,
+    )
+
+
+def stream_token_file(data_dir: Path) -> Path:
+    """Return the file with the own token of the stream service. Raises ConfigError as ``_kept``."""
+    path = data_dir / OWN_FILE
+    _kept(
+        path,
+        lambda: f"{secrets.token_hex(SECRET_BYTES)}\n".encode(),
+        lambda found: is_token(found.decode(errors="replace").strip()),
+    )
+    return path
+
+
+def _kept(path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]) -> bytes:
+    """Return what is in ``path``; what ``make`` returns is written there where it is not whole.
+
+    Raises:
+        ConfigError: it cannot be read or written.
+    """
+    try:
+        if path.exists():
+            found = path.read_bytes()
+            if is_whole(found):
+                path.chmod(FILE_MODE)
+                return found
+        made = make()
+        unfinished = path.with_name(f".{path.name}.new")
+        unfinished.unlink(missing_ok=True)
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+        with os.fdopen(handle, "wb") as output:
+            output.write(made)
+            output.flush()
+            os.fsync(output.fileno())
+        unfinished.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"The secret {path} cannot be used: {reason}.") from None
+    return made
