@@ -4,6 +4,7 @@
 
     python -m tests.attacks --seconds 60 --write      # docs/attacks.md anew
     python -m tests.attacks --only WebSocket          # those whose name has this word
+    python -m tests.attacks --mosquitto               # then, for a third of the time, Mosquitto
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ import importlib
 import os
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from tests.support import mosquitto_broker
+
+if TYPE_CHECKING:
+    from tests.attacks.attack import Attack, Outcome
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "attacks.md"
 _BEGIN: Final = "<!-- measured: python -m tests.attacks --write -->\n"
@@ -29,33 +37,63 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each attack (60)")
     parser.add_argument("--only", default="", help="a part of the name")
+    parser.add_argument("--mosquitto", action="store_true", help="then the same to Mosquitto")
     parser.add_argument("--write", action="store_true", help=f"into {DOCUMENT.name}")
     asked = parser.parse_args(arguments)
     os.environ["PENSTOCK_ATTACK_SECONDS"] = str(asked.seconds)  # before the attacks are read
     from tests.attacks import attack as attacks
 
-    rows: list[str] = []
+    chosen = [attack for attack in _all() if asked.only.lower() in attack.name.lower()]
     held = True
-    for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        module = importlib.import_module(f"tests.attacks.{path.stem}")
-        for attack in getattr(module, "ATTACKS", ()):  # the storm of users is a test of its own
-            if asked.only.lower() not in attack.name.lower():
-                continue
-            with tempfile.TemporaryDirectory(prefix="penstock-attack-") as directory:
-                try:
-                    outcome = attacks.play(attack, Path(directory), asked.seconds)
-                except Exception as error:  # the others go on; it is told in the table
-                    rows.append(f"| {attack.name} | | | | | | | not played: {error!r} |")
-                    held = False
-                    continue
-            rows.append(outcome.row())
-            held = held and outcome.is_whole()
-    table = "\n".join([attacks.HEAD, *rows]) + "\n"
+    rows: list[str] = []
+    for attack in chosen:
+        outcome = _outcome(rows, attack.name, partial(attacks.play, attack), asked.seconds)
+        held = held and outcome is not None and outcome.is_whole()
+    tables = ["\n".join([attacks.HEAD, *rows])]
+    if asked.mosquitto and not mosquitto_broker.IS_INSTALLED:
+        tables.append("Mosquitto is not installed: apt-get install mosquitto.")
+    elif asked.mosquitto:
+        seconds = asked.seconds / 3
+        rows = []
+        for attack in chosen:
+            if isinstance(attack.mosquitto, str):
+                rows.append(_not_played(attack.name, attack.mosquitto))
+            else:
+                _outcome(rows, attack.name, partial(attacks.play_mosquitto, attack), seconds)
+        about = f"The same against {mosquitto_broker.version()}, {seconds:g} seconds each:"
+        tables += [about, "\n".join([attacks.HEAD, *rows])]
+    table = "\n\n".join(tables) + "\n"
     print(f"\n{table}")
     if asked.write:
         before, _, rest = DOCUMENT.read_text().partition(_BEGIN)
         DOCUMENT.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}")
     return int(not held)
+
+
+def _all() -> list[Attack]:
+    """Return all attacks; the storm of users is a test of its own."""
+    found: list[Attack] = []
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        found += getattr(importlib.import_module(f"tests.attacks.{path.stem}"), "ATTACKS", ())
+    return found
+
+
+def _outcome(
+    rows: list[str], name: str, play: Callable[[Path, float], Outcome], seconds: float
+) -> Outcome | None:
+    """Play one attack and add its row; None where it broke off, so that the others go on."""
+    with tempfile.TemporaryDirectory(prefix="penstock-attack-") as directory:
+        try:
+            outcome = play(Path(directory), seconds)
+        except Exception as error:  # it is told in the table
+            rows.append(_not_played(name, f"broke off: {error!r}"))
+            return None
+    rows.append(outcome.row())
+    return outcome
+
+
+def _not_played(name: str, why: str) -> str:
+    return f"| {name} | | | | | | | {why} |"
 
 
 if __name__ == "__main__":

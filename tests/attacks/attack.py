@@ -20,7 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, final
 
@@ -30,6 +30,7 @@ from penstock.protocol.packets import Connect, Packet
 from penstock.protocol.properties import Properties
 from tests.support.broker import Address, Broker, environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.mosquitto_broker import Mosquitto
 
 SECONDS: Final = float(os.environ.get("PENSTOCK_ATTACK_SECONDS", "2"))
 BEFORE_S: Final = min(5.0, SECONDS)
@@ -49,7 +50,7 @@ class Target:
         seconds: how long the attack goes on.
     """
 
-    def __init__(self, broker: Broker, seconds: float) -> None:
+    def __init__(self, broker: Broker | Mosquitto, seconds: float) -> None:
         self.address: Address = broker.address
         self.urls = broker.urls
         self.data_dir = broker.data_dir
@@ -135,6 +136,13 @@ def swallow(made: socket.socket, within_s: float = _SMALLEST_WAIT_S) -> int:
         made.settimeout(10)
 
 
+def mosquitto_by_default(
+    directory: Path, settings: str = "allow_anonymous true\n", websockets: bool = False
+) -> Mosquitto:
+    """Return a Mosquitto that keeps what it keeps by default, and saves it when it does."""
+    return Mosquitto(directory, settings, keeping="", websockets=websockets)
+
+
 @final
 @dataclass(frozen=True)
 class Attack:
@@ -149,6 +157,8 @@ class Attack:
         prepare: called with an empty directory before the broker starts, for files of settings;
             returns more settings.
         user: name and password of the others, where the broker asks for them.
+        mosquitto: makes a Mosquitto for the same attack, in an empty directory; or the reason why
+            it is not played there.
     """
 
     name: str
@@ -158,6 +168,7 @@ class Attack:
     persistence: str = "file"
     prepare: Callable[[Path], Mapping[str, object]] | None = None
     user: tuple[str, str] = ("", "")
+    mosquitto: Callable[[Path], Mosquitto] | str = mosquitto_by_default
 
 
 @final
@@ -188,7 +199,7 @@ class Outcome:
     stop_s: float  # from SIGTERM to the end of the process
     exit_code: int
     facts: Counter[str]
-    log: str
+    log: str = ""
 
     def row(self) -> str:
         """Return a line of a table in Markdown."""
@@ -235,18 +246,31 @@ def play(attack: Attack, directory: Path, seconds: float = SECONDS) -> Outcome:
     if attack.prepare is not None:
         settings |= attack.prepare(directory)
     broker = Broker(directory, settings, attack.persistence)
+    outcome = _play(attack, broker, seconds)
+    return replace(outcome, log=broker.log())
+
+
+def play_mosquitto(attack: Attack, directory: Path, seconds: float) -> Outcome:
+    """Do the same to Mosquitto, where the attack says how that is started."""
+    assert callable(attack.mosquitto)
+    return _play(attack, attack.mosquitto(directory), seconds)
+
+
+def _play(attack: Attack, broker: Broker | Mosquitto, seconds: float) -> Outcome:
     try:
         broker.start()
-        with _others(broker, attack.user) as others:
+        pid = broker.process.pid
+        with _others(broker.address, attack.user) as others:
             time.sleep(BEFORE_S)  # the pair alone: what is measured is this time
-            memory_before = _status(broker.process.pid, "VmRSS")
-            _forget_peak(broker.process.pid)
+            memory_before = _status(pid, "VmRSS")
+            _forget_peak(pid)
             _next_phase(others)
             target = Target(broker, seconds)
             _go_on(attack, target)
             said, _ = others.communicate(timeout=DEADLINE_S * 3)
+        assert others.returncode == 0, "the others lost their connection"
         phases = json.loads(said.splitlines()[-1])
-        memory = _status(broker.process.pid, "VmHWM")
+        memory = _status(pid, "VmHWM")
         disk = sum(path.stat().st_size for path in broker.data_dir.rglob("*") if path.is_file())
         began_s = time.monotonic()
         exit_code = broker.stop()
@@ -263,7 +287,6 @@ def play(attack: Attack, directory: Path, seconds: float = SECONDS) -> Outcome:
         stop_s,
         exit_code,
         target.did,
-        broker.log(),
     )
     print(f"{HEAD}\n{outcome.row()}")
     return outcome
@@ -288,8 +311,8 @@ def check(outcome: Outcome) -> None:
 
 
 @contextlib.contextmanager
-def _others(broker: Broker, user: tuple[str, str]) -> Iterator[subprocess.Popen[str]]:
-    host, port = broker.address
+def _others(address: Address, user: tuple[str, str]) -> Iterator[subprocess.Popen[str]]:
+    host, port = address
     command = [sys.executable, "-m", "tests.attacks.others", host, str(port), *user]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()

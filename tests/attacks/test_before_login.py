@@ -15,8 +15,18 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect, Publish
 from penstock.protocol.properties import Properties
-from tests.attacks.attack import SECONDS, TIMEOUT_S, Attack, Target, check, play, swallow
+from tests.attacks.attack import (
+    SECONDS,
+    TIMEOUT_S,
+    Attack,
+    Target,
+    check,
+    mosquitto_by_default,
+    play,
+    swallow,
+)
 from tests.support.broker import environment
+from tests.support.mosquitto_broker import Mosquitto
 
 USER: Final = ("others", "a password of theirs")
 GUESSES_AT_ONCE: Final = 20
@@ -37,6 +47,14 @@ def password_file(directory: Path) -> dict[str, object]:
         env=environment(),
     )
     return {"access.password_file": path}
+
+
+def mosquitto_with_passwords(directory: Path) -> Mosquitto:
+    """Return a Mosquitto with the same user."""
+    path = directory / "users"
+    command = ["mosquitto_passwd", "-b", "-c", str(path), *USER]
+    subprocess.run(command, check=True, capture_output=True)
+    return mosquitto_by_default(directory, f"password_file {path}\n")
 
 
 def guess(target: Target) -> None:
@@ -95,6 +113,7 @@ ATTACKS: Final = [
         guess,
         prepare=password_file,
         user=USER,
+        mosquitto=mosquitto_with_passwords,
     ),
     Attack("CONNECT that lacks its last byte", f"{HALVES:,} of 960 kB", half_connects),
     Attack("PUBLISH that lacks its last byte", f"{HALVES:,} of 960 kB", half_publishes),

@@ -17,10 +17,12 @@ from tests.attacks.attack import (
     Attack,
     Target,
     check,
+    mosquitto_by_default,
     play,
     send_all,
     swallow,
 )
+from tests.support.mosquitto_broker import Mosquitto
 
 FULL: Final = SECONDS >= 30
 LARGE_BYTES: Final = 256_000_000 if FULL else 20_000_000
@@ -53,12 +55,31 @@ def many_filters(target: Target) -> None:
         target.did["rounds"] += 1
 
 
-def access_list(directory: Path) -> dict[str, object]:
-    """Write an access list none of whose lines match but the last."""
+def _access_list(directory: Path) -> Path:
+    """Write an access list none of whose lines match but the last; both brokers read it."""
     path = directory / "access.acl"
     lines = [f"topic read other/{number}/+/#" for number in range(LINES)]
     path.write_text("\n".join([*lines, "topic readwrite #"]) + "\n")
-    return {"access.acl_file": path, "limits.subscriptions_per_session_max": 100_000}
+    return path
+
+
+def access_list(directory: Path) -> dict[str, object]:
+    """Return the settings with that list."""
+    return {
+        "access.acl_file": _access_list(directory),
+        "limits.subscriptions_per_session_max": 100_000,
+    }
+
+
+def mosquitto_with_access_list(directory: Path) -> Mosquitto:
+    """Return a Mosquitto with that list."""
+    path = _access_list(directory)
+    return mosquitto_by_default(directory, f"allow_anonymous true\nacl_file {path}\n")
+
+
+def mosquitto_with_room(directory: Path) -> Mosquitto:
+    """Return a Mosquitto that keeps a gibibyte for a session."""
+    return mosquitto_by_default(directory, "allow_anonymous true\nmax_queued_bytes 1073741824\n")
 
 
 def deep_retained(target: Target) -> None:
@@ -98,6 +119,7 @@ ATTACKS: Final = [
         f"an access list of {LINES} lines",
         many_filters,
         prepare=access_list,
+        mosquitto=mosquitto_with_access_list,
     ),
     Attack("retained topics of 100 levels", "one client", deep_retained),
     Attack(
@@ -105,6 +127,7 @@ ATTACKS: Final = [
         f"{LARGE_BYTES:,} bytes each, for a stored session",
         large_messages,
         {"limits.max_packet_size_bytes": 268_435_460, "durability.retention_bytes_max": 1 << 30},
+        mosquitto=mosquitto_with_room,
     ),
 ]
 

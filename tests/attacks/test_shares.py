@@ -72,6 +72,7 @@ UNRELEASED_ATTACK: Final = Attack(
     "1 MiB each, 64 MiB for all",
     unreleased,
     {"memory.unreleased_bytes_max": 64 * MIB},
+    mosquitto="it keeps all of it, without a bound",
 )
 ATTACKS: Final = [SESSIONS_ATTACK, SUBSCRIPTIONS_ATTACK, UNRELEASED_ATTACK]
 

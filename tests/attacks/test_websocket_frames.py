@@ -9,7 +9,15 @@ from typing import Final
 
 import pytest
 
-from tests.attacks.attack import TIMEOUT_S, Attack, Target, check, play, swallow
+from tests.attacks.attack import (
+    TIMEOUT_S,
+    Attack,
+    Target,
+    check,
+    mosquitto_by_default,
+    play,
+    swallow,
+)
 from tests.support.broker import address_of
 
 PING: Final = bytes((0x89, 0x80, 0, 0, 0, 0))  # FIN, masked, no payload
@@ -51,6 +59,7 @@ ATTACKS: Final = [
         f"{CONNECTIONS} connections",
         lambda target, frame=frame: _flood(target, frame),  # type: ignore[misc]
         {"listener.others": json.dumps([WEBSOCKET])},
+        mosquitto=lambda directory: mosquitto_by_default(directory, websockets=True),
     )
     for name, frame in (("empty pings", PING), ("empty binary frames", EMPTY))
 ]

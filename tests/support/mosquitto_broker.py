@@ -24,6 +24,8 @@ needed = pytest.mark.skipif(
     not IS_INSTALLED, reason="Mosquitto is not installed: apt-get install mosquitto"
 )
 
+_ALL_AT_ONCE: Final = "autosave_interval 1\nautosave_on_changes true\nmax_queued_messages 0\n"
+
 
 @final
 class Mosquitto:
@@ -33,22 +35,41 @@ class Mosquitto:
         directory: an empty directory for its data and its settings.
         settings: more lines for its file of settings; without any everybody is let in.
         bridge: lines at the end of it, which describe a bridge.
+        keeping: lines that say what it keeps, and when it saves that; all, at each change.
+        websockets: whether it listens for WebSocket, too.
     """
 
     def __init__(
-        self, directory: Path, settings: str = "allow_anonymous true\n", bridge: str = ""
+        self,
+        directory: Path,
+        settings: str = "allow_anonymous true\n",
+        bridge: str = "",
+        keeping: str = _ALL_AT_ONCE,
+        websockets: bool = False,
     ) -> None:
         self._port = HeldPort("127.0.0.1")
         self.address: Address = (self._port.host, self._port.port)
-        data = directory / "data"
-        data.mkdir(mode=0o777)
+        listeners = f"listener {self.address[1]} 127.0.0.1\n"
+        self.urls: list[str] = []
+        if websockets:
+            free = HeldPort("127.0.0.1")
+            free.close()  # libwebsockets takes no port that somebody holds
+            listeners += f"listener {free.port} 127.0.0.1\nprotocol websockets\n"
+            self.urls.append(f"ws://127.0.0.1:{free.port}/mqtt")
+        self.data_dir = directory / "data"
+        self.data_dir.mkdir(mode=0o777)
         self._configuration = directory / "mosquitto.conf"
         self._configuration.write_text(
-            f"listener {self.address[1]} 127.0.0.1\n{settings}persistence true\n"
-            f"persistence_location {data}/\nautosave_interval 1\nautosave_on_changes true\n"
-            f"max_queued_messages 0\nuser root\n{bridge}"
+            f"{listeners}{settings}persistence true\n"
+            f"persistence_location {self.data_dir}/\n{keeping}user root\n{bridge}"
         )
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the present start."""
+        assert self._process is not None, "Mosquitto was not started"
+        return self._process
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -66,17 +87,25 @@ class Mosquitto:
 
         wait_for("Mosquitto", answers)
 
-    def stop(self) -> None:
-        """Ask it to end; it writes its data first."""
-        self._end(signal.SIGTERM)
+    def stop(self) -> int:
+        """Ask it to end, which it does when it has written its data; return its exit code."""
+        return self._end(signal.SIGTERM)
 
     def close(self) -> None:
         """End it, if it runs."""
         self._port.close()
-        self._end(signal.SIGKILL)
-
-    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
-            self._process.wait(DEADLINE_S)
-            self._process = None
+            self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(DEADLINE_S)
+        self._process = None
+        return code
+
+
+def version() -> str:
+    """Return its name and version, as it says them."""
+    assert _PROGRAM is not None
+    said = subprocess.run([_PROGRAM, "-h"], capture_output=True, text=True, check=False).stdout
+    return said.splitlines()[0]
