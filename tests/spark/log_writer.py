@@ -89,7 +89,7 @@ class LogWriter:
             )
             for n in offsets
         ]
-        chunk = chunk_of(columns_of(rows))
+        chunk = b"".join(chunk_of(columns_of(rows)))
         batch = WriteBatch(raw_mode=True)
         batch.put(encode_key(self.end), chunk, self._log)
         self._database.write(batch)

@@ -11,6 +11,9 @@ text       ``n`` + 1 positions of 4 bytes, and the bytes between them, joined;
            properties have a bit more, clear where a message has none
 ========== =====================================================================
 
+A large value is not copied into its column: the column is told in pieces then, and that value is
+one of them.
+
 Numbers have the byte order of the machine, as in every Arrow buffer; see
 https://arrow.apache.org/docs/format/Columnar.html.
 """
@@ -33,6 +36,7 @@ from penstock.engine.message import Message
 
 _IS_LITTLE: Final = sys.byteorder == "little"
 _POSITION_MAX: Final = 2**31 - 1
+_LARGE_BYTES: Final = 65_536  # a value of as many is a piece of its own
 
 
 @final
@@ -41,21 +45,29 @@ class Text:
 
     def __init__(self) -> None:
         self._values = BytesWriter()
+        self._pieces: list[bytes] = []  # what stands before ``_values``
+        self._pieces_bytes: i64 = 0
         self._positions = BytesWriter()
         _write_i32(self._positions, 0)
 
     def add(self, value: bytes) -> None:
         """The value of the next message; all together have at most 2 GiB (``Columns``)."""
-        self._values.write(value)
-        _write_i32(self._positions, i32(len(self._values)))
+        if len(value) < _LARGE_BYTES:
+            self._values.write(value)
+        else:
+            self._pieces.append(self._values.getvalue())
+            self._pieces.append(value)
+            self._pieces_bytes += len(self._values) + len(value)
+            self._values = BytesWriter()
+        _write_i32(self._positions, i32(self._pieces_bytes + len(self._values)))
 
     def positions(self) -> bytes:
         """Where each value begins, and where the last one ends."""
         return self._positions.getvalue()
 
-    def data(self) -> bytes:
-        """All values."""
-        return self._values.getvalue()
+    def pieces(self) -> list[bytes]:
+        """All values, one after the other; joined, but for large ones."""
+        return [*self._pieces, self._values.getvalue()]
 
 
 @final
@@ -96,6 +108,7 @@ class Columns:
 
     def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
         self.count = 0  # messages
+        self.newest_us = 0  # when the latest was received
         self._bytes_left: i64 = bytes_max
         self.topics = Text()
         self.payloads = Text()
@@ -130,6 +143,7 @@ class Columns:
         self.has_properties.add(len(message.properties) > 0)
         self.retained.add(message.retain)
         self.internal.add(message.internal)
+        self.newest_us = message.received_at_us
         _write_i64(self._received_at, message.received_at_us)
         self._qos.append(message.qos)
         self.count += 1

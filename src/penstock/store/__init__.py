@@ -1,6 +1,6 @@
 """What remembers: one port (``api``), two bodies (``rocks``, ``memory``), and their formats.
 
-``chunk`` and ``log`` are the log's rows, ``record_batch`` writes those as Arrow does,
-``records`` the values of everything else, ``secondary`` reads the log of a
+``chunk`` and ``log`` are the log's rows, ``record_batch`` writes those as Arrow does, ``parts``
+cuts what is large, ``records`` the values of everything else, ``secondary`` reads the log of a
 running broker from another process.
 """

@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import StoreFormatError
 from penstock.store.chunk import LOG_SCHEMA, decode_key, encode_key
+from penstock.store.parts import read_head
 from penstock.store.selection import TopicSelector
 
 ARCHIVE: Final = b"archive/"
@@ -49,7 +50,9 @@ ARCHIVE_SCHEMA: Final = LOG_SCHEMA.insert(0, pa.field("offset", pa.int64(), null
 """The columns of a piece, one row a message."""
 
 _LAYOUT: Final = 1
-_HEADER_LENGTH_BYTES: Final = 16
+SPAN_LENGTH_BYTES: Final = 16
+"""At the beginning of a piece; it is also the note in the head of a large one (`store.parts`)."""
+
 _HOUR_US: Final = 3_600_000_000
 
 
@@ -203,14 +206,17 @@ def encode_piece(piece: Piece) -> bytes:
 
 
 def decode_span(value: bytes) -> tuple[int, int]:
-    """The end of a piece and its newest time, without its messages.
+    """The end of a piece, or of what `value` is the head of, and its newest time.
 
     Raises:
         StoreFormatError: `value` is no piece.
     """
-    if len(value) <= _HEADER_LENGTH_BYTES:
+    head = read_head(value)
+    if head is not None:
+        value = head.note
+    if len(value) < SPAN_LENGTH_BYTES:
         raise StoreFormatError(f"a piece of an archive has {len(value)} bytes only")
-    return decode_key(value[:8]), decode_key(value[8:_HEADER_LENGTH_BYTES])
+    return decode_key(value[:8]), decode_key(value[8:SPAN_LENGTH_BYTES])
 
 
 def decode_piece(key: bytes, value: bytes) -> Piece:
@@ -223,7 +229,7 @@ def decode_piece(key: bytes, value: bytes) -> Piece:
     base = decode_key(key[8:])
     buffer: Any = pa.py_buffer(value)
     try:
-        batch = pa.ipc.read_record_batch(buffer.slice(_HEADER_LENGTH_BYTES), ARCHIVE_SCHEMA)
+        batch = pa.ipc.read_record_batch(buffer.slice(SPAN_LENGTH_BYTES), ARCHIVE_SCHEMA)
         batch.validate()
     except (pa.ArrowInvalid, EOFError, OSError) as error:
         raise StoreFormatError(f"a piece of an archive cannot be read: {error}") from error

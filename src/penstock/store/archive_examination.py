@@ -13,7 +13,7 @@ from typing import final
 import msgspec
 import pyarrow as pa
 
-from penstock.errors import StoreFormatError
+from penstock.errors import StoreFailed, StoreFormatError
 from penstock.store import log_walk
 from penstock.store.archive import (
     Archive,
@@ -27,6 +27,7 @@ from penstock.store.archive import (
 )
 from penstock.store.chunk import decode_chunk, decode_key, encode_key
 from penstock.store.copying import Copy
+from penstock.store.database import ARCHIVE_FAMILY
 from penstock.store.findings import Examination
 from penstock.store.ranges import Ranges, in_words, join_ranges, without
 from penstock.store.selection import TopicSelector
@@ -113,8 +114,9 @@ class ArchiveExaminer:
         number = decode_key(key[:8])
         archive = self._archives.get(number)
         try:
+            value = self._view.whole(ARCHIVE_FAMILY, key, value)
             piece = decode_piece(key, value)
-        except StoreFormatError as error:
+        except (StoreFormatError, StoreFailed) as error:
             self._reasons.setdefault(number, str(error))
             return
         if archive is None:

@@ -26,6 +26,7 @@ from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,
     ARCHIVES_MADE,
+    SPAN_LENGTH_BYTES,
     Archive,
     Piece,
     choose_rows,
@@ -41,6 +42,7 @@ from penstock.store.archive import (
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
 from penstock.store.diagnosis import broken, broken_where_damaged
+from penstock.store.parts import read_head
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
 
@@ -71,7 +73,7 @@ def read_archives(database: Database) -> list[Archive]:
 def remove_archive(batch: WriteBatch, database: Database, archive: Archive) -> None:
     """Add to `batch` that the archive and its pieces go."""
     first, end = encode_key(archive.number), encode_key(archive.number + 1)
-    batch.delete_range(first, end, database.handles[ARCHIVE_FAMILY])
+    database.delete_range(batch, ARCHIVE_FAMILY, first, end)
     batch.delete(archive.key, database.handles["meta"])
 
 
@@ -228,6 +230,7 @@ class Archives:
                 newest_us - leads.at(end - 1) < older_than_us or is_too_much
             ):
                 break
+            value = self._database.whole(ARCHIVE_FAMILY, key, value)
             messages -= int(decode_piece(key, value).batch.num_rows)
             size_bytes -= len(value)
             begin = end
@@ -236,7 +239,7 @@ class Archives:
             return
         batch = WriteBatch(raw_mode=True)
         first, last = archive.piece_key(archive.begin), archive.piece_key(begin)
-        batch.delete_range(first, last, self._database.handles[ARCHIVE_FAMILY])
+        self._database.delete_range(batch, ARCHIVE_FAMILY, first, last)
         trimmed = msgspec.structs.replace(
             archive,
             begin=begin,
@@ -325,7 +328,7 @@ class Departure:
         for piece in make_pieces(base, archive.end, rows):
             value = encode_piece(piece)
             key = archive.piece_key(piece.base)
-            batch.put(key, value, self._database.handles[ARCHIVE_FAMILY])
+            self._database.put(batch, ARCHIVE_FAMILY, key, value, value[:SPAN_LENGTH_BYTES])
             archive.size_bytes += len(value)
         archive.covered = archive.end
 
@@ -341,7 +344,8 @@ class Departure:
         if not pieces.valid():
             return None
         key, value = pieces.key(), pieces.value()
-        if not archive.has(key) or len(value) >= _SMALL_PIECE_BYTES:
+        is_large = len(value) >= _SMALL_PIECE_BYTES or read_head(value) is not None
+        if not archive.has(key) or is_large:
             return None
         try:
             piece = decode_piece(key, value)

@@ -1,8 +1,9 @@
 """The chunk: the log's unit of writing, one Arrow record batch for one group commit.
 
 What it is. A chunk holds the messages of one commit, column by column, in the order of their
-offsets. It is stored as one RocksDB value: an Arrow IPC message *without* its schema. The key
-beside it is the offset of the first row; row ``i`` has the offset ``base + i``.
+offsets. It is stored as one RocksDB value, a large one in parts (``store.parts``): an Arrow IPC
+message *without* its schema. The key beside it is the offset of the first row; row ``i`` has the
+offset ``base + i``.
 
 Why so. Readers of the log want columns (Flight, Spark, Parquet), and building the batch once, when
 it is written, costs 0.3 µs a message; a row format would cost every reader more than that. The
@@ -16,11 +17,12 @@ on the bytes of one commit keeps a chunk far below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from penstock.errors import StoreFormatError
+from penstock.store.parts import read_head
 from penstock.store.record_batch import RecordBatchForm
 
 LOG_SCHEMA: Final = pa.schema(
@@ -58,9 +60,12 @@ def decode_key(key: bytes) -> int:
 _FORM: Final = RecordBatchForm(LOG_SCHEMA)
 
 
-def encode_chunk(rows: int, null_counts: Sequence[int], buffers: Sequence[bytes]) -> bytes:
-    """Return the stored form of `rows` messages; for the columns that `LOG_SCHEMA` names, how many
-    of each are null, and all their buffers (`RecordBatchForm.encode`)."""
+def encode_chunk(
+    rows: int, null_counts: Sequence[int], buffers: Sequence[bytes | list[bytes]]
+) -> list[bytes]:
+    """Return the stored form of `rows` messages, in pieces that are to be joined; for the columns
+    that `LOG_SCHEMA` names, how many of each are null, and all their buffers
+    (`RecordBatchForm.encode`)."""
     return _FORM.encode(rows, null_counts, buffers)
 
 
@@ -73,3 +78,32 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
         return pa.ipc.read_record_batch(pa.py_buffer(value), LOG_SCHEMA)
     except (pa.ArrowInvalid, EOFError, OSError) as error:
         raise StoreFormatError(f"a chunk of the log cannot be read: {error}") from error
+
+
+class ChunkFacts(NamedTuple):
+    """What is asked of a chunk most often, and known of a large one without reading its parts."""
+
+    rows: int
+    newest_us: int  # when its last message was received, µs since the Unix epoch
+    size_bytes: int
+
+
+def chunk_note(rows: int, newest_us: int) -> bytes:
+    """Return what the head of a large chunk says of it (`store.parts`)."""
+    return encode_key(rows) + encode_key(newest_us)
+
+
+def facts_of(value: bytes) -> ChunkFacts:
+    """Return the facts of a chunk from what lies under its key, which may be a head.
+
+    Raises:
+        StoreFormatError: `value` is neither.
+    """
+    head = read_head(value)
+    if head is not None:
+        length = KEY_LENGTH_BYTES
+        rows, newest_us = decode_key(head.note[:length]), decode_key(head.note[length:])
+        return ChunkFacts(rows, newest_us, head.size_bytes)
+    batch = decode_chunk(value)
+    newest_us = int(batch.column("received_at")[-1].as_py())
+    return ChunkFacts(int(batch.num_rows), newest_us, len(value))

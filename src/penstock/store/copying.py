@@ -11,11 +11,18 @@ from rocksdict import WriteBatch, WriteOptions
 
 from penstock.errors import StoreFailed
 from penstock.store import identity
-from penstock.store.archive import ARCHIVES_MADE
-from penstock.store.chunk import encode_key
-from penstock.store.database import open_database
+from penstock.store.archive import ARCHIVES_MADE, SPAN_LENGTH_BYTES
+from penstock.store.chunk import chunk_note, encode_key, facts_of
+from penstock.store.database import (
+    ARCHIVE_FAMILY,
+    FORMAT,
+    FORMAT_KEY,
+    FORMAT_WITH_PARTS,
+    open_database,
+)
 from penstock.store.faults import with_remedy
 from penstock.store.findings import Examination
+from penstock.store.parts import LARGE_BYTES
 from penstock.store.ranges import join_ranges
 from penstock.store.watermark import Committed, write_watermark
 
@@ -41,12 +48,12 @@ class Copy:
         self._batch_bytes = 0
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
-        """Copy one value.
+        """Copy one value, all of it where it is large.
 
         Raises:
             StoreFailed: it could not be written.
         """
-        self._batch.put(key, value, self._database.handles[family])
+        self._database.put(self._batch, family, key, value, _note(family, value))
         self._batch_bytes += len(key) + len(value)
         if self._batch_bytes >= PORTION_BYTES_MAX:
             self._write()
@@ -77,7 +84,7 @@ class Copy:
             if begin < found.end and end > found.begin
         ]
         for key, value in (
-            (identity.FORMAT_KEY, identity.FORMAT),
+            (FORMAT_KEY, FORMAT_WITH_PARTS if self._database.has_parts else FORMAT),
             (identity.EPOCH, epoch.encode()),
             (identity.LINEAGE, msgspec.msgpack.encode(lineage)),
             (identity.GIVEN_UP, msgspec.msgpack.encode(given_up)),
@@ -114,3 +121,11 @@ class Copy:
         return StoreFailed(
             f"the repair could not be written: {with_remedy(error, self._data_dir.parent)}"
         )
+
+
+def _note(family: str, value: bytes) -> bytes:
+    """What the head of a large value says of it."""
+    if len(value) >= LARGE_BYTES and family == "log":
+        facts = facts_of(value)
+        return chunk_note(facts.rows, facts.newest_us)
+    return value[:SPAN_LENGTH_BYTES] if family == ARCHIVE_FAMILY else b""

@@ -18,6 +18,8 @@ progress      session number                 window, inbound packet ids, queue h
 retained      topic                          message
 wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none
+parts         of whose value, run, number    part of a large value (``store.parts``); a store
+                                             without large values has none
 ============= ============================== ===================================
 
 A write is durable when RocksDB has synced its write-ahead log (fdatasync), which is asked of it
@@ -31,6 +33,8 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +42,7 @@ from typing import Final, final
 
 from rocksdict import (
     AccessType,
+    ColumnFamily,
     DBCompressionType,
     DBRecoveryMode,
     Options,
@@ -51,6 +56,7 @@ from rocksdict import (
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.diagnosis import broken, damaged_part
 from penstock.store.faults import with_remedy
+from penstock.store.parts import LARGE_BYTES, PARTS_FAMILY, Large, new_run, owner_key, whole
 from penstock.store.places import is_there
 from penstock.store.recyclable import find_recyclable, mend
 from penstock.store.watermark import sync_directory
@@ -72,11 +78,18 @@ COLUMN_FAMILIES: Final = (
 ARCHIVE_FAMILY: Final = "archive"
 """The one that a store of an older Penstock does not have before it is opened for writing."""
 
+FORMAT: Final = b"1"
+FORMAT_WITH_PARTS: Final = b"2"
+FORMAT_KEY: Final = b"format"
+
 PRODUCERS: Final = b"producer/"
 """How the keys of producers begin: they share a column family that every store has."""
 
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
+_PAUSE_S: Final = 0.0002  # after a part: others take the interpreter's lock
+_FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
+_WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
 
 
 @final
@@ -87,9 +100,14 @@ class Database:
         self.rocks = database
         self.data_dir = data_dir
         self.is_closed = False
-        self.families = {name: database.get_column_family(name) for name in names}
-        self.handles = {name: database.get_column_family_handle(name) for name in names}
+        self.families: dict[str, Rdict] = {}
+        self.handles: dict[str, ColumnFamily] = {}
+        for name in names:
+            self._use_family(name)
+        self._making_parts = threading.Lock()  # the committer and retention write them
         self._options = WriteOptions()
+        self._never_waiting = WriteOptions()
+        self._never_waiting.no_slowdown = True
 
     def write(self, batch: WriteBatch, sync: bool = True) -> None:
         """Write ``batch`` in one atomic step, and sync it unless told not to.
@@ -103,10 +121,104 @@ class Database:
             if sync:
                 self.rocks.flush_wal(True)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
-            logger.debug("RocksDB could not write: %s", error)
-            raise CommitUnknown(
-                f"the store could not write: {with_remedy(error, self.data_dir)}"
-            ) from None
+            raise self._not_written(error) from None
+
+    def write_parts(self, large: Large) -> None:
+        """Write the parts of a large value, to be synced with the batch that has its head.
+
+        Others run meanwhile: RocksDB is handed one part at a time, and is never waited for with
+        the interpreter's lock held. So is the batch with the head, for the room that it needs is
+        made here, too.
+
+        Raises:
+            CommitUnknown: not all could be written; nobody sees those that are.
+        """
+        try:
+            parts = self._parts_handle()
+            for key, part in large.parts():
+                self._write_when_there_is_room(key, part, parts)
+                time.sleep(_PAUSE_S)
+            self._write_when_there_is_room(b"", None, parts)
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise self._not_written(error) from None
+
+    def _write_when_there_is_room(
+        self, key: bytes, part: bytes | None, parts: ColumnFamily
+    ) -> None:
+        """Write one part; with None nothing, but RocksDB makes the room it lacks by now."""
+        while True:
+            batch = WriteBatch(raw_mode=True)
+            if part is None:
+                batch.delete(key, parts)
+            else:
+                batch.put(key, part, parts)
+            try:
+                self.rocks.write(batch, self._never_waiting)
+            except Exception as error:  # rocksdict raises bare Exception for every error
+                if _WRITE_STALL not in str(error).lower():
+                    raise
+                time.sleep(_FULL_PAUSE_S)
+            else:
+                return
+
+    def _parts_handle(self) -> ColumnFamily:
+        """The column family of parts, made where there is none; the store is of format 2 then."""
+        with self._making_parts:
+            if not self.has_parts:
+                self.rocks.create_column_family(PARTS_FAMILY, _family_options())
+                self._use_family(PARTS_FAMILY)
+            meta = self.families["meta"]
+            if meta.get(FORMAT_KEY) != FORMAT_WITH_PARTS:
+                batch = WriteBatch(raw_mode=True)
+                batch.put(FORMAT_KEY, FORMAT_WITH_PARTS, self.handles["meta"])
+                self.rocks.write(batch, self._options)
+                self.rocks.flush_wal(True)
+        return self.handles[PARTS_FAMILY]
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it had a large value."""
+        return PARTS_FAMILY in self.families
+
+    def _use_family(self, name: str) -> None:
+        self.handles[name] = self.rocks.get_column_family_handle(name)
+        self.families[name] = self.rocks.get_column_family(name)
+
+    def _not_written(self, error: Exception) -> CommitUnknown:
+        logger.debug("RocksDB could not write: %s", error)
+        return CommitUnknown(f"the store could not write: {with_remedy(error, self.data_dir)}")
+
+    def put(
+        self, batch: WriteBatch, family: str, key: bytes, value: bytes, note: bytes = b""
+    ) -> None:
+        """Add a value to ``batch``; the parts of a large one, with its ``note``, are written now.
+
+        Raises:
+            CommitUnknown: they could not be written.
+        """
+        if len(value) >= LARGE_BYTES:
+            large = Large(family, key, [value], new_run(), note)
+            self.write_parts(large)
+            value = large.head
+        batch.put(key, value, self.handles[family])
+
+    def delete_range(self, batch: WriteBatch, family: str, begin: bytes, end: bytes) -> None:
+        """Add to ``batch`` that values go, with all parts written for keys in between.
+
+        Args:
+            batch: what they go with.
+            family: one that may have large values.
+            begin: the first key; as long as all keys of the family.
+            end: the key behind the last.
+        """
+        batch.delete_range(begin, end, self.handles[family])
+        if self.has_parts:
+            parts = self.handles[PARTS_FAMILY]
+            batch.delete_range(owner_key(family, begin), owner_key(family, end), parts)
+
+    def whole(self, family: str, key: bytes, value: bytes) -> bytes:
+        """The value under ``key``, of which ``value`` was found there (``store.parts.whole``)."""
+        return whole(family, key, value, self.families.get(PARTS_FAMILY))
 
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a column family, those that begin with ``prefix``, in their order.
@@ -157,13 +269,14 @@ def open_database(data_dir: Path) -> Database:
     try:
         _make_directory(path.absolute())
         _mend(data_dir)
-        database = _open(path, AccessType.read_write(), COLUMN_FAMILIES)
+        names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _families_there(path))]
+        database = _open(path, AccessType.read_write(), names)
     except OSError as error:
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
             " the broker may write, or that it may make: choose another with --data-dir"
         ) from error
-    return Database(database, data_dir, COLUMN_FAMILIES)
+    return Database(database, data_dir, names)
 
 
 def _make_directory(path: Path) -> None:
@@ -193,11 +306,9 @@ def open_for_reading(data_dir: Path) -> Database:
     """
     path = data_dir / STORE_DIRECTORY
     _mend(data_dir)
-    try:
-        there = set(Rdict.list_cf(str(path)))
-    except Exception as error:  # rocksdict raises plain Exception for every error
-        raise _not_opened(path, error) from error
+    there = _families_there(path)
     names = [name for name in COLUMN_FAMILIES if name in there or name != ARCHIVE_FAMILY]
+    names += {PARTS_FAMILY} & there
     return Database(_open(path, AccessType.read_only(), names), data_dir, names)
 
 
@@ -263,6 +374,21 @@ def _mend(data_dir: Path) -> None:
         logger.warning("the store in %s is mended: %s; it is %d now", data_dir, each, each.twin)
 
 
+def _families_there(path: Path) -> set[str]:
+    if not is_there(path / "CURRENT"):
+        return set()
+    try:
+        return set(Rdict.list_cf(str(path)))
+    except Exception as error:  # rocksdict raises bare Exception for every error
+        raise _not_opened(path, error) from error
+
+
+def _family_options() -> Options:
+    family = Options(raw_mode=True)
+    family.set_compression_type(DBCompressionType.lz4())
+    return family
+
+
 def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -272,11 +398,7 @@ def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
     options.set_recycle_log_file_num(0)  # ``store.recyclable`` takes it for granted
     options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
     options.set_compression_type(DBCompressionType.lz4())
-    families = {}
-    for name in names:
-        family = Options(raw_mode=True)
-        family.set_compression_type(DBCompressionType.lz4())
-        families[name] = family
+    families = {name: _family_options() for name in names}
     try:
         return Rdict(str(path), options, column_families=families, access_type=access)
     except Exception as error:  # rocksdict raises bare Exception for every error

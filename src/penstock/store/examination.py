@@ -19,7 +19,7 @@ from penstock.store.archive import ARCHIVE, ARCHIVES_MADE, Archive, decode_archi
 from penstock.store.archive_examination import ArchiveExaminer
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
-from penstock.store.database import PRODUCERS, STORE_DIRECTORY, has_database, unused
+from penstock.store.database import FORMAT_KEY, PRODUCERS, STORE_DIRECTORY, has_database, unused
 from penstock.store.diagnosis import lacks_current
 from penstock.store.findings import Examination
 from penstock.store.identity import Loss
@@ -104,7 +104,9 @@ class _Examiner:
         self._tell_lost_sessions()
         found.retained = self._values(
             "retained",
-            lambda key, value: self._keep("retained", key, value, records.decode_message),
+            lambda key, value: self._keep(
+                "retained", key, self._view.whole("retained", key, value), records.decode_message
+            ),
         )
         found.wills = self._values(
             "wills", lambda key, value: self._keep("wills", key, value, records.decode_will)
@@ -138,8 +140,8 @@ class _Examiner:
         before = len(found.problems)
         self._values("meta", take)
         is_whole = len(found.problems) == before
-        if identity.FORMAT_KEY in kept:
-            identity.refuse_format(kept[identity.FORMAT_KEY])
+        if FORMAT_KEY in kept:
+            identity.refuse_format(kept[FORMAT_KEY])
         found.epoch = kept.get(identity.EPOCH, b"").decode()
         found.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
         found.commits = _number(kept, identity.COMMITS)

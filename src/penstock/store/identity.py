@@ -18,8 +18,11 @@ import msgspec
 from rocksdict import WriteBatch
 
 from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
-from penstock.store.chunk import decode_chunk, decode_key
+from penstock.store.chunk import decode_key, facts_of
 from penstock.store.database import (
+    FORMAT,
+    FORMAT_KEY,
+    FORMAT_WITH_PARTS,
     STORE_DIRECTORY,
     Database,
     check,
@@ -34,14 +37,12 @@ from penstock.store.diagnosis import (
 )
 from penstock.store.watermark import Committed, read_watermark
 
-FORMAT: Final = b"1"
 COMMITS: Final = b"commits"
 EPOCH: Final = b"epoch"
 LINEAGE: Final = b"lineage"
 CREATED_AT: Final = b"created_at_us"
 CLOCK: Final = b"clock"
 """How the steady clock stood (``engine.steady``); older stores have none."""
-FORMAT_KEY: Final = b"format"
 GIVEN_UP: Final = b"given_up"
 LOG_BYTES_APPENDED: Final = b"log_bytes_appended"
 LOG_BYTES_REMOVED: Final = b"log_bytes_removed"
@@ -110,10 +111,11 @@ def refuse_format(kept: bytes) -> None:
     Raises:
         StoreFormatError: ``kept`` is another one.
     """
-    if kept != FORMAT:
+    if kept not in (FORMAT, FORMAT_WITH_PARTS):
         raise StoreFormatError(
             f"the store has format {kept.decode(errors='replace')}, this version of "
-            f"Penstock reads format {FORMAT.decode()}: use the version that wrote it"
+            f"Penstock reads formats {FORMAT.decode()} and {FORMAT_WITH_PARTS.decode()}: use the"
+            " version that wrote it"
         )
 
 
@@ -171,7 +173,7 @@ def find_end(database: Database) -> int:
         check(chunks)
         return 0
     try:
-        return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
+        return decode_key(chunks.key()) + facts_of(chunks.value()).rows
     except StoreFormatError as error:
         raise broken(database.data_dir, f"the end of the log: {error}") from error
 

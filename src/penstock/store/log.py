@@ -12,20 +12,22 @@ from penstock.engine.steady import Leads
 from penstock.store.chunk import decode_chunk, encode_chunk
 
 
-def chunk_of(columns: Columns) -> bytes:
-    """The chunk that holds ``columns``, of at least one message."""
+def chunk_of(columns: Columns) -> list[bytes]:
+    """The chunk with ``columns``, of at least one message, in pieces that are to be joined."""
     count = columns.count
     properties = columns.has_properties
     without = count - properties.true
-    buffers = [  # each begins with its validity, which is empty where nothing is null
+    buffers: list[
+        bytes | list[bytes]
+    ] = [  # each begins with its validity, which is empty where nothing is null
         *(b"", columns.received_at()),
-        *(b"", columns.topics.positions(), columns.topics.data()),
-        *(b"", columns.payloads.positions(), columns.payloads.data()),
+        *(b"", columns.topics.positions(), columns.topics.pieces()),
+        *(b"", columns.payloads.positions(), columns.payloads.pieces()),
         *(b"", columns.qos()),
         *(b"", columns.retained.data()),
-        *(b"", columns.client_ids.positions(), columns.client_ids.data()),
+        *(b"", columns.client_ids.positions(), columns.client_ids.pieces()),
         *(properties.data() if without else b"", columns.properties.positions()),
-        columns.properties.data(),
+        columns.properties.pieces(),
         *(b"", columns.internal.data()),
     ]
     return encode_chunk(count, (0, 0, 0, 0, 0, 0, without, 0), buffers)
@@ -59,4 +61,5 @@ def rehearse() -> None:
     Arrow's first conversion loads modules for a quarter of a second; better before the
     first message than while it waits for its acknowledgement.
     """
-    messages_of(decode_chunk(chunk_of(columns_of([Message("rehearsal", b"")]))), 0, [0], Leads([]))
+    chunk = b"".join(chunk_of(columns_of([Message("rehearsal", b"")])))
+    messages_of(decode_chunk(chunk), 0, [0], Leads([]))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.errors import StoreFormatError
+from penstock.errors import StoreFailed, StoreFormatError
 from penstock.store.chunk import decode_chunk, decode_key
 from penstock.store.view import View
 from penstock.store.walk import Gap
@@ -49,10 +49,11 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
             reason = found.reason
             expected = begin if expected is None else expected
             continue
-        base, chunk = decode_key(found[0]), found[1]
+        base = decode_key(found[0])
         try:
+            chunk = view.whole("log", *found)
             rows = int(decode_chunk(chunk).num_rows)
-        except StoreFormatError as error:
+        except (StoreFormatError, StoreFailed) as error:
             expected, reason = (base if expected is None else expected), str(error)
             continue
         if expected is not None and base > expected:

@@ -16,6 +16,7 @@ from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 from penstock.errors import StoreError
 from penstock.store.database import COLUMN_FAMILIES
 from penstock.store.diagnosis import broken, damaged_part
+from penstock.store.parts import PARTS_FAMILY
 
 _FAMILY: Final = re.compile(r'^\[CFOptions "(.*)"\]$', re.MULTILINE)
 
@@ -56,7 +57,9 @@ def open_whole(
     try:
         there = set(Rdict.list_cf(str(store)))
         families: dict[str, Options] = {
-            name: Options(raw_mode=True) for name in COLUMN_FAMILIES if name in there
+            name: Options(raw_mode=True)
+            for name in (*COLUMN_FAMILIES, PARTS_FAMILY)
+            if name in there
         }
         return Rdict(
             str(store), options, column_families=families, access_type=AccessType.read_only()

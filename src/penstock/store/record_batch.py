@@ -58,26 +58,33 @@ class RecordBatchForm:
         self._buffers_at = buffers + 4
         self._head = data[: _PREFIX_BYTES + _unsigned(data, 4)]
 
-    def encode(self, rows: int, null_counts: Sequence[int], buffers: Sequence[bytes]) -> bytes:
-        """One batch.
+    def encode(
+        self, rows: int, null_counts: Sequence[int], buffers: Sequence[bytes | list[bytes]]
+    ) -> list[bytes]:
+        """One batch, in pieces that are to be joined: a large buffer is not copied here.
 
         Args:
             rows: how many it has, 1 or more.
             null_counts: how many of each column are null.
-            buffers: of all columns, as Arrow orders them; an empty one where there is no validity.
+            buffers: of all columns, as Arrow orders them, each whole or in pieces; an empty one
+                where there is no validity.
         """
         head = bytearray(self._head)
-        parts: list[bytes | bytearray] = [head]
+        pieces = [b""]
         places: list[int] = []
         at = 0
         for buffer in buffers:
-            size = len(buffer)
+            if isinstance(buffer, bytes):
+                size = len(buffer)
+                pieces.append(buffer)
+            else:
+                size = sum(map(len, buffer))
+                pieces += buffer
             places.append(at)
             places.append(size)
-            parts.append(buffer)
             padding = -size & 7
             if padding:
-                parts.append(_PADDING[padding])
+                pieces.append(_PADDING[padding])
             at += size + padding
         nodes: list[int] = []
         for null_count in null_counts:
@@ -87,7 +94,8 @@ class RecordBatchForm:
         _NUMBER.pack_into(head, self._body_length_at, at)
         self._nodes.pack_into(head, self._nodes_at, *nodes)
         self._buffers.pack_into(head, self._buffers_at, *places)
-        return b"".join(parts)
+        pieces[0] = bytes(head)
+        return pieces
 
 
 @final

@@ -32,6 +32,7 @@ _LAYOUT: Final = 1
 _SEGMENT_LAYOUT: Final = 2
 
 _encode = msgspec.msgpack.Encoder().encode
+_EMPTY: Final = _encode(b"")
 
 _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
@@ -250,6 +251,15 @@ def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
 def encode_message(message: Message) -> bytes:
     """A retained message, outside the log's retention."""
     return _encode((_LAYOUT, _row(message), message.lead_us))
+
+
+def message_pieces(message: Message) -> list[bytes]:
+    """The same of one with a payload of 64 KiB or more, in pieces that are to be joined: the
+    payload is one of them, and is not copied."""
+    without = _encode((_LAYOUT, (message.topic, b"", *_row(message)[2:]), message.lead_us))
+    at = 3 + len(_encode(message.topic))  # behind the beginnings of two arrays, and the layout
+    begin = b"\xc6" + len(message.payload).to_bytes(4, "big")  # MessagePack's bin 32
+    return [without[:at], begin, message.payload, without[at + len(_EMPTY) :]]
 
 
 def decode_message(value: bytes) -> Message:

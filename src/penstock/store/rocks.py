@@ -40,7 +40,7 @@ from penstock.store import records
 from penstock.store.api import NOTHING_HELD, LogExtent
 from penstock.store.archiving import Archives, Departure
 from penstock.store.backup import back_up
-from penstock.store.chunk import decode_chunk, decode_key, encode_key
+from penstock.store.chunk import chunk_note, decode_chunk, decode_key, encode_key, facts_of
 from penstock.store.database import (
     PRODUCERS,
     STORE_DIRECTORY,
@@ -68,8 +68,10 @@ from penstock.store.identity import (
     refuse_losses,
     unverified,
 )
+from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
+from penstock.store.parts import LARGE_BYTES, Large, new_run, size_of
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
 
@@ -83,6 +85,7 @@ class _Prepared(NamedTuple):
 
     commit: Commit
     batch: WriteBatch
+    large: list[Large]  # whose heads are in ``batch``
     log_bytes_appended: int  # when it is
 
 
@@ -113,6 +116,8 @@ class RocksStore:
         self._usage = Usage()
         self._is_writable = True
         self._prepared: _Prepared | None = None
+        self._run = new_run()  # a commit that is written again has the same parts
+        self._large_retained = LargeRetained()
         self._use(open_database(data_dir))
         try:
             with broken_where_damaged(data_dir):
@@ -189,8 +194,7 @@ class RocksStore:
             for run in records.decode_segment(value):
                 join(runs, run)
             recovered.segments.setdefault(number, []).append(first)
-        for _, value in self._database.items("retained"):
-            recovered.retained.append(records.decode_message(value))
+        recovered.retained = self._large_retained.recover(self._database)
         for key, value in self._database.items("wills"):
             recovered.wills[key.decode()] = records.decode_will(value)
         for key, value in self._database.items("meta", PRODUCERS):
@@ -213,6 +217,8 @@ class RocksStore:
         self._prepared = None
         if prepared is None or prepared.commit is not commit:
             prepared = self._encode(commit)
+        for large in prepared.large:
+            self._database.write_parts(large)
         self._database.write(prepared.batch)
         self._log_bytes_appended = prepared.log_bytes_appended
         self._commits += 1
@@ -224,20 +230,30 @@ class RocksStore:
     def _encode(self, commit: Commit) -> _Prepared:
         batch = WriteBatch(raw_mode=True)
         handles = self._handles
+        large: list[Large] = []
         appended = self._log_bytes_appended
         if commit.appended:
-            chunk = chunk_of(commit.columns or columns_of(commit.messages))
-            appended += len(chunk)
-            batch.put(encode_key(commit.base_offset), chunk, handles["log"])
+            columns = commit.columns or columns_of(commit.messages)
+            key, pieces = encode_key(commit.base_offset), chunk_of(columns)
+            size_bytes = size_of(pieces)
+            appended += size_bytes
+            if size_bytes < LARGE_BYTES:
+                batch.put(key, b"".join(pieces), handles["log"])
+            else:
+                note = chunk_note(columns.count, columns.newest_us)
+                large.append(Large("log", key, pieces, self._run, note))
+                batch.put(key, large[-1].head, handles["log"])
             batch.put(LOG_BYTES_APPENDED, encode_key(appended), handles["meta"])
         self._write_sessions(batch, commit)
         for progress in commit.progress:
             self._write_progress(batch, progress)
         for topic, message in commit.retained:
             if message is None:
-                batch.delete(topic.encode(), handles["retained"])
-            else:
-                batch.put(topic.encode(), records.encode_message(message), handles["retained"])
+                self._large_retained.remove(batch, self._database, topic.encode())
+                continue
+            parts = self._large_retained.put(batch, self._database, topic.encode(), message)
+            if parts is not None:
+                large.append(parts)
         for client_id, will in commit.wills:
             if will is None:
                 batch.delete(client_id.encode(), handles["wills"])
@@ -252,7 +268,7 @@ class RocksStore:
         if commit.clock is not None:
             batch.put(CLOCK, records.encode_clock(commit.clock), handles["meta"])
         batch.put(COMMITS, encode_key(self._commits + 1), handles["meta"])
-        return _Prepared(commit, batch, appended)
+        return _Prepared(commit, batch, large, appended)
 
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
@@ -354,15 +370,22 @@ class RocksStore:
                 check(chunks)
                 at += 1
                 continue
-            base = decode_key(chunks.key())
-            batch = decode_chunk(chunks.value())
+            key, value = chunks.key(), chunks.value()
+            base = decode_key(key)
+            end = base + facts_of(value).rows
             rows: list[int] = []
-            while at < len(wanted) and wanted[at] < base + batch.num_rows:
+            while at < len(wanted) and wanted[at] < end:
                 rows.append(wanted[at] - base)
                 at += 1
             if not rows:
                 at += 1
                 continue
+            try:
+                batch = decode_chunk(self._database.whole("log", key, value))
+            except StoreFormatError:
+                if self._families["log"].get(key) is None:
+                    continue  # retention has removed it meanwhile
+                raise
             for message in messages_of(batch, base, rows, self._leads):
                 found[message.offset] = message
         return found
@@ -401,26 +424,27 @@ class RocksStore:
         for _ in range(_RETAIN_CHUNKS_MAX):
             if not chunks.valid():
                 break
-            base, value = decode_key(chunks.key()), chunks.value()
-            batch = decode_chunk(value)
-            newest_us = batch.column("received_at")[-1].as_py()
+            key, value = chunks.key(), chunks.value()
+            base, facts = decode_key(key), facts_of(value)
             chunks.next()  # the last chunk stays: it tells where the log ends
-            too_old = newest_us - self._leads.at(base) < older_than_us
+            too_old = facts.newest_us - self._leads.at(base) < older_than_us
             if not chunks.valid():
                 check(chunks)
                 break
-            end = base + batch.num_rows
+            end = base + facts.rows
             if end > keep_from or not (too_old or size_bytes > bytes_max):
                 break
             if end > held_from and size_bytes <= held_bytes_max:
                 break
-            departure.add(base, batch, len(value))
+            if self._archives.is_any_open:
+                chunk = decode_chunk(self._database.whole("log", key, value))
+                departure.add(base, chunk, facts.size_bytes)
             earliest = decode_key(chunks.key())
             if earliest > end:
                 self._tell_hole(end, earliest)
                 departure.pass_over(end, earliest)
-            size_bytes -= len(value)
-            removed += len(value)
+            size_bytes -= facts.size_bytes
+            removed += facts.size_bytes
             if departure.is_large:
                 self._depart(departure, earliest, removed)
                 departure = self._archives.depart()
@@ -443,8 +467,8 @@ class RocksStore:
         if earliest > self._earliest:
             self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
             batch = WriteBatch(raw_mode=True)
-            handle = self._handles["log"]
-            batch.delete_range(encode_key(self._earliest), encode_key(earliest), handle)
+            first, end = encode_key(self._earliest), encode_key(earliest)
+            self._database.delete_range(batch, "log", first, end)
             batch.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
             departure.write_to(batch, earliest)
             self._database.write(batch, sync=self._archives.is_any_open)

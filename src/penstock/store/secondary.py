@@ -53,17 +53,15 @@ from rocksdict import AccessType, Options, Rdict, RdictIter
 
 from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
-from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece
-from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key
-from penstock.store.database import ARCHIVE_FAMILY, check
+from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, facts_of
+from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, FORMAT_WITH_PARTS, check
 from penstock.store.faults import with_remedy
-from penstock.store.identity import GIVEN_UP, decode_given_up
+from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
+from penstock.store.parts import PARTS_FAMILY, whole
 from penstock.store.ranges import join_ranges
 from penstock.store.recyclable import find_recyclable
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
-
-FORMAT: Final = "1"
-"""Format of the log that this module reads (`meta`: `format`)."""
 
 CATCH_UP_AGE_S_MAX: Final = 1.0
 """An idle follower looks for chunks removed by retention at least this often."""
@@ -114,6 +112,7 @@ class _Opened:
     meta: Rdict
     log: Rdict
     archive: Rdict | None
+    parts: Rdict | None
 
 
 class LogFollower:
@@ -220,12 +219,16 @@ class LogFollower:
         gathered: list[pa.RecordBatch] = []
         size_bytes = 0
         while position < end and chunks.valid():
-            base, value = decode_key(chunks.key()), chunks.value()
+            key, value = chunks.key(), chunks.value()
+            base, facts = decode_key(key), facts_of(value)
             chunks.next()
-            batch = decode_chunk(value)
-            first = max(0, position - base)
-            if first >= batch.num_rows:
+            if base + facts.rows <= position:
                 continue
+            chunk = self._whole(opened, "log", key, value)
+            if chunk is None:
+                break
+            batch = decode_chunk(chunk)
+            first = max(0, position - base)
             if base > position:
                 if gathered:
                     yield _joined(begin, position, gathered)
@@ -236,7 +239,7 @@ class LogFollower:
                 batch = batch.slice(first, last - first)
             gathered.append(batch)
             position += last - first
-            size_bytes += len(value)
+            size_bytes += facts.size_bytes
             if position - begin >= ROWS_MAX or size_bytes >= BYTES_MAX:
                 yield _joined(begin, position, gathered)
                 gathered, size_bytes, begin = [], 0, position
@@ -244,6 +247,19 @@ class LogFollower:
             yield _joined(begin, position, gathered)
         if position < end:
             self._refuse_unreadable(chunks)
+
+    def _whole(self, opened: _Opened, family: str, key: bytes, value: bytes) -> bytes | None:
+        """The value under `key`, of which `value` was found there; None: it is just removed.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        try:
+            return whole(family, key, value, opened.parts)
+        except (StoreFormatError, StoreFailed) as error:
+            if decode_key(key[-8:]) < self.extent().earliest:
+                return None
+            raise StoreFailed(f"the log cannot be read: {error}") from error
 
     def _archived(self, opened: _Opened, archive: Archive, start: int, end: int) -> Iterator[Rows]:
         """What an archive has, up to the first gap."""
@@ -258,9 +274,12 @@ class LogFollower:
                 pieces.next()
                 if not archive.has(key) or decode_key(key[8:]) > position:
                     break
-                piece = decode_piece(key, value)
-                if piece.end <= position:
+                if decode_span(value)[0] <= position:
                     continue
+                found = self._whole(opened, ARCHIVE_FAMILY, key, value)
+                if found is None:
+                    break
+                piece = decode_piece(key, found)
                 chosen = _between(piece.batch, position, end)
                 offsets = chosen.column(0)
                 begin, position = position, min(piece.end, end)
@@ -344,7 +363,7 @@ class LogFollower:
         options.set_max_open_files(-1)  # a file the broker deletes stays readable while open
         try:
             there = set(Rdict.list_cf(str(self._store)))
-            names = [*_COLUMN_FAMILIES, *({ARCHIVE_FAMILY} & there)]
+            names = [*_COLUMN_FAMILIES, *({ARCHIVE_FAMILY, PARTS_FAMILY} & there)]
             database = Rdict(
                 str(self._store),
                 options,
@@ -358,6 +377,7 @@ class LogFollower:
             database.get_column_family("meta"),
             database.get_column_family("log"),
             database.get_column_family(ARCHIVE_FAMILY) if ARCHIVE_FAMILY in names else None,
+            database.get_column_family(PARTS_FAMILY) if PARTS_FAMILY in names else None,
         )
         self._epoch = _read_epoch(opened.meta, self._store)
         self._given_up = _read_given_up(opened.meta)
@@ -368,6 +388,8 @@ class LogFollower:
     def _catch_up(self, opened: _Opened) -> None:
         try:
             opened.database.try_catch_up_with_primary()
+            if opened.parts is None and opened.meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS:
+                raise StoreNotReady("the first large value came after the log was opened")
             self._seen_end = _end_offset(opened.log)
             self._archives = _read_archives(opened)
         except Exception as error:  # rocksdict raises plain Exception
@@ -377,13 +399,10 @@ class LogFollower:
 
 
 def _read_epoch(meta: Rdict, store: Path) -> str:
-    version, epoch = meta.get(b"format"), meta.get(b"epoch")
+    version, epoch = meta.get(FORMAT_KEY), meta.get(b"epoch")
     if epoch is None or version is None:
         raise StoreNotReady(f"the broker is just setting up {store}")
-    if version.decode() != FORMAT:
-        raise StoreFormatError(
-            f"the log in {store} has format {version.decode()!r}; this version reads {FORMAT!r}"
-        )
+    refuse_format(version)
     return str(epoch.decode("ascii"))
 
 
@@ -443,4 +462,4 @@ def _end_offset(log: Rdict) -> int:
     chunks.seek_to_last()
     if not chunks.valid():
         return 0
-    return decode_key(chunks.key()) + int(decode_chunk(chunks.value()).num_rows)
+    return decode_key(chunks.key()) + facts_of(chunks.value()).rows

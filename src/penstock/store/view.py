@@ -33,6 +33,7 @@ from penstock.store.chunk import decode_key
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.diagnosis import damaged_table
 from penstock.store.identity import COMMITS
+from penstock.store.parts import PARTS_FAMILY, read_head, whole
 from penstock.store.rebuild import (
     Rebuilt,
     Unreadable,
@@ -115,6 +116,26 @@ class View:
             if family != "log" and any(first <= key <= last for first, last in bounds):
                 self.older[family] = self.older.get(family, 0) + 1
             yield found
+
+    def whole(self, family: str, key: bytes, value: bytes) -> bytes:
+        """The value under ``key``, of which ``value`` was found there (``store.parts.whole``).
+
+        Raises:
+            StoreFormatError: parts of it are missing.
+            StoreFailed: they cannot be read.
+        """
+        if read_head(value) is None:
+            return value
+        assert self._database is not None
+        try:
+            parts = self._database.get_column_family(PARTS_FAMILY)
+        except Exception:  # rocksdict raises bare Exception where there is none
+            parts = None
+        try:
+            return whole(family, key, value, parts)
+        finally:
+            if parts is not None:
+                parts.close()
 
     def close(self) -> None:
         """Let go of the files."""

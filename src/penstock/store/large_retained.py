@@ -1,0 +1,93 @@
+"""Retained messages that are kept in parts (``store.parts``), and the end of these parts.
+
+A retained message is replaced and removed by its topic, at any time. So it is known here which of
+them have parts: those go in the same batch. What a crash has left without a head goes at the
+next start.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from rocksdict import WriteBatch
+
+from penstock.engine.message import Message
+from penstock.store import records
+from penstock.store.database import Database, check
+from penstock.store.parts import (
+    LARGE_BYTES,
+    PARTS_FAMILY,
+    Large,
+    new_run,
+    owner_key,
+    part_range,
+    part_range_of,
+    read_head,
+)
+
+_FAMILY: Final = "retained"
+
+
+@final
+class LargeRetained:
+    """The large retained messages of one store, by topic."""
+
+    def __init__(self) -> None:
+        self._runs: dict[bytes, bytes] = {}
+
+    def recover(self, database: Database) -> list[Message]:
+        """All retained messages; parts that belong to none are removed.
+
+        Raises:
+            StoreFormatError: not all parts of one are there.
+            StoreFailed: they cannot be read, or not be removed.
+        """
+        self._runs.clear()
+        found: list[Message] = []
+        for topic, value in database.items(_FAMILY):
+            head = read_head(value)
+            if head is not None:
+                self._runs[topic] = head.run
+            found.append(records.decode_message(database.whole(_FAMILY, topic, value)))
+        if database.has_parts:
+            self._remove_unused(database)
+        return found
+
+    def _remove_unused(self, database: Database) -> None:
+        used = {part_range(_FAMILY, topic, run)[0] for topic, run in self._runs.items()}
+        batch = WriteBatch(raw_mode=True)
+        first = owner_key(_FAMILY, b"")
+        parts = database.families[PARTS_FAMILY].iter()
+        parts.seek(first)
+        while parts.valid() and parts.key().startswith(first):
+            begin, end = part_range_of(parts.key())
+            if begin not in used:
+                batch.delete_range(begin, end, database.handles[PARTS_FAMILY])
+            parts.seek(end)
+        check(parts)
+        if not batch.is_empty():
+            database.write(batch)
+
+    def put(
+        self, batch: WriteBatch, database: Database, topic: bytes, message: Message
+    ) -> Large | None:
+        """Add a message to ``batch``; what is to be written before that, if it is large."""
+        self._drop_parts(batch, database, topic)
+        if len(message.payload) < LARGE_BYTES:
+            batch.put(topic, records.encode_message(message), database.handles[_FAMILY])
+            return None
+        run = self._runs[topic] = new_run()
+        large = Large(_FAMILY, topic, records.message_pieces(message), run)
+        batch.put(topic, large.head, database.handles[_FAMILY])
+        return large
+
+    def remove(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
+        """Add to ``batch`` that a topic has no retained message any more."""
+        self._drop_parts(batch, database, topic)
+        batch.delete(topic, database.handles[_FAMILY])
+
+    def _drop_parts(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
+        run = self._runs.pop(topic, None)
+        if run is not None and database.has_parts:
+            begin, end = part_range(_FAMILY, topic, run)
+            batch.delete_range(begin, end, database.handles[PARTS_FAMILY])

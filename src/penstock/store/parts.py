@@ -1,0 +1,185 @@
+"""Large values, kept in parts, so that nobody waits while the whole of one is written or read.
+
+::
+
+      log      17 ─▶ head: run, number of parts, length, note
+      parts    "l" 17 run 0 ─▶ ▒▒▒▒▒▒▒▒  1 MiB
+               "l" 17 run 1 ─▶ ▒▒▒▒▒▒▒▒
+               "l" 17 run 2 ─▶ ▒▒▒
+
+Why so. rocksdict holds the interpreter's lock while RocksDB takes a batch, and while that waits for
+room in memory: for a value of 100 MB everybody waited 0.4 s and more. The parts are written one by
+one, and others run in between (``Database.write_parts``).
+
+Whole or not there. Parts are written before the batch with their head, and RocksDB's write-ahead
+log is read in order after a crash: when the head is there, so are its parts. Parts without a head
+are left by a crash; nobody reads them, and they go with the values of the keys around them. A *run*
+tells them from those of the next attempt to write under the same key: no part is ever written anew
+with other bytes, which a reader beside the broker (``store.secondary``) might mix up.
+
+Format. A head begins with a byte with which no other value does that may be large (a chunk begins
+with FF, a record with a MessagePack array, a piece of an archive with the highest byte of an
+offset). A store that has parts is of format 2, so that an older Penstock refuses it; it becomes
+one with its first large value.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from typing import Any, Final, NamedTuple, cast, final
+
+from rocksdict import Rdict
+
+from penstock.errors import StoreFailed, StoreFormatError
+
+PARTS_FAMILY: Final = "parts"
+"""The column family of parts; a store has it once it had a large value."""
+
+LARGE_BYTES: Final = 4 * 1_048_576
+"""A value of as many bytes is kept in parts."""
+
+PART_BYTES: Final = 1_048_576
+
+_TAGS: Final = {"log": b"l", "archive": b"a", "retained": b"r"}
+_MARK: Final = b"\xc1\x01"  # no MessagePack begins so; the layout of what follows
+_HEAD: Final = Struct(">2s8sIQ")
+_RUN_BYTES: Final = 8
+_NUMBER_BYTES: Final = 4
+_BEHIND: Final = b"\xff" * (_NUMBER_BYTES + 1)
+
+
+class Head(NamedTuple):
+    """What lies under the key of a large value.
+
+    Attributes:
+        run: tells the value's parts from others written for the same key.
+        parts: how many it has.
+        size_bytes: of the value.
+        note: a few bytes about it, for who does not want to read it.
+    """
+
+    run: bytes
+    parts: int
+    size_bytes: int
+    note: bytes
+
+
+@final
+class Large:
+    """A value that is to be written in parts.
+
+    Args:
+        family: column family of its key.
+        key: its key.
+        pieces: its bytes, one piece after the other.
+        run: ``new_run()``; the same only for the same bytes.
+        note: see ``Head``.
+    """
+
+    def __init__(
+        self, family: str, key: bytes, pieces: list[bytes], run: bytes, note: bytes = b""
+    ) -> None:
+        self.size_bytes = size_of(pieces)
+        count = -(-self.size_bytes // PART_BYTES)
+        self.head = _HEAD.pack(_MARK, run, count, self.size_bytes) + note
+        self._prefix = owner_key(family, key) + run
+        self._pieces = pieces
+
+    def parts(self) -> Iterator[tuple[bytes, bytes]]:
+        """Key and value of each part, in the order in which they are written."""
+        for number, part in enumerate(_cut(self._pieces)):
+            yield self._prefix + number.to_bytes(_NUMBER_BYTES, "big"), part
+
+
+def new_run() -> bytes:
+    """Return a run that no other value has."""
+    return secrets.token_bytes(_RUN_BYTES)
+
+
+def size_of(pieces: Iterable[bytes]) -> int:
+    """Return how many bytes they have together."""
+    return sum(map(len, pieces))
+
+
+def owner_key(family: str, key: bytes) -> bytes:
+    """Return how the keys of the parts of a value begin; they sort as the keys of values do."""
+    return _TAGS[family] + key
+
+
+def part_range(family: str, key: bytes, run: bytes) -> tuple[bytes, bytes]:
+    """Return where the parts of one value begin, and a key behind them."""
+    prefix = owner_key(family, key) + run
+    return prefix, prefix + _BEHIND
+
+
+def part_range_of(part_key: bytes) -> tuple[bytes, bytes]:
+    """Return the range of all parts of the value that has the part under ``part_key``."""
+    prefix = part_key[:-_NUMBER_BYTES]
+    return prefix, prefix + _BEHIND
+
+
+def read_head(value: bytes) -> Head | None:
+    """Return the head that ``value`` is; None for a value that is not in parts.
+
+    Raises:
+        StoreFormatError: it begins as a head does, and is none.
+    """
+    if value[:1] != _MARK[:1]:
+        return None
+    if value[:2] != _MARK or len(value) < _HEAD.size:
+        raise StoreFormatError("the head of a large value cannot be understood")
+    _, run, count, size_bytes = _HEAD.unpack_from(value)
+    return Head(run, count, size_bytes, value[_HEAD.size :])
+
+
+def whole(family: str, key: bytes, value: bytes, parts: Rdict | None) -> bytes:
+    """Return the value that lies under ``key``: ``value`` itself, or what it is the head of.
+
+    Args:
+        family: column family of the key.
+        key: where ``value`` was found.
+        value: what was found there.
+        parts: column family of parts, where there is one.
+
+    Raises:
+        StoreFormatError: parts of it are missing.
+        StoreFailed: they cannot be read.
+    """
+    head = read_head(value)
+    if head is None:
+        return value
+    prefix = owner_key(family, key) + head.run
+    found: list[bytes] = []
+    for number in range(head.parts if parts is not None else 0):
+        assert parts is not None
+        try:  # a list, because rocksdict lets go of the interpreter's lock for that only
+            asked: list[Any] = [prefix + number.to_bytes(_NUMBER_BYTES, "big")]
+            part: bytes | None = cast("list[bytes | None]", parts.get(asked))[0]
+        except Exception as error:  # rocksdict raises bare Exception for every I/O error
+            raise StoreFailed(f"a part of a large value could not be read: {error}") from error
+        if part is None:
+            break
+        found.append(part)
+    if len(found) != head.parts or size_of(found) != head.size_bytes:
+        raise StoreFormatError(
+            f"a large value of {head.size_bytes} bytes has {len(found)} of its {head.parts} parts"
+        )
+    return b"".join(found)
+
+
+def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    gathered: list[memoryview] = []
+    room = PART_BYTES
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            gathered.append(rest[:room])
+            room -= len(gathered[-1])
+            rest = rest[len(gathered[-1]) :]
+            if room == 0:
+                yield b"".join(gathered)
+                gathered, room = [], PART_BYTES
+    if gathered:
+        yield b"".join(gathered)
