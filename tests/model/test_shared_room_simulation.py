@@ -52,7 +52,7 @@ GROUPS: Final = ("$share/g/+", "$share/h/+")
 TOPICS: Final = ("t", "s")
 SIZES: Final = (1, 1, 50, 300, 1500)
 REFUSED: Final = 0x80
-STEPS: Final = 500
+STEPS: Final = 200
 ROUNDS_MAX: Final = 3000
 
 
@@ -70,7 +70,7 @@ class Fickle(Permissions):
 
 def undelivered(session: Session) -> int:
     """Messages in flight that the client has not taken over."""
-    return len(session._window.undelivered())
+    return len(session._window.undelivered()) if session.window_length > 0 else 0
 
 
 def qos2_in_flight(session: Session) -> int:
@@ -164,7 +164,8 @@ class Member:
                 now[place] = type(packet)(packet.packet_id, REFUSED)
             else:
                 self._world.completed += 1
-        self.line.send(*now)
+        if now:
+            self.line.send(*now)
 
     def _take(self, packet: Publish) -> None:
         self._world.arrived.add(int(packet.payload[:8]))
@@ -245,7 +246,7 @@ class World:
 
     def run(self, crashes: bool) -> None:
         random = self.random
-        weights = (40, 12, 2, 6, 9, 2, 2, 2, 3, 4, 3, 1 if crashes else 0, 4 if self.varied else 0)
+        weights = (40, 24, 4, 6, 14, 2, 2, 3, 3, 4, 3, 2 if crashes else 0, 4 if self.varied else 0)
         actions = (
             self.publish,
             self.answer,
@@ -428,14 +429,17 @@ class World:
     def settle(self) -> None:
         """Nothing is open any more; the ledger must be even."""
         self.bench.commit()
+        releases: list[Packet] = []
         for packet in self.publisher.read():
             if isinstance(packet, (Puback, Pubrec)) and packet.reason_code < REFUSED:
                 self.accepted.add(packet.packet_id)
                 self.expected += self._copies[packet.packet_id]
                 if isinstance(packet, Pubrec):
-                    self.publisher.send(Pubrel(packet.packet_id))
-        self.bench.commit()
-        self.publisher.read()
+                    releases.append(Pubrel(packet.packet_id))
+        if releases:
+            self.publisher.send(*releases)
+            self.bench.commit()
+            self.publisher.read()
         for member in self.members:
             member.collect()
         pending = sum(
@@ -448,12 +452,16 @@ class World:
     def nothing_waits_beside_room(self) -> None:
         """Once all had their turns, no connected member has room for what another holds."""
         sessions = self.bench.server.registry.sessions.values()
-        turns = 2 * max([session.queue_length for session in sessions], default=0) + 5
+        longest = max([session.queue_length for session in sessions], default=0)
+        turns = 2 * (1 + longest // self.bench.server.router.sharing.portion) + 5
+        waiting = self._waiting()
         while turns > 0:
-            before = self._waiting()
+            before = waiting
             self.bench.pass_s(1)
-            self.settle()
-            turns -= before == self._waiting()
+            if not self.bench.is_idle:
+                self.settle()
+            waiting = self._waiting()
+            turns -= before == waiting
         for group in self.bench.server.router.sharing.groups.values():
             for session in self.bench.server.registry.sessions.values():
                 if session in group.members:
@@ -531,11 +539,11 @@ def play_varied(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", chosen_seeds(60))
+@pytest.mark.parametrize("seed", chosen_seeds(150))
 def test_every_copy_is_somewhere_or_counted_once(seed: int) -> None:
-    assert len(play(seed).accepted) > 30
+    assert len(play(seed).accepted) > 5
 
 
-@pytest.mark.parametrize("seed", chosen_seeds(60))
+@pytest.mark.parametrize("seed", chosen_seeds(150))
 def test_it_is_so_at_every_qos_without_a_store_and_under_retention(seed: int) -> None:
     assert len(play_varied(seed).accepted) > 20

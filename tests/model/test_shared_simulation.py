@@ -35,6 +35,7 @@ from tests.model.seeds import chosen_seeds
 from tests.unit.engine.bench import Bench, Line
 
 GROUP: Final = "$share/g/t"
+STEPS: Final = 200
 ROUNDS_MAX: Final = 3000
 
 
@@ -73,7 +74,8 @@ class Member:
                 answers.append(Pubcomp(packet.packet_id))
         self.late.extend(answers)
         now, self.late = self.late[:patience], self.late[patience:]
-        self.line.send(*now)
+        if now:
+            self.line.send(*now)
 
     def _take(self, packet: Publish) -> list[Packet]:
         number = int(packet.payload)
@@ -117,7 +119,8 @@ class World:
 
     def run(self, steps: int) -> None:
         random = self.random
-        weights = (30, 10, 10, 15, 4, 6, 1, 1, 1)
+        pace = random.choice((5, 20, 40))  # how often members answer
+        weights = (20, 10, 20, pace, 4, 16, 1, 1, 1)
         actions = (
             self.publish,
             self.end_turn,
@@ -142,7 +145,7 @@ class World:
     def end_turn(self) -> None:
         self.bench.turns()
         self.bench.write_ready()
-        if self.under_way is None:
+        if self.under_way is None and not self.bench.is_idle:
             self.under_way = self.bench.seal()
         for packet in self.publisher.read():
             if isinstance(packet, (Puback, Pubrec)):
@@ -157,7 +160,8 @@ class World:
         self.end_turn()
 
     def answer(self) -> None:
-        self.random.choice(self.members).answer(self.random.choice((0, 1, 3, 100)))
+        for member in self.members:
+            member.answer(self.random.choice((0, 1, 3, 100)))
 
     def cut(self) -> None:
         member = self.random.choice(self.members)
@@ -205,17 +209,16 @@ class World:
             if any(member.clean for member in self.members):
                 continue
             sessions = self.bench.server.registry.sessions.values()
-            if not any(session.window_length or session.queue_length for session in sessions):
-                commit = self.under_way
-                if commit is None or not (commit.writes or commit.releases):
-                    return
+            waits = any(session.window_length or session.queue_length for session in sessions)
+            if not waits and self.under_way is None:
+                return
         raise AssertionError("it never comes to rest")
 
 
 def play(seed: int) -> World:
     """Play one run, and judge it."""
     world = World(seed)
-    world.run(600)
+    world.run(STEPS)
     lost = [number for number in world.acknowledged if number not in world.arrived]
     assert [number for number in lost if world.qos[number] == 1] == []
     for number, count in world.arrived.items():
@@ -225,7 +228,7 @@ def play(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", chosen_seeds(60))
+@pytest.mark.parametrize("seed", chosen_seeds(180))
 def test_every_message_reaches_one_member_and_qos_2_no_two(seed: int) -> None:
     """[MQTT-4.8.2-4] [MQTT-4.8.2-5]"""
-    assert len(play(seed).acknowledged) > 50
+    assert len(play(seed).acknowledged) > 10

@@ -35,7 +35,10 @@ class Disk(Protocol):
     """What survives a crash of the broker."""
 
     def open(self) -> Store:
-        """The store, as a fresh process finds it."""
+        """Return the store, as a fresh process finds it."""
+
+    def remove(self) -> None:
+        """Let go of all of it: the run is over."""
 
 
 @final

@@ -66,7 +66,8 @@ class Line:
 
     def read(self) -> list[Packet]:
         """What reached the client since the last call."""
-        return self.parse(self.bench.take_ready(self))
+        data = self.bench.take_ready(self)
+        return self.parse(data) if data else []
 
     def parse(self, data: bytes) -> list[Packet]:
         """The packets in ``data``."""
@@ -220,7 +221,8 @@ class Bench:
 
     def finish(self, commit: Commit) -> None:
         """``commit`` is durable: what waited for it leaves."""
-        self.store.commit(commit)
+        if commit.writes:
+            self.store.commit(commit)
         self.release(commit)
 
     def release(self, commit: Commit) -> None:
@@ -243,11 +245,15 @@ class Bench:
             self.write_ready()
             commit = self.seal()
             self.finish(commit)
-            if self.server.effects.unfinished:
-                continue
-            if not commit.writes and not commit.releases and not commit.wanting:
+            if self.is_idle:
                 return
         raise AssertionError("the engine never comes to rest")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is open: nothing to go on with, to write, or to commit."""
+        effects = self.server.effects
+        return not (effects.unfinished or effects.ready or effects.changed or effects.is_pressing)
 
     def turns(self) -> None:
         """As many turns as it takes until nothing is left over."""
@@ -260,6 +266,8 @@ class Bench:
         """What needs no commit leaves: the end of a turn."""
         effects = self.server.effects
         ready = effects.ready
+        if not ready:
+            return
         effects.ready = []
         for link in ready:
             written = self._written.setdefault(link, bytearray())
@@ -268,8 +276,8 @@ class Bench:
     def take_ready(self, line: Line) -> bytes:
         """The bytes that left on ``line`` since the last call."""
         link = line.connection.link
-        data = self._written.pop(link, bytearray())
-        return bytes(data) + link.take_ready()
+        data = self._written.pop(link, None)
+        return link.take_ready() if data is None else bytes(data) + link.take_ready()
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
         """A message from a client that is gone again at once, committed."""
