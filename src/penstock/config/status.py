@@ -33,7 +33,9 @@ class Log(Group):
     exception where there is one."""
 
     file: str = ""
-    """File that lines are appended to; empty is standard error, which a service manager reads."""
+    """File that lines are appended to; empty is standard error, which a service manager reads. One
+    that somebody else renames (logrotate) is begun anew; lines that it cannot take go to standard
+    error."""
 
     file_bytes_max: int = Field(default=10_485_760, ge=4096, le=1_099_511_627_776)
     """Bytes of log.file, above which it is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a

@@ -16,10 +16,10 @@ import logging
 import sys
 from collections import OrderedDict
 from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from typing import Final, TextIO
 
 from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
+from penstock.telemetry.log_file import LogFileHandler
 
 ROOT: Final = "penstock"
 REPEAT_INTERVAL_S: Final = 10.0
@@ -119,11 +119,11 @@ def configure_broker_logs(
         OSError: the file cannot be written.
     """
     target: logging.Handler = DescriptorHandler(_STDERR)
+    lines = OneObject() if form == "json" else OneLine()
+    target.setFormatter(lines)
     if file:
-        target = RotatingFileHandler(
-            file, maxBytes=file_bytes_max, backupCount=files_max, encoding="utf-8"
-        )
-    target.setFormatter(OneObject() if form == "json" else OneLine())
+        target = LogFileHandler(file, file_bytes_max, files_max, target)
+        target.setFormatter(lines)
     _use(BackgroundHandler(target), level)
 
 

@@ -1,0 +1,117 @@
+"""A log file that turns, and that no full disk, lost directory or foreign ``logrotate`` silences.
+
+::
+
+      a line ─▶ moved or removed by somebody else? ─ a new file ─▶ too long? ─ FILE.1 … ─▶ written
+                                                                                │ fails
+                     said once, and this line ─▶ standard error, until one fits ◀╯
+
+The disk that is full is often the one with the log on it: just then its lines must not be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final, final
+
+_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
+
+@final
+class LogFileHandler(logging.Handler):
+    """Appends lines to a file; only one thread may use it.
+
+    Args:
+        path: of the file.
+        bytes_max: of it, above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
+        files_max: renamed files that are left, at least 1.
+        instead: gets the lines that the file does not take.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str, bytes_max: int, files_max: int, instead: logging.Handler) -> None:
+        super().__init__()
+        self._path = Path(path).absolute()
+        self._bytes_max = bytes_max
+        self._files_max = files_max
+        self._instead = instead
+        self._elsewhere = 0  # lines that went elsewhere since the file took one
+        self._file = os.open(self._path, _FLAGS, 0o666)
+
+    def createLock(self) -> None:  # noqa: N802 - the name is logging's
+        """Have none: see ``DescriptorHandler``."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, or have it written elsewhere."""
+        try:
+            if self._elsewhere:
+                self._append(_about(f"{self._elsewhere} lines went to standard error", record))
+                self._elsewhere = 0
+            self._append(record)
+        except OSError as error:
+            if not self._elsewhere:
+                failure = f"log.file {self._path} cannot be written: {error.strerror or error};"
+                self._instead.emit(_about(f"{failure} until it can, its lines come here", record))
+            self._elsewhere += 1
+            self._instead.emit(record)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        super().close()
+
+    def _append(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        size_bytes = self._follow()
+        if size_bytes and size_bytes + len(line) > self._bytes_max:
+            self._turn()
+            size_bytes = 0
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, size_bytes)  # half a line is none
+            raise
+
+    def _follow(self) -> int:
+        """Open what has the file's name now, where that is another; return its size in bytes."""
+        opened = os.fstat(self._file)
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
+            self._open()
+            opened = os.fstat(self._file)
+        return opened.st_size if stat.S_ISREG(opened.st_mode) else 0
+
+    def _turn(self) -> None:
+        for number in range(self._files_max - 1, 0, -1):
+            with contextlib.suppress(FileNotFoundError):
+                self._renamed(number).replace(self._renamed(number + 1))
+        self._path.replace(self._renamed(1))
+        self._open()
+
+    def _renamed(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _open(self) -> None:
+        file = os.open(self._path, _FLAGS, 0o666)
+        os.close(self._file)
+        self._file = file
+
+
+def _about(message: str, record: logging.LogRecord) -> logging.LogRecord:
+    """Return a warning about the log itself, from where ``record`` is from."""
+    return logging.LogRecord(record.name, logging.WARNING, "", 0, message, None, None)
