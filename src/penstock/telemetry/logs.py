@@ -186,9 +186,23 @@ def warn_limited(
     *args: object,
     count: int = 1,
 ) -> None:
-    """Log a warning of kind `key` unless `limiter` holds it back; says how many it held back.
+    """Log a warning as `log_limited` does."""
+    log_limited(logger, logging.WARNING, limiter, now_s, key, message, *args, count=count)
 
-    ``count`` is how many things the warning is about.
+
+def log_limited(
+    logger: logging.Logger,
+    level: int,
+    limiter: RepeatLimiter,
+    now_s: float,
+    key: str,
+    message: str,
+    *args: object,
+    count: int = 1,
+) -> None:
+    """Log a line of kind `key` unless `limiter` holds it back; it says how many were held back.
+
+    ``count`` is how many things the line is about.
     """
     held_back = limiter.admit(key, now_s, count)
     if held_back is None:
@@ -196,4 +210,4 @@ def warn_limited(
     if held_back:
         message += " (and %d more like this since the last line)"
         args = (*args, held_back)
-    logger.warning(message, *args)
+    logger.log(level, message, *args)

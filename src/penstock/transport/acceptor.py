@@ -27,6 +27,7 @@ from typing import Final, final
 from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
+from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 
@@ -39,7 +40,10 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Preface = Callable[[socket.socket, str], Coroutine[None, None, str]]
-"""Reads what comes before TLS and MQTT; the peer's name from then on, or an OSError."""
+"""Read what comes before TLS and MQTT, and return the peer's name from then on.
+
+It raises ConnectionRefusedError for what is not accepted, another OSError where the peer is gone.
+"""
 
 
 @final
@@ -55,6 +59,7 @@ class Acceptor:
         wire: makes the protocol of a connection from its peer's name and place.
         context: the TLS context for a new connection; None for none.
         preface: the peer's name, from what it sends before anything else.
+        refusals: says who did not get through.
         exempt: networks whose connections are not counted by address.
     """
 
@@ -68,6 +73,7 @@ class Acceptor:
         wire: Callable[[str, Place], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
         preface: Preface | None,
+        refusals: Refusals,
         exempt: Sequence[IPNetwork] = (),
     ) -> None:
         self.listening = listening
@@ -78,6 +84,7 @@ class Acceptor:
         self._wire = wire
         self._context = context
         self._preface = preface
+        self._refusals = refusals
         self._exempt = exempt
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.TimerHandle | None = None
@@ -181,7 +188,10 @@ class Acceptor:
                 stands = True
         except OSError as error:
             because = "no answer in time" if isinstance(error, TimeoutError) else _because(error)
-            logger.debug("listener %s: %s did not get through: %s", self._name, peer, because)
+            if isinstance(error, ConnectionRefusedError):
+                self._refusals.note(peer, because)
+            else:
+                logger.debug("listener %s: %s did not get through: %s", self._name, peer, because)
         finally:
             if not stands:
                 connection.close()

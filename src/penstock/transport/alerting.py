@@ -36,6 +36,14 @@ class Failure:
         """OpenSSL's; None while there is none."""
         self._noted: Callable[[], object] | None = noted
 
+    @property
+    def reason(self) -> str:
+        """Return why in words: OpenSSL's name for it, and what is wrong with a certificate."""
+        error = self.error
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"{error.verify_message} ({error.reason})"
+        return "" if error is None else error.reason or str(error)
+
     def note(self, error: ssl.SSLError) -> None:
         """The handshake failed."""
         self.error = error.with_traceback(None)  # no cycle through its frames

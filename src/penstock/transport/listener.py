@@ -16,6 +16,7 @@ from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
+from penstock.transport.refusals import Refusals
 from penstock.transport.socket_wire import SocketWire
 from penstock.transport.stream import StreamWire
 from penstock.transport.tcp import bind_tcp
@@ -55,6 +56,7 @@ class OpenListener:
         self._bucket = TokenBucket(
             settings.connections_per_s_max, asyncio.get_running_loop().time()
         )
+        self._refusals = Refusals(name)
         self._networks = [ipaddress.ip_network(network) for network in settings.proxy_networks]
         self._acceptors: list[Acceptor] = []
         self._file: UnixSocket | None = None
@@ -126,6 +128,7 @@ class OpenListener:
                 self._wire,
                 self._context,
                 None if settings.proxy_protocol == "off" else self._read_proxy_header,
+                self._refusals,
                 self._exempt,
             )
         )
@@ -136,7 +139,7 @@ class OpenListener:
     def _wire(self, peer: str, place: Place) -> StreamWire:
         settings = self._settings
         if settings.kind in ("ws", "wss"):
-            return WebSocketWire(peer, self.name, settings, self._accept, place)
+            return WebSocketWire(peer, self.name, settings, self._accept, place, self._refusals)
         size_bytes = settings.write_buffer_bytes_max
         return SocketWire(peer, self.name, self._accept, place, size_bytes)
 
@@ -145,7 +148,7 @@ class OpenListener:
     async def _read_proxy_header(self, connection: socket.socket, peer: str) -> str:
         """The client's address as the load balancer tells it."""
         if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
-            raise ConnectionRefusedError(f"{peer} is in none of proxy_networks")
+            raise ConnectionRefusedError("it is in none of proxy_networks")
         header = ProxyHeader(self._settings.proxy_protocol)
         loop = asyncio.get_running_loop()
         while not header.is_complete:

@@ -81,7 +81,8 @@ async def open_tls(
     """Shake hands on ``connection``; its wire stands when this returns.
 
     Raises:
-        OSError: the handshake failed, or the peer was gone.
+        ConnectionRefusedError: the handshake failed, and this is why.
+        OSError: the peer was gone, or too slow.
     """
     loop = asyncio.get_running_loop()
     below, early = _Below(), _Early()
@@ -101,7 +102,7 @@ async def open_tls(
     except BaseException as error:
         below.abort()
         if failure.error is not None and isinstance(error, Exception):
-            raise OSError(failure.error.reason or str(failure.error)) from None
+            raise ConnectionRefusedError(failure.reason) from None
         raise
     wire = make_wire()
     wire.below = transport

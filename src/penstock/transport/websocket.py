@@ -12,7 +12,6 @@ in common: ``websocket_frames``.
 
 from __future__ import annotations
 
-import logging
 from typing import final
 
 from wsproto import ConnectionType
@@ -22,9 +21,8 @@ from wsproto.utilities import RemoteProtocolError
 from penstock.config.listener import Listener
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept
+from penstock.transport.refusals import Refusals
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
-
-logger = logging.getLogger(__name__)
 
 
 @final
@@ -37,10 +35,17 @@ class WebSocketWire(WebSocketStream):
         settings: of the listener.
         accept: makes the user of the wire.
         place: among the listener's connections; given back when this one is gone.
+        refusals: says whose upgrade is refused.
     """
 
     def __init__(
-        self, peer: str, listener: str, settings: Listener, accept: Accept, place: Place
+        self,
+        peer: str,
+        listener: str,
+        settings: Listener,
+        accept: Accept,
+        place: Place,
+        refusals: Refusals,
     ) -> None:
         super().__init__(
             ConnectionType.SERVER,
@@ -52,6 +57,7 @@ class WebSocketWire(WebSocketStream):
         self._settings = settings
         self._accept = accept
         self._place = place
+        self._refusals = refusals
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -85,7 +91,7 @@ class WebSocketWire(WebSocketStream):
         return None
 
     def _reject(self, status_code: int, text: str) -> None:
-        logger.debug("listener %s refused an upgrade by %s: %s", self.listener, self.peer, text)
+        self._refusals.note(self.peer, f"its upgrade is refused, {text}")
         body = f"{text}\n".encode()
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),

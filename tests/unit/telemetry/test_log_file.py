@@ -66,12 +66,8 @@ def test_its_directory_vanishes_and_comes_back(tmp_path: Path) -> None:
     shutil.rmtree(folder)
     logger.info("one")
     logger.info("two")
-    assert instead.seen == [
-        f"log.file {path} cannot be written: No such file or directory; until it can, its lines"
-        " come here",
-        "one",
-        "two",
-    ]
+    said = f"log.file {path} cannot be written: No such file or directory;"
+    assert instead.seen == [f"{said} until it can, its lines come here", "one", "two"]
     folder.mkdir()
     logger.info("after")
     assert _written(path) == ["2 lines went to standard error", "after"]

@@ -14,6 +14,7 @@ import uvloop
 from penstock.transport import acceptor
 from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from tests.support.deadline import DEADLINE_S
 
@@ -68,6 +69,7 @@ def accepting(
         lambda _, place: Greeting(place),
         lambda: None,
         preface,
+        Refusals("tested"),
     )
 
 
@@ -165,7 +167,10 @@ def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends
     async def end_while_it_opens() -> None:
         admission = Admission("tested", 10, Descriptors(10))
         bucket = TokenBucket(0, 0.0)
-        tested = Acceptor(listening, "tested", admission, bucket, 5.0, wire, lambda: None, None)
+        refusals = Refusals("tested")
+        tested = Acceptor(
+            listening, "tested", admission, bucket, 5.0, wire, lambda: None, None, refusals
+        )
         with socket.create_connection(listening.getsockname()):
             async with asyncio.timeout(DEADLINE_S):
                 await begun.wait()

@@ -16,6 +16,7 @@ from penstock.config.address import Address
 from penstock.config.listener import Listener
 from penstock.transport.admission import Admission, Descriptors
 from penstock.transport.api import Wire
+from penstock.transport.refusals import Refusals
 from penstock.transport.websocket import WebSocketWire
 from penstock.transport.websocket_frames import (
     FRAMES_PER_TURN_MAX,
@@ -91,7 +92,7 @@ class Rig:
         assert place is not None
         self.sinks: list[Sink] = []
         self.memory = Memory()
-        self.wire = WebSocketWire("peer", "ws", SETTINGS, self._accept, place)
+        self.wire = WebSocketWire("peer", "ws", SETTINGS, self._accept, place, Refusals("ws"))
         self.wire.connection_made(cast(Any, self.memory))
 
     def _accept(self, wire: Wire) -> Sink:

@@ -1,0 +1,42 @@
+"""Who did not get through the first steps to a listener, and why, in the log.
+
+Open ports are knocked at all day, and a fleet whose certificates have expired knocks a hundred
+times a second. So each reason is one line in a while, with the number of those like it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import final
+
+from penstock.telemetry.logs import RepeatLimiter, log_limited
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class Refusals:
+    """The refusals of one listener.
+
+    Args:
+        listener: its name.
+    """
+
+    def __init__(self, listener: str) -> None:
+        self._listener = listener
+        self._limiter = RepeatLimiter()
+
+    def note(self, peer: str, why: str) -> None:
+        """Say that ``peer`` was refused; what stands before a colon in ``why`` is the reason."""
+        log_limited(
+            logger,
+            logging.INFO,
+            self._limiter,
+            time.monotonic(),
+            why.partition(": ")[0],
+            "listener %s: %s did not get through: %s",
+            self._listener,
+            peer,
+            why,
+        )
