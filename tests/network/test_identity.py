@@ -388,3 +388,14 @@ def test_paho_with_a_password(
         client.disconnect()
         client.loop_stop()
     assert answers[0] is gets_in
+
+
+def test_each_reason_for_a_refusal_has_a_line(changing: Broker, clients: Clients) -> None:
+    """One does not hide another, and how often each was is told."""
+    for _ in range(3):
+        log_in(clients, changing, "alice", "wrong")
+        log_in(clients, changing, None)
+    said = "anonymous: listener.allow_anonymous"
+    log = wait_for("both", lambda: changing.log() if said in changing.log() else "")
+    assert log.count("CONNECT refused: bad user name or password") == 1
+    assert log.count("CONNECT refused: not authorized: anonymous") == 1

@@ -121,10 +121,11 @@ class Authentication(Authenticate):
             return self._ask(method, credentials, link)
         if users is None or username is None:
             # Without a password file a name proves nothing: its client is anonymous.
-            allowed = credentials.anonymous_allowed
-            return Verdict(reasons.SUCCESS if allowed else reasons.NOT_AUTHORIZED)
+            if credentials.anonymous_allowed:
+                return Verdict(reasons.SUCCESS)
+            return Verdict(reasons.NOT_AUTHORIZED, detail="anonymous: listener.allow_anonymous")
         if credentials.password is None:
-            return Verdict(reasons.BAD_USER_NAME_OR_PASSWORD)
+            return Verdict(reasons.BAD_USER_NAME_OR_PASSWORD, detail="no password")
         digest = self._verified.key_of(username, credentials.password)
         if self._verified.knows(digest, link, time.monotonic()):
             self._remembered += 1

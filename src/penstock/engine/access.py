@@ -69,6 +69,7 @@ class Verdict:
         username: who it is; None for an anonymous client.
         authorize: what this client may do, instead of what the broker's port says.
         lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
+        detail: what the operator is told beside the name of the code, and the client is not.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class Verdict:
         username: str | None = None,
         authorize: Authorize | None = None,
         lasts_s: float = 0.0,
+        detail: str = "",
     ) -> None:
         self.reason_code = reason_code
         self.username = username
         self.authorize = authorize
         self.lasts_s = lasts_s
+        self.detail = detail
 
 
 @final

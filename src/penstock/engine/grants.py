@@ -6,8 +6,9 @@ protocol when a session is opened stands here.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
+from penstock.engine.answers import REASON_CHARACTERS_MAX
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.options import ServerOptions
@@ -23,37 +24,73 @@ ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
 ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
 
-def refusal(connect: Connect, limits: EngineLimits, has_room: bool, options: ServerOptions) -> int:
-    """The reason code to refuse ``connect`` with, ``SUCCESS`` when nothing is wrong with it."""
+@final
+class Refusal:
+    """Why a CONNECT is refused.
+
+    Args:
+        code: an MQTT 5 reason code, of which the client is told.
+        detail: what the operator is told beside its name, one of few texts; empty for nothing.
+        quoted: what else, in words that somebody else chose.
+    """
+
+    def __init__(self, code: int, detail: str = "", quoted: str = "") -> None:
+        self.code = code
+        self.detail = detail
+        self.quoted = quoted
+
+    def told(self) -> str:
+        """Return what the log says behind the name of the code, what is quoted in parentheses."""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{detail} ({self.quoted[:REASON_CHARACTERS_MAX]})" if self.quoted else detail
+
+
+def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
+    """Return why ``connect`` is refused, whoever sends it; None when nothing is wrong with it."""
     client_id = connect.client_id
     if client_id.startswith(BRIDGE_SESSIONS):
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID
+        return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, "$bridge/ is for this broker's own")
     if connect.version == V31 and not 1 <= len(client_id) <= limits.v31_client_id_len_max:
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # v3.1 §3.1
+        detail = "in MQTT 3.1 it is neither empty nor longer than limits.v31_client_id_len_max"
+        return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, detail)  # v3.1 §3.1
     if connect.version == V311 and not client_id and not connect.clean_start:
-        return reasons.CLIENT_IDENTIFIER_NOT_VALID  # [MQTT-3.1.3-8]
+        detail = "an empty one needs a clean session"
+        return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, detail)  # [MQTT-3.1.3-8]
     if _user_properties(connect) > limits.connect_user_properties_max:
-        return reasons.QUOTA_EXCEEDED
-    will = connect.will
+        detail = "more user properties than limits.connect_user_properties_max"
+        return Refusal(reasons.QUOTA_EXCEEDED, detail)
     if connect.version not in limits.offers.versions:
-        return reasons.UNSUPPORTED_PROTOCOL_VERSION
-    if will is not None:
-        unavailable = limits.offers.refusal(will.qos, will.retain)
-        if unavailable != reasons.SUCCESS:
-            return unavailable
-    if will is not None and not is_topic_name(will.topic, limits.topic_levels_max):
-        return reasons.TOPIC_NAME_INVALID
-    if will is not None and is_system_topic(will.topic) and not is_bridge_state(will.topic):
-        return reasons.NOT_AUTHORIZED
-    if will is not None and will.properties is not None and options.check_payload_format:
+        detail = "accept_protocol_versions of the listener"
+        return Refusal(reasons.UNSUPPORTED_PROTOCOL_VERSION, detail)
+    refused = None if connect.will is None else _refusal_of_will(connect.will, limits, options)
+    if refused is None and options.redirect != reasons.SUCCESS:  # v5 §4.11
+        return Refusal(options.redirect, "mqtt5.redirect")
+    return refused
+
+
+def no_room(connect: Connect) -> Refusal:
+    """Return the refusal of a CONNECT for whose session or will there is no room."""
+    code = reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
+    return Refusal(
+        code,
+        "no room for its session or will: limits.sessions_max, limits.sessions_per_user_max,"
+        " memory.sessions_bytes_max or memory.share_max",
+    )
+
+
+def _refusal_of_will(will: Will, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
+    unavailable = limits.offers.refusal(will.qos, will.retain)
+    if unavailable != reasons.SUCCESS:
+        return Refusal(unavailable, "its will; maximum_qos or retain_available of the listener")
+    if not is_topic_name(will.topic, limits.topic_levels_max):
+        return Refusal(reasons.TOPIC_NAME_INVALID, "that of its will")
+    if is_system_topic(will.topic) and not is_bridge_state(will.topic):
+        return Refusal(reasons.NOT_AUTHORIZED, "its will is for a topic of the broker's own")
+    if will.properties is not None and options.check_payload_format:
         says_utf8 = will.properties.payload_format_indicator == 1
         if says_utf8 and not is_utf8(will.payload):
-            return reasons.PAYLOAD_FORMAT_INVALID  # v5 §3.1.3.2.3
-    if options.redirect != reasons.SUCCESS:  # v5 §4.11
-        return options.redirect
-    if not has_room:
-        return reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
-    return reasons.SUCCESS
+            return Refusal(reasons.PAYLOAD_FORMAT_INVALID, "that of its will")  # v5 §3.1.3.2.3
+    return None
 
 
 def _user_properties(connect: Connect) -> int:

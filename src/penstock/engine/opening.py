@@ -30,11 +30,14 @@ from penstock.engine.connection import (
     DISCONNECTED_ITSELF,
     Connection,
 )
+from penstock.engine.draining import Draining
 from penstock.engine.events import REFUSED, Event
 from penstock.engine.grants import (
+    Refusal,
     accepted_properties,
     granted_keep_alive_s,
     granted_session_expiry_s,
+    no_room,
     refusal,
     wanted_session_expiry_s,
     will_message,
@@ -146,33 +149,36 @@ class OpeningConnection(Connection):
                 self.link.max_packet_size_bytes = properties.maximum_packet_size
             self.link.problem_information = properties.request_problem_information != 0
         server.registry.expire(now)
-        has_room = self._has_room(connect, connect.client_id)
-        code = refusal(connect, self.limits, has_room, server.options)
+        refused = refusal(connect, self.limits, server.options)
+        if refused is None and not self._has_room(connect, connect.client_id):
+            refused = no_room(connect)
         if server.draining is not None:
-            server.draining.refused += 1
-            code = server.draining.reason_code
-        if self._is_banned(self.identity or connect.username, connect.client_id, now):
-            code = reasons.BANNED
-        if code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
-            self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
-            return
-        if code != reasons.SUCCESS:
-            self._refuse(code, now, connect)
+            refused = self._drained(server.draining)
+        refused = self._banned(self.identity or connect.username, connect.client_id, now) or refused
+        if refused is not None:
+            if refused.code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
+                self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
+            else:
+                self._refuse(refused, now, connect)
             return
         self._connect = connect
         if self.identity is not None:  # it is proven: nothing makes another user of it
-            code = reasons.SUCCESS if method is None else reasons.BAD_AUTHENTICATION_METHOD
+            verdict = Verdict(reasons.SUCCESS, self.identity)
             if self.identity == "":
-                code = reasons.NOT_AUTHORIZED
-            self._settle(Verdict(code, self.identity), now)
+                detail = "its certificate has no common name"
+                verdict = Verdict(reasons.NOT_AUTHORIZED, detail=detail)
+            elif method is not None:
+                detail = "its certificate says who it is"
+                verdict = Verdict(reasons.BAD_AUTHENTICATION_METHOD, detail=detail)
+            self._settle(verdict, now)
             return
         if method is not None:
             self._begin_exchange(connect, method, now)
             return
         self.state = AWAIT_VERDICT
-        verdict = server.authenticate.judge(self._shown(connect), self.link)
-        if verdict is not None:
-            self._settle(verdict, now)
+        found = server.authenticate.judge(self._shown(connect), self.link)
+        if found is not None:
+            self._settle(found, now)
 
     def _shown(self, connect: Connect) -> Credentials:
         """What a CONNECT shows of who it is."""
@@ -184,12 +190,17 @@ class OpeningConnection(Connection):
             self.address,
         )
 
-    def _is_banned(self, username: str | None, client_id: str, now: Now) -> bool:
+    def _banned(self, username: str | None, client_id: str, now: Now) -> Refusal | None:
         bans = self._server.bans
-        if bans.banned(self.address, username, client_id, now.monotonic_s) is None:
-            return False
+        ban = bans.banned(self.address, username, client_id, now.monotonic_s)
+        if ban is None:
+            return None
         bans.refused += 1
-        return True
+        return Refusal(reasons.BANNED, f"its {ban.kind}", ban.reason)
+
+    def _drained(self, draining: Draining) -> Refusal:
+        draining.refused += 1
+        return Refusal(draining.reason_code, "an operator empties the broker")
 
     def decided(self, verdict: Verdict, now: Now) -> None:
         """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
@@ -218,14 +229,18 @@ class OpeningConnection(Connection):
 
     def _settle(self, verdict: Verdict, now: Now) -> None:
         if verdict.reason_code != reasons.SUCCESS:
-            self._refuse(verdict.reason_code, now)
+            self._refuse(Refusal(verdict.reason_code, verdict.detail), now)
         else:
             self._authorize = verdict.authorize
             if verdict.lasts_s > 0.0:
                 self._until_s = now.monotonic_s + verdict.lasts_s
             self._admit(verdict.username, None, now)
 
-    def _refuse(self, code: int, now: Now, connect: Connect | None = None, why: str = "") -> None:
+    def _refuse(
+        self, refused: Refusal, now: Now, connect: Connect | None = None, why: str = ""
+    ) -> None:
+        """Answer with a refusal, and end; ``why`` is for the client, instead of the code's name."""
+        code = refused.code
         why = why or reasons.name_of(code)
         reference = self._server.server_reference
         connect = connect or self._connect
@@ -234,7 +249,7 @@ class OpeningConnection(Connection):
             self.link.send_last(encode(answer, self.version))
         events = self._server.effects.events
         if events is not None:
-            refused: Event = {
+            event: Event = {
                 "client": "" if connect is None else _cut(connect.client_id),
                 "user": None if connect is None else _cut(connect.username),
                 "protocol": self.version,
@@ -242,8 +257,8 @@ class OpeningConnection(Connection):
                 "code": code,
                 "reason": why,
             }
-            events.note(REFUSED, refused)
-        self._end(False, f"CONNECT refused: {why}{claimed_names(connect)}", now)
+            events.note(REFUSED, event)
+        self._end(False, f"CONNECT refused: {why}{refused.told()}{claimed_names(connect)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Refuse an unknown version in the form the client may understand; else close.
@@ -255,13 +270,14 @@ class OpeningConnection(Connection):
             level = error.level & ~BRIDGE_BIT
             is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
             self.version = V5 if is_newer else V311  # [MQTT-3.1.2-2]
-            self._refuse(reasons.UNSUPPORTED_PROTOCOL_VERSION, now)
+            self._refuse(Refusal(reasons.UNSUPPORTED_PROTOCOL_VERSION), now)
             return
         if self.state == AWAIT_CONNECT and self._decoder.version == V5:
             self.version = V5
         if self.state == AWAIT_AUTH or (self.state == AWAIT_CONNECT and self.version == V5):
             known = reasons.is_allowed(error.reason, CONNACK)
-            self._refuse(error.reason if known else reasons.PROTOCOL_ERROR, now)
+            code = error.reason if known else reasons.PROTOCOL_ERROR
+            self._refuse(Refusal(code, quoted=error.message), now)
             return
         self.close(error.reason, error.message, now)
 
@@ -280,8 +296,10 @@ class OpeningConnection(Connection):
         self.client_id = connect.client_id or server.registry.unused_client_id(
             server.epoch, self.limits.offers.auto_id_prefix
         )
-        if self._is_banned(username, self.client_id, now):  # it is another user, or was meanwhile
-            self._refuse(reasons.BANNED, now, connect)
+        # it is another user than it said, or was banned meanwhile
+        refused = self._banned(username, self.client_id, now)
+        if refused is not None:
+            self._refuse(refused, now, connect)
             return
         authorize = self._authorize or server.authorize
         permissions = authorize.permissions(username, self.client_id)
@@ -290,25 +308,25 @@ class OpeningConnection(Connection):
         if will is not None and permissions is not None and not is_bridge_state(will.topic):
             is_denied = not permissions.may_publish(will.topic)  # else it is dropped when it is due
         if is_denied:
-            self._refuse(reasons.NOT_AUTHORIZED, now, connect)
+            detail = "the access list does not let it publish its will"
+            self._refuse(Refusal(reasons.NOT_AUTHORIZED, detail), now, connect)
             return
         server.registry.expire(now)  # a session whose time has passed must not be taken up
         server.wills.publish_due(now)  # nor a will be disarmed that is due
         if not self._may_have_session(username):
             why = "the session of this client identifier belongs to another user"
-            self._refuse(reasons.NOT_AUTHORIZED, now, connect, why)
+            self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
             return
         if server.effects.store_fails and self._needs_store(connect):
             why = server.effects.store_failure
-            self._refuse(reasons.SERVER_UNAVAILABLE, now, connect, why)
+            self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
         if server.draining is not None:  # it began meanwhile
-            server.draining.refused += 1
-            self._refuse(server.draining.reason_code, now, connect)
+            self._refuse(self._drained(server.draining), now, connect)
             return
         account = server.effects.accounts.of(username, self.address)
         if not self._has_room(connect, self.client_id, account):  # others came meanwhile
-            self._refuse(refusal(connect, limits, False, server.options), now, connect)
+            self._refuse(no_room(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
         if earlier is not None and self.hung_up:
@@ -477,7 +495,7 @@ class OpeningConnection(Connection):
     def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
         exchange = self._server.authenticate.exchange(method, self._shown(connect))
         if exchange is None:
-            self._refuse(reasons.BAD_AUTHENTICATION_METHOD, now)  # [MQTT-4.12.0-1]
+            self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
             return
         self.state = AWAIT_AUTH
         self._handshake = Handshake(method, exchange)
@@ -509,7 +527,7 @@ class OpeningConnection(Connection):
         step = handshake.step(data)
         if step.outcome == FAILURE:
             if session is None:
-                self._refuse(step.reason_code, now)  # [MQTT-4.12.0-4]
+                self._refuse(Refusal(step.reason_code), now)  # [MQTT-4.12.0-4]
             else:  # [MQTT-4.12.1-2]
                 self.close(reasons.NOT_AUTHORIZED, "authenticating again failed", now)
             return

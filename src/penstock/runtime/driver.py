@@ -61,6 +61,13 @@ def _expiry_text(expiry_s: int) -> str:
     return "never" if expiry_s == NEVER_EXPIRES_S else f"{expiry_s} s"
 
 
+def _refused(peer: Peer) -> str:
+    """Return what kind of refusal ended a connection: only that goes before the others' words."""
+    why = peer.connection.closed_because
+    kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
+    return f"refused {peer.wire.listener} {kind}"
+
+
 @final
 class Driver:
     """Runs one ``Server`` against its store.
@@ -337,7 +344,7 @@ class Driver:
         peer.close_is_noted = True
         held_back: int | None = 0
         if not peer.was_connected:
-            held_back = self._limiter.admit(f"refused {peer.wire.listener}", time.monotonic())
+            held_back = self._limiter.admit(_refused(peer), time.monotonic())
         if held_back is not None:
             logger.info(
                 "closed the connection of %s from %s: %s%s",

@@ -7,6 +7,7 @@ import pytest
 from penstock.auth.acl import AccessList, Rule
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.bans import FOR_GOOD
 from penstock.engine.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
@@ -651,3 +652,25 @@ def test_the_keep_alive_counts_from_connack() -> None:
     bench.commit()
     line.send(Pingreq())
     assert Pingresp() in line.read()
+
+
+def _refused(version: int = 5, *, will: Will | None = None, user: str | None = "alice") -> str:
+    """What the log is told of a client that the access list lets do nothing."""
+    port = Later()
+    bench = Bench(authenticate=port, authorize=AccessList([]))
+    bench.server.bans.ban("user", "mallory", FOR_GOOD, "guesses")
+    line = bench.line(version)
+    line.send(connect(version, will=will, username=user))
+    line.connection.decided(Verdict(reasons.SUCCESS, user), bench.now)
+    return line.connection.closed_because
+
+
+def test_the_log_is_told_more_than_the_client() -> None:
+    """An operator whose clients are refused must not have to guess which rule it was."""
+    assert _refused(will=Will("state", b"x", 0, False)) == (
+        "CONNECT refused: not authorized: the access list does not let it publish its will"
+        " (client 'c', user 'alice')"
+    )
+    assert _refused(user="mallory").startswith("CONNECT refused: banned: its user (guesses) (")
+    will = Will("$SYS/x", b"x", 0, False)
+    assert "its will is for a topic of the broker's own" in _refused(will=will)
