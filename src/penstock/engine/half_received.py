@@ -43,10 +43,10 @@ class HalfReceived:
 
         Args:
             user: the connection it comes through.
-            size_bytes: of the whole packet.
+            size_bytes: of the whole packet, above ``FREE_BYTES``.
             deadline_s: on the monotonic clock; 0 = none.
         """
-        if self._bytes_max == 0 or size_bytes <= FREE_BYTES or user in self._held:
+        if self._bytes_max == 0 or user in self._held:
             return True
         is_first = not self._line or next(iter(self._line)) is user
         has_room = self.size_bytes == 0 or self.size_bytes + size_bytes <= self._bytes_max

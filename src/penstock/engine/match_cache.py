@@ -183,9 +183,6 @@ class MatchCache:
                 self._forget_topic(branch)
                 continue
             level = "#" if depth == _EVERYTHING else levels[depth]
-            if level in ("#", "+") and len(branch.below) >= self._visits_left:
-                self._visits_left = 0
-                return
             if level == "#":
                 self._forget_topic(branch)
                 ahead += [(child, _EVERYTHING) for child in branch.below.values()]

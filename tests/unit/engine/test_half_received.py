@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.engine.half_received import FREE_BYTES
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Disconnect, Puback, Publish
@@ -9,6 +10,7 @@ from tests.unit.engine.bench import Bench, Line
 
 LARGE = encode(Publish("t", bytes(100_000), 1, packet_id=1), 5)
 SMALL = encode(Publish("t", bytes(60_000), 1, packet_id=1), 5)
+FREE = encode(Publish("t", bytes(FREE_BYTES - 10), 1, packet_id=1), 5)
 
 
 def bench(places: int, slow_s: float = 60.0) -> Bench:
@@ -55,14 +57,44 @@ def test_who_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
     assert rig.server.half_received.size_bytes == 0
 
 
-def test_small_packets_need_none() -> None:
+def test_a_place_that_is_large_enough_for_two_lets_two_in() -> None:
+    rig = bench(2)
+    two_places = encode(Publish("t", bytes(2 * len(LARGE) - 50), 1, packet_id=1), 5)
+    first = rig.join("1")
+    first.receive(two_places[:1000])
+    two, three, four = begun(rig, "2", "3", "4")
+    first.receive(two_places[1000:])
+    assert [is_read(line) for line in (two, three, four)] == [True, True, False]
+
+
+def test_who_has_its_turn_and_waits_for_something_else_does_not_keep_it() -> None:
+    limits = EngineLimits(half_received_bytes_max=len(LARGE), write_buffer_bytes_max=1000)
+    rig = Bench(limits)
+    rig.subscriber("2", "t", 0)
+    one = begun(rig, "1")[0]
+    two = rig.join("2", durable=True)
+    two.receive(LARGE[:1000])
+    (three,) = begun(rig, "3")
+    rig.publish_qos0("t", bytes(2000))  # which client 2 does not take
+    one.receive(LARGE[1000:])
+    assert [is_read(line) for line in (two, three)] == [False, True]
+    three.receive(LARGE[1000:])
+    two.read()
+    rig.commit()
+    assert is_read(two)
+    two.receive(LARGE[1000:])
+    assert is_acknowledged(two)
+
+
+@pytest.mark.parametrize("small", [SMALL, FREE])
+def test_small_packets_need_none(small: bytes) -> None:
     rig = bench(1)
     begun(rig, "1")
-    small = rig.join("2")
-    small.receive(SMALL[:1000])
-    assert is_read(small)
-    small.receive(SMALL[1000:])
-    assert is_acknowledged(small)
+    line = rig.join("2")
+    line.receive(small[:1000])
+    assert is_read(line)
+    line.receive(small[1000:])
+    assert is_acknowledged(line)
 
 
 def test_a_packet_larger_than_the_budget_is_read_where_nobody_else_holds_any() -> None:
@@ -103,6 +135,21 @@ def test_who_does_not_finish_is_closed_if_others_wait() -> None:
     assert isinstance(farewell, Disconnect)
     assert farewell.reason_code == 0x97
     assert is_read(four)
+
+
+def test_who_is_not_read_is_not_late() -> None:
+    """While the store is slow nobody's packets are decoded: what came of it is here."""
+    rig = bench(1)
+    one, _ = begun(rig, "1", "2")
+    effects = rig.server.effects
+    effects.waiting_bytes_max = 10_000
+    rig.join("3", 4).send(Publish("t", bytes(10_000), 1, packet_id=1))
+    one.connection.receive(LARGE[1000:], rig.now)
+    assert not is_read(one)
+    rig.pass_s(70)
+    assert not is_closed(one)
+    rig.commit()
+    assert is_acknowledged(one)
 
 
 def test_without_a_time_limit_nobody_is_closed() -> None:

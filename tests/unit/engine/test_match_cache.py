@@ -89,6 +89,19 @@ def test_it_is_bounded_by_matches() -> None:
         assert cached <= match_cache._MATCHES_MAX
 
 
+def test_it_is_bounded_by_subscription_identifiers() -> None:
+    """One session may have thousands of them, each kept with every topic that they match."""
+    trie, one = SubscriptionTrie(), session("one")
+    for identifier in range(1, 257):
+        bits = f"{identifier - 1:08b}".replace("0", "a").replace("1", "+")
+        topic_filter = "/".join(bits) + "/#"
+        trie.add(one, topic_filter, entry(topic_filter, 0, identifier))
+    for number in range(match_cache._MATCHES_MAX // 256 + 2):
+        assert trie.match(f"a/a/a/a/a/a/a/a/{number}").identifiers == 256
+    cached = sum(matches.identifiers for matches in trie._cache.topics.values())
+    assert 0 < cached <= match_cache._MATCHES_MAX
+
+
 def test_it_is_bounded_by_characters_and_keeps_no_long_topic() -> None:
     """One client that makes up long topics must not fill memory."""
     cache = MatchCache()
@@ -113,6 +126,18 @@ def test_many_filters_that_pass_every_branch_are_no_more_work_than_the_topics() 
         if had_topics:
             visits += left - cache._visits_left if cache.topics else left
     assert visits <= 2 * match_cache._VISITS
+
+
+def test_what_was_not_looked_at_to_the_end_is_forgotten_all() -> None:
+    """The work to forget has a bound: behind it no topic may keep what it matched before."""
+    trie, one = SubscriptionTrie(), session("one")
+    for number in range(300):
+        assert trie.match(f"{number}/y").sessions == []
+    for number in range(match_cache._VISITS // 300 + 10):
+        trie.add(one, f"+/x{number}", entry(f"+/x{number}", 0))
+    trie.add(one, "+/y", entry("+/y", 0))
+    for number in range(300):
+        assert len(trie.match(f"{number}/y").sessions) == 1
 
 
 def test_a_change_costs_the_others_nothing_while_topics_are_in_use() -> None:

@@ -173,6 +173,16 @@ def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> Non
     assert share.spent == (2**6 - 1) + 2**5
 
 
+def test_the_walk_counts_whom_it_collects_under_a_hash_too() -> None:
+    share = Share()
+    trie = SubscriptionTrie(share)
+    for number in range(100):
+        trie.add(session(str(number)), "a/#", entry("a/#", 0))
+    trie.match("a")
+    trie.match("a/b")
+    assert share.spent == 2 * (2 + 100)  # the root and "a", and what is below it by "#"
+
+
 def test_a_thousand_levels_are_matched_and_forgotten_without_recursion() -> None:
     """``topic_levels_max`` may be 1,000; the stack is what any caller may have left."""
     trie, one = SubscriptionTrie(), session("one")

@@ -209,6 +209,17 @@ def test_a_connect_that_is_too_large_is_refused_before_it_is_collected(size: int
     assert decoder.version == 5
 
 
+def test_a_connect_may_be_as_large_as_its_bound() -> None:
+    whole = encode(Connect("c", 5, True, 0), 5)
+    decoder = Decoder(1_000_000, connect_size_bytes_max=len(whole))
+    decoder.feed(whole)
+    assert isinstance(decoder.next_packet(), Connect)
+    decoder = Decoder(1_000_000, connect_size_bytes_max=len(whole) - 1)
+    decoder.feed(whole)
+    with pytest.raises(RemoteProtocolError):
+        decoder.next_packet()
+
+
 def test_the_bound_of_connect_holds_for_connect_alone() -> None:
     decoder = Decoder(1_000_000, connect_size_bytes_max=64)
     decoder.feed(encode(Connect("c", 5, True, 0), 5))
