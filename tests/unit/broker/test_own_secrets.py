@@ -1,5 +1,6 @@
 """The broker's own secrets: the same after a restart, whole, and readable by its owner alone."""
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,22 @@ def test_a_damaged_one_is_made_anew(keep: Keep, name: str, left: bytes, tmp_path
     (tmp_path / name).write_bytes(left)
     keep(tmp_path)
     assert len((tmp_path / name).read_bytes()) >= SECRET_BYTES
+
+
+@BOTH
+def test_its_bytes_are_synced_before_its_name_is(
+    keep: Keep, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+    synced: list[tuple[Path, bool]] = []  # what, and whether the secret had its name then
+
+    def noted(handle: int) -> None:
+        sync(handle)
+        synced.append((Path(f"/proc/self/fd/{handle}").readlink(), (tmp_path / name).exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    keep(tmp_path)
+    assert synced == [(tmp_path / f".{name}.new", False), (tmp_path, True)]
 
 
 @BOTH

@@ -37,6 +37,14 @@ def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() ->
     assert verified.knows(key, closed(), 1004.0)
 
 
+def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
+    verified = Verified(10.0)
+    key = verified.key_of("alice", PASSWORD)
+    verified.remember(key, Link(Turn()), 0.0)
+    assert verified.knows(key, closed(), 1000.0)
+    assert not verified.knows(key, closed(), 2000.0)
+
+
 def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
     verified = Verified(10.0)
     for number in range(100):

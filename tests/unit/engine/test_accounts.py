@@ -8,6 +8,8 @@ import pytest
 
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.accounts import Account
+from penstock.engine.kept import Kept
 from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import SPILL, EngineLimits
 from penstock.engine.link import Link
@@ -123,9 +125,24 @@ def test_subscriptions_and_wills_count_too() -> None:
     assert connect(bench, "x", "third", will=big)[1].reason_code == reasons.SUCCESS
 
 
+def test_a_will_takes_the_place_of_the_one_before_in_its_users_share() -> None:
+    bench = bench_of()
+    big = Will("w", bytes(60 * KIB), 0, False)
+    for _ in range(2):
+        assert connect(bench, "c", "willing", will=big)[1].reason_code == reasons.SUCCESS
+
+
+def test_a_share_may_be_used_up_to_its_last_byte() -> None:
+    account = Account("user", Kept(retained_bytes_max=1000), 0.25)
+    assert account.has_room_for_retained(250)
+    assert not account.has_room_for_retained(251)
+
+
 def test_sessions_of_one_user_have_a_number() -> None:
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40), "hog") == 10
-    assert fill(bench_of(sessions_bytes_max=0, sessions_per_user_max=7), "hog") == 7
+    bench = bench_of(sessions_bytes_max=0, sessions_per_user_max=7)
+    assert fill(bench, "hog") == 7
+    assert bench.server.effects.kept.sessions_refused == 1
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40, share_max=1.0), "hog") == 40
 
 
@@ -218,6 +235,7 @@ def test_retained_messages_of_one_user_leave_room_for_others() -> None:
     assert reasons.QUOTA_EXCEEDED in retain(bench, "hog", 1, prefix="more")
     assert bench.server.effects.accounts.count == 1
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "other", 20)
+    assert reasons.QUOTA_EXCEEDED in retain(bench, "hog", 1, prefix="other"), "its place is other's"
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "hog", room), "replacing takes nothing"
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "third", 5, prefix="hog")
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "hog", 4, prefix="more")
@@ -225,6 +243,15 @@ def test_retained_messages_of_one_user_leave_room_for_others() -> None:
     for message in retained.match("#"):
         assert retained.remove(message.topic)
     assert (retained.size_bytes, bench.server.effects.accounts.count) == (0, 0)
+
+
+def test_a_retained_will_counts_for_who_left_it() -> None:
+    bench = bench_of(retained_bytes_max=200 * KIB)
+    line, _ = connect(bench, "c", "alice", will=Will("t", bytes(KIB), 0, True))
+    account = line.session.account
+    assert account.retained_bytes == 0
+    line.cut()
+    assert account.retained_bytes > KIB
 
 
 def test_a_retained_message_counts_for_its_publisher_after_a_restart() -> None:

@@ -4,8 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine import bans as module
-from penstock.engine.bans import ADDRESS, CLIENT, FOR_GOOD, USER, Bans
+from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.bans import (
+    ADDRESS,
+    BANS_MAX,
+    CLIENT,
+    EXPIRED_A_TICK_MAX,
+    FOR_GOOD,
+    USER,
+    Bans,
+)
+from penstock.engine.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect
 from tests.unit.engine.bench import Bench
@@ -67,13 +76,42 @@ def test_what_cannot_be_banned_is_said(kind: str, value: str) -> None:
         Bans().lift(kind, value)
 
 
-def test_bans_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BANS_MAX", 2)
+def test_bans_are_bounded_and_the_oldest_goes() -> None:
     bans = Bans()
-    for user in ("a", "b", "c"):
-        bans.ban(USER, user, FOR_GOOD, "tests")
-    if len(bans) == 2:  # compiled, the bound is a constant
-        assert [ban.value for ban in bans.listing(0.0)] == ["b", "c"]
+    for number in range(BANS_MAX + 1):
+        bans.ban(USER, str(number), FOR_GOOD, "tests")
+    assert len(bans) == BANS_MAX
+    assert bans.listing(0.0)[0].value == "1"
+
+
+def test_a_ban_that_is_made_again_and_again_fills_no_memory() -> None:
+    bans = Bans()
+    for number in range(3 * BANS_MAX):
+        bans.ban(USER, "a", 10.0 + number, "tests")
+        assert len(bans._ends) <= 2 * BANS_MAX
+    for _ in range(2 * BANS_MAX // EXPIRED_A_TICK_MAX + 1):
+        bans.expire(9.0 + 3 * BANS_MAX)
+    assert len(bans) == 0
+
+
+def test_the_latest_of_two_bans_counts() -> None:
+    bans = Bans()
+    bans.ban(USER, "a", 10.0, "tests")
+    bans.ban(USER, "a", 20.0, "again")
+    bans.expire(15.0)
+    assert bans.banned("", "a", "", 15.0) is not None
+    bans.expire(20.0)
+    assert len(bans) == 0
+
+
+def test_networks_are_looked_at_while_they_have_a_ban() -> None:
+    bans = Bans()
+    for value in ("10.0.0.0/8", "11.0.0.0/8", "2001:db8::/48"):
+        bans.ban(ADDRESS, value, 10.0, "tests")
+    bans.lift(ADDRESS, "10.0.0.0/8")
+    assert sorted(bans._networks) == [(4, 8), (6, 48)]
+    bans.expire(10.0)
+    assert bans._networks == {}
 
 
 @given(
@@ -125,3 +163,20 @@ def test_who_is_banned_is_not_let_in(version: int, kind: str, value: str) -> Non
     assert bench.server.bans.refused == 1
     bench.server.bans.lift(kind, value)
     assert bench.join("c", version).connection.link.closed is False
+
+
+class Renaming(Authenticate):
+    """Finds out that everybody is Alice."""
+
+    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+        del credentials, link
+        return Verdict(reasons.SUCCESS, "alice")
+
+
+def test_whoever_turns_out_to_be_banned_is_not_let_in() -> None:
+    """By another name than CONNECT has, or by the client identifier that it was given."""
+    bench = Bench(authenticate=Renaming())
+    bench.server.bans.ban(USER, "alice", FOR_GOOD, "tests")
+    _, answer = bench.connect(Connect("c", username="bob", password=b"p"))
+    assert answer.reason_code == reasons.BANNED
+    assert bench.server.registry.sessions == {}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.login_shares import (
     HELD_S_MAX,
+    REMEMBERED_MAX,
     TRUSTED_TURNS,
     Attempt,
     LoginShares,
@@ -42,6 +43,15 @@ def test_a_source_that_floods_waits_its_turn() -> None:
     assert f"{HONEST} alice" in first_two
 
 
+def test_sources_and_names_take_turns_and_none_is_last_for_ever() -> None:
+    by_source, by_name = shares(), shares()
+    for who in ("a", "a", "b", "b", "c", "c"):
+        by_source.push(who, who, "name", who, 0.0)
+        by_name.push("", "proxy", who, who, 0.0)
+    for queue in (by_source, by_name):
+        assert [popped(queue, 0.0).item for _ in range(6)] == ["a", "b", "c"] * 2
+
+
 def test_names_take_turns_where_all_come_from_one_source() -> None:
     queue = shares()
     for _ in range(100):
@@ -66,6 +76,27 @@ def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -
     assert waits == [0.0, 0.0, 1.0, 2.0, 4.0, 5.0]
     assert records.due_s("a", 400.0) == 400.0  # they are forgotten
     assert records.due_s("b", 0.0) == 0.0
+
+
+def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
+    """What was not seen for longest is forgotten first."""
+    records = Records(ShareOptions(burst=0))
+    for number in range(REMEMBERED_MAX + 1):
+        records.fails(str(number), 0.0)
+    assert len(records) == REMEMBERED_MAX
+    assert records.due_s("0", 0.0) == 0.0
+    assert records.due_s("1", 0.0) > 0.0
+    assert max(records.fails("1", 0.0) for _ in range(1000)) < 100
+
+
+def test_who_was_right_is_remembered_within_a_bound() -> None:
+    queue = shares(ShareOptions(burst=0))
+    for number in range(REMEMBERED_MAX + 1):
+        queue.succeeded(f"source {number}", "alice")
+    for number in (0, 1):
+        queue.failed(f"source {number}", "bob", 0.0)
+    assert queue.due_s("source 0", "alice", 0.0) > 0.0
+    assert queue.due_s("source 1", "alice", 0.0) == 0.0
 
 
 def test_above_the_burst_one_check_runs_at_a_time() -> None:
@@ -145,14 +176,15 @@ def test_clients_that_say_no_name_share_none() -> None:
     assert queue.due_s(ATTACKER, "", 0.0) > 0.0
 
 
-def test_who_was_right_before_goes_first_and_others_are_not_starved() -> None:
+@pytest.mark.parametrize("name", ["alice", "a" * 500])
+def test_who_was_right_before_goes_first_and_others_are_not_starved(name: str) -> None:
     queue = shares()
-    queue.succeeded(HONEST, "alice")
+    queue.succeeded(HONEST, name)
     for number in range(50):
         push(queue, f"198.51.100.{number}", "guess")
     for _ in range(50):
-        push(queue, HONEST, "alice")
-    order = [popped(queue, 0.0).item == f"{HONEST} alice" for _ in range(2 * (TRUSTED_TURNS + 1))]
+        push(queue, HONEST, name)
+    order = [popped(queue, 0.0).item == f"{HONEST} {name}" for _ in range(2 * (TRUSTED_TURNS + 1))]
     assert order.count(True) == 2 * TRUSTED_TURNS
     assert order.count(False) == 2
 

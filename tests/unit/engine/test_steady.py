@@ -131,6 +131,16 @@ def test_a_clock_that_never_rests_is_not_followed() -> None:
     assert machine.jumps == []
 
 
+def test_a_clock_that_runs_away_is_followed_once_it_rests() -> None:
+    machine = Machine()
+    for _ in range(20):
+        machine.set_s(HOUR_S)
+        machine.pass_s(3)
+    assert machine.jumps == []
+    machine.pass_s(10)
+    assert machine.jumps == [20 * HOUR_S]
+
+
 def test_a_restart_within_a_boot_goes_by_its_clock() -> None:
     """Whatever the wall clock does meanwhile."""
     machine = Machine()
