@@ -6,7 +6,8 @@
 reads gather in `parts` and are joined to the buffer only when the packet is whole, so each byte is
 copied a fixed number of times, however large the packet and small the reads. The decoder holds at
 most one packet of the maximum size and one read, and of a large one nothing once it was read; a
-larger packet is refused as soon as its length is known.
+larger packet is refused as soon as its length is known. A large PUBLISH is not joined at all: its
+payload grows as it arrives (`protocol.large_publish`).
 
     reading ──mistake──▶ dead: every further call raises the same error
 
@@ -32,6 +33,12 @@ from penstock.protocol.kinds import (
     PUBREL,
     V5,
     V31,
+)
+from penstock.protocol.large_publish import (
+    LARGE_BYTES,
+    TELLING_BYTES,
+    LargePublish,
+    payload_begin,
 )
 from penstock.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties, decode_properties
@@ -88,6 +95,8 @@ class Decoder:
         self._position: i64 = 0
         self._parts = bytearray()
         self._parts_size: i64 = 0
+        # The packet at `position`, when it is a large one: the buffer has its front then.
+        self._large: LargePublish | None = None
         # Of the packet at `position`, once its fixed header is complete; 0 before.
         self._body: i64 = 0
         self._end: i64 = 0
@@ -100,7 +109,12 @@ class Decoder:
     def feed(self, data: bytes) -> None:
         """Take bytes as they arrived. Read all packets before feeding again."""
         self._fail_again()
-        if self._parts_size == 0 and self._position == len(self._buffer):
+        if self._large is not None:
+            taken = self._large.add(data)
+            if taken < len(data):
+                self._parts += data[taken:]
+                self._parts_size += len(data) - taken
+        elif self._parts_size == 0 and self._position == len(self._buffer):
             self._buffer = data
             self._position = 0
         else:
@@ -131,8 +145,12 @@ class Decoder:
             self._buffer = b""
             self._parts = bytearray()
             self._parts_size = 0
+            self._large = None
             self._position = 0
             raise
+        if self._large is not None:
+            self._large = None
+            self._end = len(self._buffer)
         self._position = self._end
         if self._end > _KEPT_BYTES_MAX and self._end == len(self._buffer):
             self._buffer = b""  # nobody knows when more comes
@@ -176,19 +194,56 @@ class Decoder:
 
     def _is_whole(self) -> bool:
         """Find the end of the packet at `position`; whether all of it is in the buffer."""
+        if self._large is not None:
+            return self._large.is_whole()
         while True:
             self._end = 0
-            if self._read_fixed_header() and self._end <= len(self._buffer):
-                return True
+            if self._read_fixed_header():
+                if self._end <= len(self._buffer):
+                    return True
+                large = self._begin_large()
+                if large is not None:
+                    return large.is_whole()
             parts_size = self._parts_size
             rest_size = len(self._buffer) - self._position
             if parts_size == 0 or rest_size + parts_size < self._end - self._position:
                 return False
-            rest = self._buffer[self._position :]
-            self._buffer = b"".join((rest, self._parts))
-            self._parts = bytearray()
-            self._parts_size = 0
-            self._position = 0
+            self._join_parts()
+
+    def _join_parts(self) -> None:
+        rest = self._buffer[self._position :]
+        self._buffer = b"".join((rest, self._parts))
+        self._parts = bytearray()
+        self._parts_size = 0
+        self._position = 0
+
+    def _begin_large(self) -> LargePublish | None:
+        """Read on as a large PUBLISH, if the packet at `position` is one and its front is here."""
+        size = self._end - self._position
+        if size <= LARGE_BYTES or self._buffer[self._position] >> 4 != PUBLISH:
+            return None
+        rest_size = len(self._buffer) - self._position
+        here = rest_size + self._parts_size
+        if rest_size < TELLING_BYTES and here >= TELLING_BYTES:
+            self._join_parts()
+            self._read_fixed_header()
+        begin = payload_begin(self._buffer, self._position, self._body, self.version)
+        front_size = begin - self._position
+        if begin == 0 or begin > self._end or front_size > here:
+            return None
+        if self._parts_size != 0:
+            self._join_parts()
+            self._read_fixed_header()
+        begun = self._buffer[self._position :]
+        large = LargePublish(begun, front_size, size)
+        self._parts = bytearray(begun[size:])
+        self._parts_size = len(self._parts)
+        self._body -= self._position
+        self._buffer = large.front
+        self._position = 0
+        self._end = size
+        self._large = large
+        return large
 
     def _read_fixed_header(self) -> bool:
         """Judge the first byte and set `body` and `end`; False when more bytes are needed."""
@@ -326,7 +381,8 @@ class Decoder:
             raise RemoteProtocolError(PROTOCOL_ERROR, "PUBLISH has neither topic nor topic alias")
         # A QoS 0 message is never a duplicate: MQTT 3.1 lets the flag be set and ignores it.
         dup = qos != 0 and first & 0x08 != 0
-        payload = buffer[position:end]
+        large = self._large
+        payload = buffer[position:end] if large is None else large.payload()
         return Publish(topic, payload, qos, first & 0x01 != 0, dup, packet_id, properties)
 
     def _finds_alias(self, position: i64) -> bool:
