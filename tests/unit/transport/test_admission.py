@@ -8,7 +8,7 @@ import pytest
 
 from penstock.config.settings import Settings
 from penstock.transport import descriptors
-from penstock.transport.admission import Admission, Descriptors, TokenBucket
+from penstock.transport.admission import WAITING_MAX, Admission, Descriptors, TokenBucket
 
 
 def taken(bucket: TokenBucket, now_s: float, wanted: int) -> int:
@@ -56,6 +56,43 @@ def test_a_place_is_given_back_once() -> None:
     assert (admission.open, shared.open) == (1, 1)
     assert admission.admit("p") is not None
     assert admission.admit("p") is None
+
+
+def test_connections_of_one_address_have_a_number_and_others_come_in() -> None:
+    admission = Admission("a", 100, Descriptors(100), per_address_max=2)
+    places = [admission.admit("p", "192.0.2.1") for _ in range(3)]
+    assert [place is not None for place in places] == [True, True, False]
+    assert admission.admit("p", "192.0.2.2") is not None
+    exempt = [admission.admit("p") for _ in range(5)]
+    assert None not in exempt
+    for _ in range(2):
+        assert places[0] is not None
+        places[0].release()
+        places[0] = admission.admit("p", "192.0.2.1")
+        assert places[0] is not None
+        assert admission.admit("p", "192.0.2.1") is None
+
+
+def test_an_address_that_a_header_told_counts_and_is_given_back() -> None:
+    admission = Admission("a", 100, Descriptors(100), per_address_max=1)
+    for _ in range(3):
+        first, second = admission.admit("proxy"), admission.admit("proxy")
+        assert first is not None
+        assert second is not None
+        assert admission.comes_from(first, "192.0.2.1")
+        assert not admission.comes_from(second, "192.0.2.1")
+        assert admission.comes_from(second, None)
+        first.release()
+        second.release()
+
+
+def test_of_addresses_without_a_connection_nothing_is_kept() -> None:
+    admission = Admission("a", 1, Descriptors(100), per_address_max=1)
+    for number in range(100):
+        place = admission.admit("p", f"192.0.2.{number}")
+        assert place is not None
+        place.release()
+    assert len(admission._by_source) == 0
 
 
 def test_all_listeners_share_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,3 +191,37 @@ def test_who_is_cut_off_while_it_waits_leaves_no_place_taken() -> None:
         return admission.open + shared.open
 
     assert asyncio.run(scene()) == 0
+
+
+def test_few_wait_and_the_oldest_of_them_is_refused_for_the_newest() -> None:
+    async def scene() -> tuple[list[bool], int]:
+        admission = Admission("a", 1, Descriptors(100))
+        assert admission.admit("p") is not None
+        waiting = [
+            asyncio.create_task(admission.wait("p", None)) for _ in range(WAITING_MAX + 2)
+        ]
+        for _ in range(3):  # each begins, those that are refused are told, and end
+            await asyncio.sleep(0)
+        done = [task.done() for task in waiting]
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        return done, admission.refused
+
+    done, refused = asyncio.run(scene())
+    assert done == [True, True, *[False] * WAITING_MAX]
+    assert refused == 2
+
+
+def test_a_place_that_became_free_before_anybody_waited_is_taken_at_once() -> None:
+    async def scene() -> bool:
+        admission = Admission("a", 1, Descriptors(100))
+        first = admission.admit("p")
+        assert first is not None
+        assert admission.admit("p") is None
+        first.release()
+        waiting = asyncio.create_task(admission.wait("p", None))
+        await asyncio.sleep(0)
+        return waiting.done() and waiting.result() is not None
+
+    assert asyncio.run(scene())
