@@ -197,9 +197,7 @@ def test_few_wait_and_the_oldest_of_them_is_refused_for_the_newest() -> None:
     async def scene() -> tuple[list[bool], int]:
         admission = Admission("a", 1, Descriptors(100))
         assert admission.admit("p") is not None
-        waiting = [
-            asyncio.create_task(admission.wait("p", None)) for _ in range(WAITING_MAX + 2)
-        ]
+        waiting = [asyncio.create_task(admission.wait("p", None)) for _ in range(WAITING_MAX + 2)]
         for _ in range(3):  # each begins, those that are refused are told, and end
             await asyncio.sleep(0)
         done = [task.done() for task in waiting]

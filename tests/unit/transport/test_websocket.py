@@ -221,6 +221,18 @@ async def test_who_pauses_the_wire_meanwhile_is_not_read_once_the_frames_are_han
     rig.end()
 
 
+async def test_who_wants_to_read_meanwhile_waits_until_the_frames_are_handled() -> None:
+    upgrade, packet = conversation()[:2]
+    rig = Rig()
+    rig.feed([upgrade, packet, (FRAMES_PER_TURN_MAX + 1) * b"\x82\x81\0\0\0\0x"])
+    rig.wire.pause_reading()
+    rig.wire.resume_reading()
+    assert not is_read(rig)
+    await asyncio.sleep(0)
+    assert is_read(rig)
+    rig.end()
+
+
 async def test_pings_without_end_are_not_read_as_fast_as_they_come() -> None:
     upgrade, packet, ping = conversation()[:3]
     rig = Rig()

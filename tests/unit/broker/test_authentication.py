@@ -1,0 +1,205 @@
+"""Who a client is, found out in threads: files that were read again meanwhile, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator
+from typing import Final, final
+
+import pytest
+from argon2 import PasswordHasher
+
+from penstock.auth.acl import WRITE, Rule
+from penstock.auth.files import Access
+from penstock.auth.outside import Answer
+from penstock.auth.passwords import Users
+from penstock.broker.authentication import NICENESS, Authentication
+from penstock.broker.checks import Check, Checks
+from penstock.broker.login_guard import LoginGuard
+from penstock.config.access import Access as AccessSettings
+from penstock.engine.access import Credentials, Verdict
+from penstock.engine.link import Link, Turn
+from penstock.engine.login_shares import ShareOptions
+from penstock.protocol import reasons
+from tests.support.deadline import DEADLINE_S, until
+
+HERE: Final = "192.0.2.1:40000"
+CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+SHARED: Final = AccessSettings(failures_burst=0, failure_delay_s=3600.0, failure_delay_s_max=3600.0)
+
+
+def access(password: str = "right") -> Access:
+    """The files of a broker with two users, of whom Alice has this password."""
+    return Access(Users({"alice": CHEAP.hash(password), "bob": CHEAP.hash("bob's")}), None)
+
+
+@final
+class Method:
+    """Knows everybody but those of the password file, and answers what it is told to."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def concerns(self, credentials: Credentials) -> bool:
+        return credentials.username == "outside"
+
+    def check(self, credentials: Credentials) -> Answer:
+        del credentials
+        return self._answer
+
+
+@final
+class Logins:
+    """Clients of one broker's authentication.
+
+    Args:
+        settings: of it.
+        method: beside the password file.
+    """
+
+    def __init__(
+        self, settings: AccessSettings | None = None, method: Method | None = None
+    ) -> None:
+        self.authentication = Authentication(
+            access(), settings or AccessSettings(), b"s" * 32, method
+        )
+        self.verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
+        self.authentication.report_to(
+            lambda _, verdict: self.verdicts.put_nowait(verdict), lambda *_: None
+        )
+
+    def judge(self, name: str, password: str, link: Link | None = None) -> Verdict | None:
+        """What is known at once of a client that shows this."""
+        credentials = Credentials("c", name, password.encode(), True, HERE)
+        return self.authentication.judge(credentials, link or Link(Turn()))
+
+    async def verdict(self) -> int:
+        """The reason code of the next verdict that came later."""
+        async with asyncio.timeout(DEADLINE_S):
+            return (await self.verdicts.get()).reason_code
+
+    def told(self, name: str) -> object:
+        """What ``$SYS`` says."""
+        return dict(self.authentication.status())[f"logins/{name}"]
+
+
+@pytest.fixture
+async def logins() -> AsyncIterator[Logins]:
+    made = Logins()
+    yield made
+    made.authentication.close()
+
+
+@pytest.fixture
+async def shared() -> AsyncIterator[Logins]:
+    """Logins of which one failure makes all others of its address too late."""
+    made = Logins(SHARED)
+    yield made
+    made.authentication.close()
+
+
+async def test_a_password_that_was_changed_while_it_was_checked_is_wrong(logins: Logins) -> None:
+    assert logins.judge("alice", "right") is None
+    assert logins.authentication.reload(access("other")) == {"alice", "bob"}
+    assert await logins.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
+
+
+async def test_a_password_that_was_right_is_checked_again_when_files_were_read(
+    logins: Logins,
+) -> None:
+    assert logins.judge("alice", "right") is None
+    assert await logins.verdict() == reasons.SUCCESS
+    known = logins.judge("alice", "right")
+    assert known is not None
+    assert (known.reason_code, known.username) == (reasons.SUCCESS, "alice")
+    logins.authentication.reload(access("other"))
+    assert logins.judge("alice", "right") is None
+    assert await logins.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
+
+
+async def test_who_was_right_pays_for_its_own_mistakes_alone(shared: Logins) -> None:
+    assert shared.judge("alice", "right") is None
+    assert await shared.verdict() == reasons.SUCCESS
+    assert shared.judge("bob", "wrong") is None
+    assert await shared.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
+    assert shared.judge("alice", "mistyped") is None
+    assert await shared.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
+    refused = shared.judge("alice", "mistyped again")
+    assert refused is not None
+    assert refused.reason_code == reasons.CONNECTION_RATE_EXCEEDED
+
+
+async def test_trust_ends_when_files_are_read_again(shared: Logins) -> None:
+    assert shared.judge("alice", "right") is None
+    assert await shared.verdict() == reasons.SUCCESS
+    assert shared.judge("bob", "wrong") is None
+    assert await shared.verdict() == reasons.BAD_USER_NAME_OR_PASSWORD
+    shared.authentication.reload(access())
+    refused = shared.judge("alice", "right")
+    assert refused is not None
+    assert refused.reason_code == reasons.CONNECTION_RATE_EXCEEDED
+
+
+async def test_one_check_for_many_costs_as_many_failures(logins: Logins) -> None:
+    for _ in range(3):
+        assert logins.judge("alice", "wrong") is None
+    assert logins.told("waiting") == 3
+    codes = [await logins.verdict() for _ in range(3)]
+    assert codes == [reasons.BAD_USER_NAME_OR_PASSWORD] * 3
+    told = [logins.told(name) for name in ("checked", "failed", "waiting")]
+    assert told == [1, 3, 0]
+
+
+async def test_for_who_has_left_nothing_is_checked(logins: Logins) -> None:
+    gone = Link(Turn())
+    gone.closed = True
+    assert logins.judge("bob", "bob's", gone) is None
+    await until("nobody to wait", lambda: logins.told("waiting") == 0)
+    assert logins.told("checked") == 0
+
+
+async def test_a_method_that_cannot_say_counts_no_failure() -> None:
+    logins = Logins(SHARED, Method(Answer(reasons.SERVER_UNAVAILABLE)))
+    for _ in range(2):
+        assert logins.judge("outside", "password") is None
+        assert await logins.verdict() == reasons.SERVER_UNAVAILABLE
+    assert logins.told("failed") == 0
+    logins.authentication.close()
+
+
+async def test_rules_that_came_with_an_answer_outlast_the_files() -> None:
+    rules = (Rule(WRITE, "own/%c"),)
+    logins = Logins(method=Method(Answer(reasons.SUCCESS, "outside", rules)))
+    assert logins.judge("outside", "password") is None
+    async with asyncio.timeout(DEADLINE_S):
+        verdict = await logins.verdicts.get()
+    assert verdict.authorize is not None
+    verdict.authorize.permissions("outside", "c")
+    again = access()
+    logins.authentication.reload(again)
+    permissions = again.permissions("outside", "c")
+    assert permissions is not None
+    assert permissions.may_publish("own/c")
+    assert not permissions.may_publish("own/other")
+    logins.authentication.close()
+
+
+async def test_threads_that_check_let_the_loop_go_first() -> None:
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[int] = loop.create_future()
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def work() -> Answer:
+        niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        loop.call_soon_threadsafe(over.set_result, niceness)
+        return Answer(reasons.SUCCESS)
+
+    guard: LoginGuard[Check] = LoginGuard(ShareOptions(), 10, ())
+    checks = Checks("checks", guard, 10, 1, before + NICENESS, lambda *_: None, lambda _: None)
+    credentials = Credentials("c", "alice", b"right", True, HERE)
+    assert checks.submit(Check(("c", b""), credentials, work, None), Link(Turn())) is None
+    async with asyncio.timeout(DEADLINE_S):
+        assert await over == min(19, before + NICENESS)
+    checks.close()
