@@ -1,4 +1,4 @@
-"""Who a client is, found out in threads: files that were read again meanwhile, and what it costs."""
+"""Who a client is, found out in threads: files read again meanwhile, and what it costs."""
 
 from __future__ import annotations
 

@@ -68,17 +68,58 @@ def test_mistakes_in_files_are_one_sentence(tmp_path: Path) -> None:
     other = authority.issue("other", "localhost")
     junk = tmp_path / "junk.pem"
     junk.write_text("no certificate")
+    clients = {"certificate": certificate, "key": key, "client_ca": authority.file}
     for settings, said in (
         ({"certificate": "/absent.pem", "key": key}, "No such file"),
         ({"certificate": str(junk), "key": key}, "not PEM"),
         ({"certificate": certificate, "key": other[1]}, "do not belong together"),
         ({"certificate": certificate, "key": key, "client_ca": str(junk)}, "client_ca"),
         ({"certificate": certificate, "key": key, "client_ca": "/absent"}, "No such file"),
+        (clients | {"crl": str(junk)}, "crl .* not PEM"),
+        (clients | {"crl": authority.file}, "there is no list in it"),
     ):
         with pytest.raises(ConfigError, match=said) as error:
             Certificates("outside", listener(**settings))
         assert "outside" in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_certificate_and_key_are_read_when_both_are_there(tmp_path: Path) -> None:
+    """They are replaced one after the other, and do not fit in between."""
+    authority = Authority(tmp_path)
+    certificate, key = (Path(name) for name in authority.issue("server", "localhost"))
+    later = [Path(name).read_bytes() for name in authority.issue("later", "localhost")]
+    certificates = Certificates("outside", listener(certificate=str(certificate), key=str(key)))
+    before = certificates.context
+    assert not certificates.reload_if_changed()
+    certificate.write_bytes(later[0])
+    assert not certificates.reload_if_changed()
+    key.write_bytes(later[1])
+    assert not certificates.reload_if_changed()
+    assert certificates.context is before
+    assert certificates.reload_if_changed()
+    assert certificates.context is not before
+    assert not certificates.reload_if_changed()
+
+
+@pytest.mark.parametrize("changed", ["certificate", "key", "client_ca", "crl", "sni"])
+def test_every_file_of_a_listener_is_watched(changed: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server", "localhost")
+    other = authority.issue("other", "other.example")
+    crl = tmp_path / "revoked.pem"
+    authority.revoke(crl)
+    files = {"certificate": certificate, "key": key, "client_ca": authority.file, "crl": str(crl)}
+    certificates = Certificates(
+        "outside",
+        listener(**files, sni={"other.example": {"certificate": other[0], "key": other[1]}}),
+    )
+    path = Path(files.get(changed, other[1]))
+    again = path.with_name("again")
+    again.write_bytes(path.read_bytes())
+    again.replace(path)
+    looks = [certificates.reload_if_changed() for _ in range(3)]
+    assert looks == [False, True, False]
 
 
 def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> None:
