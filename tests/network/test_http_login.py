@@ -244,3 +244,17 @@ def test_wrong_passwords_at_the_service_are_under_the_shares(
         nobody = clients.open(broker, 5)
         nobody.send(Connect("c", 5, True, 0))
         assert nobody.expect(Connack).reason_code == reasons.NOT_AUTHORIZED
+
+
+def test_a_service_that_fails_for_all_is_one_line(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Thousands who come back meanwhile fill no log; and it says what is wrong."""
+    service.answers["dave"] = lambda: (200, b"<html>")
+    method = HttpMethod(service.url, 3.0, 60.0)
+    for _ in range(5):
+        answer = method.check(Credentials("c", "dave", b"x"))
+        assert answer.reason_code == reasons.SERVER_UNAVAILABLE
+    said = [record.getMessage() for record in caplog.records]
+    complaint = "could not say who a client is: its answer is no JSON"
+    assert said == [f"http_login.url {service.url} {complaint}"]

@@ -6,7 +6,10 @@ import stat
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from penstock.protocol.kinds import V311
+from penstock.store.private import warn_of_readable
 from tests.support.broker import SERVE, environment
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
@@ -128,3 +131,12 @@ def test_a_password_file_that_all_can_read_is_a_warning(tmp_path: Path) -> None:
         passwords.chmod(0o640)
         broker.start()
         assert broker.log().count("every user can read") == 1
+
+
+def test_a_directory_in_place_of_a_key_is_nobodys_to_close(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To take the rights of others from /tmp would be bad advice."""
+    (tmp_path / "key").mkdir(mode=0o755)
+    warn_of_readable(("key", str(tmp_path / "key")))
+    assert caplog.records == []

@@ -88,12 +88,16 @@ def _token_method(login: JwtLogin) -> Method:
 
 def _http_method(login: HttpLogin) -> Method:
     token = ""
+    of = f"http_login.token_file {login.token_file}"
     try:
         if login.token_file:
             token = Path(login.token_file).read_text().strip()
+        of = f"http_login.ca_file {login.ca_file}"
         return HttpMethod(login.url, login.timeout_s, login.cache_s, login.ca_file, token)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"A file of [http_login] cannot be used: {error}.") from None
+    except OSError as error:
+        raise ConfigError(f"{of} cannot be used: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{of} cannot be used: {error}.") from None
 
 
 def engine(

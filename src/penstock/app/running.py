@@ -105,8 +105,10 @@ def serve(settings: Settings) -> int:
     warn_of_readable(
         ("password file", settings.access.password_file),
         ("token file", settings.stream.token_file),
+        ("token file", settings.http_login.token_file),
         ("key", settings.stream.key),
-        *(("key", listener.key) for listener in settings.listener.open_ones()),
+        *(("key", remote.key) for remote in settings.bridge.remotes),
+        *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
     )
     for remote in settings.bridge.remotes:
         refuse_what_cannot_be_said(remote)

@@ -35,6 +35,7 @@ from penstock.engine.access import Credentials
 from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
 from penstock.protocol import reasons
+from penstock.telemetry.logs import RepeatLimiter, warn_limited
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class HttpMethod:
         self._key = secrets.token_bytes(32)
         self._cache: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
         self._lock = threading.Lock()
+        self._limiter = RepeatLimiter()
 
     def concerns(self, credentials: Credentials) -> bool:
         """Whether the service is asked: about everyone who says a name."""
@@ -110,7 +112,7 @@ class HttpMethod:
         try:
             answer = self._asked(body, credentials)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-            logger.warning("%s could not say who a client is: %s", self._url, error)
+            self._complain(error)
             return _UNAVAILABLE
         self._remember(key, answer)
         return answer
@@ -136,7 +138,25 @@ class HttpMethod:
             if error.code in (401, 403, 404):
                 return _WRONG
             raise ValueError(f"it answers {error.code}") from None
-        return answer_of(json.loads(text), credentials.username)
+        try:
+            said = json.loads(text)
+        except ValueError:
+            raise ValueError("its answer is no JSON") from None
+        return answer_of(said, credentials.username)
+
+    def _complain(self, error: Exception) -> None:
+        """Say why nobody can be let in, once in a while: everybody who comes asks."""
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        with self._lock:
+            warn_limited(
+                logger,
+                self._limiter,
+                time.monotonic(),
+                type(error).__name__,
+                "http_login.url %s could not say who a client is: %s",
+                self._url,
+                reason,
+            )
 
     def _cached(self, key: bytes) -> Answer | None:
         with self._lock:

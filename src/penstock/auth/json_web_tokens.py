@@ -77,7 +77,7 @@ class KeySet:
                     f"The key set {place} cannot be read: {error.strerror}."
                 ) from None
             except ValueError as error:
-                raise ConfigError(f"The key set {place} is none: {error}.") from None
+                raise ConfigError(f"{place} is no JSON Web Key Set: {error}.") from None
 
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return the key of this identifier; without one, the only key there is.

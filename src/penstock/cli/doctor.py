@@ -20,7 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from penstock.app.composing import check_stream_files
+from penstock.app.composing import check_stream_files, login_method
 from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
 from penstock.config.address import Address
@@ -148,6 +148,15 @@ def users(settings: Settings) -> Finding:
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the file.")
     allowed = "may do what the access list says" if files.acl_file else "may do everything"
+    try:
+        method = login_method(settings)
+    except ConfigError as error:
+        return Finding(subject, Verdict.MISSING, str(error), "mend it.")
+    if method is not None:
+        places = (settings.jwt_login.keys, settings.http_login.url)
+        listed = f"{len(access.users)} in {files.password_file}, others " if access.users else ""
+        asked = " and ".join(place for place in places if place)
+        return Finding(subject, Verdict.OK, f"{listed}as {asked} says, {allowed}")
     if access.users is None:
         anonymous = "no password file: who can connect gets in and " + allowed
         remedy = (

@@ -177,12 +177,12 @@ def show_config(config: ConfigFile = None) -> None:
 
 
 @app.command()
-def doctor(config: ConfigFile = None) -> None:
+def doctor(config: ConfigFile = None, data_dir: DataDir = None) -> None:
     """Check what Penstock needs, and say what is missing."""
     from penstock.cli.doctor import examine, print_report
     from penstock.config.load import load_settings
 
-    findings = examine(load_settings(config))
+    findings = examine(load_settings(config, {"durability.data_dir": data_dir}))
     print_report(findings)
     raise typer.Exit(EXIT_FAILED if any(finding.is_blocking for finding in findings) else 0)
 

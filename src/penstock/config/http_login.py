@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, model_validator
 
@@ -36,7 +36,8 @@ class HttpLogin(Group):
         if not self.url:
             return self
         parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        is_web = parts.scheme in ("http", "https") and not parts.fragment
+        if not is_web or not parts.hostname or not _has_port(parts):
             raise ValueError(
                 f"http_login.url is {self.url!r}, but must be http://HOST[:PORT]/PATH or https://…"
             )
@@ -47,3 +48,11 @@ class HttpLogin(Group):
         if self.ca_file and parts.scheme != "https":
             raise ValueError("http_login.ca_file is for https://, and http_login.url is http://")
         return self
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Return whether the port is one, or left out."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False

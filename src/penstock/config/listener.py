@@ -13,7 +13,15 @@ from pydantic import Field, model_validator
 from penstock.config.address import Address, SocketFile
 from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
-from penstock.config.values import FileMode, HttpPath, ListenerName, MountPoint, Network, Place
+from penstock.config.values import (
+    FileMode,
+    HttpPath,
+    IdPrefix,
+    ListenerName,
+    MountPoint,
+    Network,
+    Place,
+)
 
 MAIN_LISTENER: Final = "main"
 
@@ -95,8 +103,9 @@ class Listener(Group):
     )
     """Versions of MQTT that are spoken; clients of others are refused (0x84, return code 1)."""
 
-    auto_id_prefix: str = Field(default="auto-", max_length=128)
-    """What client identifiers begin with that are assigned to clients which send none."""
+    auto_id_prefix: IdPrefix = Field(default="auto-", max_length=128)
+    """What client identifiers begin with that are assigned to clients which send none; at most 128
+    characters, the first of them not $."""
 
     path: HttpPath = "/mqtt"
     """Path of the WebSocket, for kinds "ws" and "wss"."""
@@ -169,6 +178,11 @@ class Listener(Group):
             yield "has proxy_protocol and needs proxy_networks, from where it is believed"
         if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):
             yield f"has limits.{shared[0]}, which bounds the whole broker: set it in [limits]"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The files with private keys."""
+        return (self.key, *(certificate.key for certificate in self.sni.values()))
 
     @property
     def is_encrypted(self) -> bool:

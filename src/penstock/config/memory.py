@@ -129,7 +129,7 @@ def _of_connections(settings: Settings) -> tuple[Part, ...]:
             queues = UNBOUNDED
         elif queues != UNBOUNDED:
             queues += connections * min(shares)
-    if settings.access.password_file:  # who left before its verdict is no connection any more
+    if settings.asks_for_users:  # who left before its verdict is no connection any more
         reading += settings.access.checks_waiting_max * early
     packets = "limits.max_packet_size_bytes or listener.max_connections"
     connections_too = "or listener.max_connections"

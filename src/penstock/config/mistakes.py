@@ -30,6 +30,15 @@ _ELSEWHERE: Final = {
     "certfile": "listener.certificate",
     "keyfile": "listener.key",
     "cafile": "listener.client_ca",
+    "crlfile": "listener.crl",
+    "max_qos": "listener.maximum_qos",
+    "max_qos_allowed": "listener.maximum_qos",
+    "mountpoint": "listener.mount_point",
+    "use_identity_as_username": "access.identity_from_certificate",
+    "use_subject_as_username": "access.identity_from_certificate",
+    "max_packet_size": "limits.max_packet_size_bytes",
+    "message_size_limit": "limits.max_packet_size_bytes",
+    "memory_limit": "memory.budget_bytes",
     "require_certificate": "listener.require_client_certificate",
     "max_connections": "listener.max_connections",
     "max_inflight_messages": "limits.max_inflight",
@@ -41,8 +50,9 @@ _ELSEWHERE: Final = {
     "persistence_location": "durability.data_dir",
     "sys_interval": "status.sys_interval_s",
     "log_type": "log.level",
+    "log_dest": "log.file",
 }
-"""What Mosquitto's users call a setting, to what it is called here."""
+"""What Mosquitto's and EMQX's users call a setting, to what it is called here."""
 
 
 def settings_of(group: str) -> Mapping[str, FieldInfo]:
@@ -77,6 +87,8 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
     if mistake["type"] == "missing":
         return f"{dotted(path)} is missing{place}."
     reason = mistake["msg"].removeprefix("Value error, ")
+    if isinstance(path[-1], int) and get_origin(field.annotation) is tuple:  # an item of a list
+        field = FieldInfo.from_annotation(get_args(field.annotation)[0])
     wanted = reason if mistake["type"] == "value_error" else allowed(field)
     return f"{dotted(path)} is {_shown(mistake['input'])}{place}, but must be {wanted}."
 
@@ -170,6 +182,8 @@ def _length(field: FieldInfo) -> str:
     low, high = bounds.get(MinLen), bounds.get(MaxLen)
     if isinstance(low, MinLen) and isinstance(high, MaxLen):
         return f" of {low.min_length} to {high.max_length}"
+    if isinstance(low, MinLen):
+        return f" of at least {low.min_length}"
     return ""
 
 

@@ -69,6 +69,17 @@ class Settings(Group):
         return self
 
     @model_validator(mode="after")
+    def _certificates_that_name_users_are_asked_for(self) -> Settings:
+        """Else nobody would be the user that the access list grants something."""
+        asking = any(listener.client_ca for listener in self.listener.open_ones())
+        if self.access.identity_from_certificate and not asking:
+            raise ValueError(
+                "access.identity_from_certificate takes user names from certificates, and no"
+                " listener asks for one: give it client_ca"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _events_have_their_stream(self) -> Settings:
         """What is written must be read by somebody, and under the name that readers expect."""
         if not self.events.enabled:

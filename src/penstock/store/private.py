@@ -80,5 +80,5 @@ def warn_of_readable(*files: tuple[str, str]) -> None:
             mode = Path(name).stat().st_mode if name else 0
         except OSError:
             continue  # whoever reads it says so
-        if mode & stat.S_IROTH:
+        if mode & stat.S_IROTH and stat.S_ISREG(mode):
             logger.warning("every user can read the %s %s: chmod o-rwx it", what, name)

@@ -155,6 +155,17 @@ def test_users_are_counted_and_without_any_it_says_how_to_have_some(tmp_path: Pa
     assert (some.verdict, some.detail) == (Verdict.OK, f"1 in {file}, may do everything")
 
 
+def test_users_that_are_known_elsewhere_are_users(tmp_path: Path) -> None:
+    settings = load_settings(overrides={"http_login.url": "https://users.example/mqtt"}, environ={})
+    found = doctor.users(settings)
+    assert found.verdict is Verdict.OK
+    assert found.detail == "as https://users.example/mqtt says, may do everything"
+    lost = str(tmp_path / "keys.json")
+    found = doctor.users(load_settings(overrides={"jwt_login.keys": lost}, environ={}))
+    assert found.verdict is Verdict.MISSING
+    assert lost in found.detail
+
+
 def test_a_password_file_with_a_mistake_blocks(tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("alice\n")

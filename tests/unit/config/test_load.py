@@ -251,3 +251,29 @@ def test_a_setting_with_one_underscore_is_not_left_out_without_a_word() -> None:
     with pytest.raises(ConfigError, match="did you mean PENSTOCK_LIMITS__MAX_INFLIGHT"):
         load_settings(None, {}, {"PENSTOCK_LIMITS_MAX_INFLIGHT": "3"})
     load_settings(None, {}, {"PENSTOCK_COMPILE": "0", "PENSTOCK_SEED": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[listener]\naccept_protocol_versions = ["4"]', 'but must be "3.1" or "3.1.1" or "5".'),
+        (
+            '[jwt_login]\nalgorithms = ["none"]',
+            """[0] is 'none' (from FILE), but must be "RS256\"""",
+        ),
+        ("[jwt_login]\nalgorithms = []", "but must be a list of at least 1."),
+        ("[limits]\nmax_inflight = true", "is True (from FILE), but must be a whole number from 0"),
+        ("[access]\nfailure_delay_s = false", "is False (from FILE), but must be a number from 0"),
+        ('[listener]\nauto_id_prefix = "$bridge/"', "the first of them not $, or nothing."),
+        ('[listener]\nauto_id_prefix = "\\u0000"', "but must be printable characters"),
+        ('[http_login]\nurl = "https://x:99999/"', "but must be http://HOST[:PORT]/PATH"),
+        ('[access]\nidentity_from_certificate = "subject"', "no listener asks for one"),
+        ("[access]\nuse_subject_as_username = true", "mean access.identity_from_certificate?"),
+        ("[listener]\nmax_qos = 1", "did you mean listener.maximum_qos?"),
+    ],
+)
+def test_nonsense_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    found = mistake(path)
+    assert said.replace("FILE", str(path)) in found
+    assert "\n" not in found
