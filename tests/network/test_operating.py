@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
 from penstock.protocol import reasons
+from penstock.store.admin_requests import ListSessions, Page
+from penstock.store.control import NoBroker, ask
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients
@@ -86,6 +89,32 @@ def test_removed_sessions_are_gone_after_a_restart_too(
     assert "removed 2 sessions" in operate(own_broker, *chosen, "--yes").stdout
     own_broker.restart()
     assert set(names(objects(own_broker, "sessions", "list"))) == {"away-2", "here"}
+
+
+def test_one_session_is_removed_by_its_name(own_broker: Broker, clients: Clients) -> None:
+    clients.join(own_broker, "a*", expiry_s=1000).drop()
+    clients.join(own_broker, "ab", expiry_s=1000)
+    wait_for("one to be away", lambda: len(objects(own_broker, "sessions", "list", "--away")) == 1)
+    remove = ("sessions", "remove")
+    assert "removed 1 sessions" in operate(own_broker, *remove, "a*", "--yes").stdout
+    assert names(objects(own_broker, "sessions", "list")) == ["ab"]
+    assert operate(own_broker, *remove, "ab", "--yes").exit_code != 0
+    assert operate(own_broker, *remove, "ab", "--client", "x").exit_code != 0
+    assert "removed 1" in operate(own_broker, *remove, "ab", "--connected", "--yes").stdout
+    said = "an operator removed 1 sessions (client 'ab', connected)"
+    wait_for("the log line", lambda: said in own_broker.log())
+
+
+def test_where_no_broker_answers_it_says_why(own_broker: Broker, tmp_path: Path) -> None:
+    def said(directory: Path) -> str:
+        with pytest.raises(NoBroker) as caught:
+            ask(directory, ListSessions(), Page)
+        return str(caught.value)
+
+    assert "there is no such directory" in said(tmp_path / "elsewhere")
+    assert "it has no socket 'control'" in said(tmp_path)
+    own_broker.kill()
+    assert said(own_broker.data_dir).endswith("Connection refused; is it running?")
 
 
 def test_retained_messages_are_listed_shown_and_cleared(

@@ -36,7 +36,7 @@ from penstock.engine.selection import SessionSelection
 from penstock.engine.server import Server
 from penstock.engine.session import Session
 from penstock.engine.topics import is_topic_filter
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
 from penstock.store.admin_requests import (
@@ -59,6 +59,7 @@ from penstock.store.admin_requests import (
     ShowSession,
     Which,
 )
+from penstock.telemetry.logs import short
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +147,13 @@ class Administration:
 
         count = await self._for_each(asked.which, act)
         if not asked.only_count:
-            logger.info("an operator disconnected %d clients", count)
+            logger.info("an operator disconnected %d clients (%s)", count, _said(asked.which))
         return Count(count)
 
     async def remove(self, asked: RemoveSessions) -> Count:
         """End the sessions that are meant."""
+        if not asked.only_count:
+            self._needs_store()
         connected_too = asked.which.connected is True
         count = await self._for_each(
             asked.which,
@@ -161,7 +164,7 @@ class Administration:
         )
         if not asked.only_count:
             await self._driver.durable()
-            logger.info("an operator removed %d sessions", count)
+            logger.info("an operator removed %d sessions (%s)", count, _said(asked.which))
         return Count(count)
 
     async def _for_each(self, which: Which, act: Callable[[Session], bool]) -> int:
@@ -220,6 +223,8 @@ class Administration:
         """Forget the retained messages that are meant."""
         walk = self._server.router.retained.walk(_topic_filter(asked.topic_filter))
         before_us = self._before_us(asked.older_than_s)
+        if not asked.only_count:
+            self._needs_store()
         count = 0
 
         def step() -> bool:
@@ -236,7 +241,12 @@ class Administration:
         await self._in_portions(step)
         if not asked.only_count:
             await self._driver.durable()
-            logger.info("an operator cleared %d retained messages", count)
+            logger.info(
+                "an operator cleared %d retained messages (%r%s)",
+                count,
+                short(asked.topic_filter),
+                f", older than {asked.older_than_s:g} s" if asked.older_than_s else "",
+            )
         return Count(count)
 
     def _walk(self, asked: ListRetained) -> RetainedWalk:
@@ -346,6 +356,16 @@ class Administration:
     def _now(self) -> Now:
         return self._driver.now()
 
+    def _needs_store(self) -> None:
+        """Refuse what is done when it is on disk while nothing can be written there.
+
+        Raises:
+            StoreError: it would wait for as long as that.
+        """
+        effects = self._server.effects
+        if effects.store_fails:
+            raise StoreError(f"nothing was done: {effects.store_failure}")
+
     async def _in_portions(self, step: Callable[[], bool]) -> None:
         """Call ``step`` until it is true; clients have their turn after each portion."""
         while True:
@@ -366,6 +386,17 @@ def _selection(which: Which) -> SessionSelection:
         )
     except ValueError as error:
         raise ConfigError(f"the selection cannot be used: {error}") from None
+
+
+def _said(which: Which) -> str:
+    """Return a selection as the log has it."""
+    named = (("client", which.client), ("user", which.user), ("address", which.address))
+    words = [f"{name} {short(value)!r}" for name, value in named if value is not None]
+    if which.connected is not None:
+        words.append("connected" if which.connected else "away")
+    if which.older_than_s:
+        words.append(f"for longer than {which.older_than_s:g} s")
+    return ", ".join(words) or "all"
 
 
 def _topic_filter(text: str) -> str:

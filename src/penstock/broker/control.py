@@ -60,7 +60,12 @@ class Control:
         try:
             listening = _listen(self._data_dir)
         except OSError as error:
-            logger.warning("no backup of a running broker: no control socket: %s", error)
+            logger.warning(
+                "no backup of this broker while it runs, no `penstock clients` and the like, and no"
+                " readers of the log that lease: the socket %s cannot be made: %s",
+                self._data_dir / SOCKET_NAME,
+                error.strerror or error,
+            )
             return
         self._server = await asyncio.start_unix_server(
             self._connected, sock=listening, limit=REQUEST_BYTES_MAX
@@ -107,7 +112,8 @@ class Control:
         try:
             done = await handler(request)
         except PenstockError as error:
-            logger.warning("asked for a %s: %s", type(request).__name__.lower(), error)
+            asked = type(request).__struct_config__.tag
+            logger.warning("a request %r on the control socket was refused: %s", asked, error)
             return Answer(error=str(error))
         return Answer(done=msgspec.Raw(msgspec.json.encode(done)))
 

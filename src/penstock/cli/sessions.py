@@ -21,12 +21,14 @@ from penstock.cli.operating import (
     ask_broker,
     carry_out,
     entries,
+    literally,
     moment,
     print_list,
     print_objects,
     which,
 )
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="What a running broker keeps for its clients.")
 app.command()(clients.show)
@@ -64,6 +66,9 @@ def list_sessions(
 
 @app.command()
 def remove(
+    client_id: Annotated[
+        str | None, typer.Argument(metavar="[CLIENT]", help="One, or those the options name.")
+    ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,
     client: Client = None,
@@ -78,10 +83,19 @@ def remove(
     """End sessions, and drop what waits for them. Without options all that are away."""
     from penstock.store.admin_requests import Count, RemoveSessions
 
+    if client_id is not None:
+        if not client is user is older_than is None:
+            raise ConfigError("name one client, or give options that say which")
+        client = literally(client_id)
     chosen = which(client, user, None, older_than, connected)
 
     def do(only_count: bool) -> int:
-        return int(ask_broker(config, data_dir, RemoveSessions(chosen, only_count), Count).count)
+        asked = RemoveSessions(chosen, only_count)
+        count = int(ask_broker(config, data_dir, asked, Count).count)
+        if client_id is not None and count == 0:
+            state = "connected" if connected else "away; one that is connected needs --connected"
+            raise ConfigError(f"no session of a client {client_id!r} is {state}")
+        return count
 
     carry_out("sessions", "remove", "removed", dry_run=dry_run, yes=yes, do=do)
 

@@ -120,7 +120,8 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
             with short_path(data_dir) as path:
                 connection.connect(path)
         except OSError as error:
-            raise NoBroker(f"no broker that uses {data_dir} answers") from error
+            why = _why(data_dir, error)
+            raise NoBroker(f"no broker that uses {data_dir} answers: {why}") from error
         try:
             connection.sendall(line)
             line = connection.makefile("rb").readline()
@@ -134,6 +135,20 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
     if not bytes(answer.done):
         raise StoreError(answer.error or "the broker did not say what went wrong")
     return msgspec.json.decode(answer.done, type=done)
+
+
+def _why(data_dir: Path, error: OSError) -> str:
+    """Return why nobody answers, and what to do."""
+    if not data_dir.is_dir():
+        return "there is no such directory; name the broker's with --data-dir or --config"
+    if isinstance(error, PermissionError):
+        return "only the broker's own user may ask it"
+    if isinstance(error, FileNotFoundError):
+        return (
+            f"it has no socket {SOCKET_NAME!r}; start the broker, or name the directory of the one"
+            " that runs with --data-dir or --config"
+        )
+    return f"{error.strerror or error}; is it running?"
 
 
 def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:

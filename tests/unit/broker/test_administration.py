@@ -11,7 +11,7 @@ from penstock.broker import administration
 from penstock.broker.administration import WALKS_MAX, Administration
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, StoreError
 from penstock.store.admin_requests import (
     ClearRetained,
     Kick,
@@ -152,3 +152,16 @@ async def test_what_cannot_be_asked_is_one_sentence(
 
 async def test_who_is_away_is_not_kicked(operator: Administration) -> None:
     assert (await operator.kick(Kick(Which()))).count == 0
+
+
+async def test_nothing_is_done_while_it_could_not_be_stored(
+    bench: Bench, operator: Administration
+) -> None:
+    """Done means on disk: an operator would wait for as long as the disk is full."""
+    bench.server.effects.store_cannot_write("the store cannot write: No space left on device")
+    for act in (operator.remove(RemoveSessions(Which())), operator.clear(ClearRetained("#"))):
+        with pytest.raises(StoreError, match="nothing was done: the store cannot write: No space"):
+            await act
+    assert (await operator.remove(RemoveSessions(Which(), True))).count == SESSIONS
+    bench.server.effects.store_works()
+    assert (await operator.remove(RemoveSessions(Which()))).count == SESSIONS
