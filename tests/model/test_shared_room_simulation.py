@@ -30,6 +30,7 @@ from penstock.engine.away_members import Member as GroupMember
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.registry import LowestOffset
 from penstock.engine.session import Session
 from penstock.protocol.packets import (
     Connect,
@@ -219,6 +220,8 @@ class World:
                 member.expiry_s = random.choice((0, 0xFFFFFFFF, 0xFFFFFFFF))
                 if self.guarded:
                     member.always_barred = random.choice(((), TOPICS[1:]))
+        self.asks_in_portions = random.random() < 0.5  # as retention asks many sessions
+        self._asking: LowestOffset | None = None
         for member in self.members:
             member.connect(5)
             self.subscribe(member)
@@ -402,10 +405,14 @@ class World:
         self.bench.pass_s(self.random.choice((0.1, 1)))
 
     def retain(self) -> None:
-        """The log lets go of all that nobody needs."""
+        """The log lets go of all that nobody needs; a few sessions are asked at each call."""
         self.settle()
-        needed = self.bench.server.needed_from(self.bench.server.effects.next_offset)
-        self.bench.store.retain(self.bench.now.wall_us + 1, 0, needed)
+        server = self.bench.server
+        asking = self._asking or server.registry.ask_for_lowest(server.effects.next_offset)
+        self._asking = asking
+        if asking.ask_some(self.random.randint(1, 2) if self.asks_in_portions else 100):
+            self._asking = None
+            self.bench.store.retain(self.bench.now.wall_us + 1, 0, asking.lowest)
 
     def crash(self) -> None:
         self.settle()
@@ -418,6 +425,7 @@ class World:
         for member in self.members:
             member.gone()
         self.bench.restart()
+        self._asking = None
         self.in_portions()
         self.publisher = self.bench.join("publisher")
         for member in self.members:

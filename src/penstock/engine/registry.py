@@ -52,9 +52,9 @@ class LowestOffset:
         """The answer, once all have been asked."""
         return min(self._lowest, self._effects.lowest_adopted)
 
-    def ask_some(self) -> bool:
-        """Ask the next hundred; whether all have been asked."""
-        for _ in range(_ASKED_AT_ONCE):
+    def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
+        """Ask the next ``count`` sessions; return whether all have been asked."""
+        for _ in range(count):
             if not self._sessions:
                 return True
             offset = self._sessions.pop().lowest_offset()
