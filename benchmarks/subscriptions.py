@@ -79,12 +79,12 @@ class Engine:
         written = 0
         commit = effects.seal()
         for release in commit.releases:
-            written += len(release.data)
+            written += release.size_bytes
             release.done()
         ready = effects.ready
         effects.ready = []
         for link in ready:
-            written += len(link.take_ready())
+            written += sum(map(len, link.take_ready()))
         effects.closing = []
         settle()
         return written

@@ -191,7 +191,7 @@ class Endpoint:
         ready = self.effects.ready
         self.effects.ready = []
         for link in ready:
-            self.leave(link, link.take_ready(), now)
+            self.leave(link, b"".join(link.take_ready()), now)
         self.effects.closing = []
         if self.under_way is None:
             commit = self.effects.seal()
@@ -231,7 +231,7 @@ class Endpoint:
         self.effects.committed(commit)
         for release in commit.releases:
             if not release.link.closed:
-                self.leave(release.link, release.data, now)
+                self.leave(release.link, b"".join(release.pieces), now)
             release.done()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)

@@ -110,7 +110,7 @@ class Shell:
         ready = effects.ready
         effects.ready = []
         for link in ready:
-            data = link.take_ready()
+            data = b"".join(link.take_ready())
             pipe = self.pipes.get(link)
             if pipe is not None and not pipe.closed_by_broker:
                 pipe.to_device += data
@@ -126,7 +126,7 @@ class Shell:
         for release in commit.releases:
             pipe = self.pipes.get(release.link)
             if pipe is not None and not release.link.closed:
-                pipe.to_device += release.data
+                pipe.to_device += b"".join(release.pieces)
             release.done()
         for stored, offsets in commit.wanting:
             assert isinstance(stored, Session)

@@ -56,7 +56,7 @@ class AnswersBeforeTheDisk(Endpoint):
 
     def end_turn(self, now: Now) -> None:
         for link in self.effects.holding:
-            self.leave(link, link.held.take(), now)
+            self.leave(link, b"".join(link.held.take_pieces()), now)
         self.effects.holding = []
         super().end_turn(now)
 

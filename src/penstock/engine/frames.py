@@ -1,11 +1,12 @@
-"""Packets that leave together: written one behind the other, and taken as one piece.
+"""Packets that leave together: written one behind the other, and taken as one piece, or as few.
 
 ::
 
       add, add_ack, add_publish ─▶ [ parts … | writer ] ─ take ─▶ bytes for the socket
 
-A small packet is written where it will leave from: it is never an object of its own. A large
-payload is a part, which is copied once, when all is joined.
+A small packet is written where it will leave from: it is never an object of its own. A larger
+payload is a part, which is copied once, when all is joined; a very large one is never copied,
+however many subscribers get it: it is a piece of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.protocol.encode import append_publish_head
 from penstock.protocol.kinds import PUBREL
 
 _PART_BYTES_MIN: Final = 4096
+_PIECE_BYTES_MIN: Final = 262_144
 
 
 @mypyc_attr(acyclic=True)
@@ -52,8 +54,9 @@ class Frames:
 
     def add_all(self, other: Frames) -> None:
         """Append the packets of ``other``, which is empty then."""
-        count = other.count
-        self.add(other.take(), count)
+        self.count += other.count
+        for piece in other.take_pieces():
+            self.add(piece, 0)
 
     def add_ack(self, packet_type: i64, packet_id: i64) -> None:
         """Append a PUBACK, PUBREC, PUBREL or PUBCOMP that says no more than that: four bytes."""
@@ -110,19 +113,27 @@ class Frames:
             self._add_part(payload)
         return size_bytes
 
-    def take(self) -> bytes:
-        """All of them; none is left."""
+    def take_pieces(self) -> list[bytes]:
+        """All of them, in pieces that leave one after the other; none is left."""
         self.count = 0
         writer = self._writer
         parts = self._parts
         data = b"" if writer is None else writer.getvalue()
         self._writer = None
         if parts is None:
-            return data
+            return [data]
         self._parts = None
-        if len(data) > 0:
-            parts.append(data)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.append(data)
+        pieces: list[bytes] = []
+        begin = 0
+        for place in range(len(parts)):
+            if len(parts[place]) >= _PIECE_BYTES_MIN:
+                if place > begin:
+                    pieces.append(b"".join(parts[begin:place]))
+                pieces.append(parts[place])
+                begin = place + 1
+        pieces.append(b"".join(parts[begin:]))
+        return pieces
 
     def _add_part(self, part: bytes) -> None:
         parts = self._parts

@@ -248,7 +248,12 @@ class Link:
         """What is held belongs to the batch that is sealed now; the next begins empty."""
         packets = self.held.count
         release = Release(
-            self, self.held.take(), packets, self.held_acks, self.held_qos0, self.held_publishes
+            self,
+            self.held.take_pieces(),
+            packets,
+            self.held_acks,
+            self.held_qos0,
+            self.held_publishes,
         )
         self.sealed += 1
         self.releasing += 1
@@ -308,13 +313,14 @@ class Link:
         waiting = self.held.count + self.ready.count
         return waiting == 0 and self.releasing == 0 and not self._has_behind()
 
-    def take_ready(self) -> bytes:
-        """The bytes to write now."""
+    def take_ready(self) -> list[bytes]:
+        """The bytes to write now, in pieces."""
         self.counters.packets_sent += self.ready.count
-        data = self.ready.take()
-        self.counters.bytes_sent += len(data)
-        self._handed_over(len(data))
-        return data
+        pieces = self.ready.take_pieces()
+        size_bytes = _size_of(pieces)
+        self.counters.bytes_sent += size_bytes
+        self._handed_over(size_bytes)
+        return pieces
 
     def _has_behind(self) -> bool:
         return self.behind is not None and self.behind.count > 0
@@ -339,10 +345,11 @@ class Release:
     """Bytes of one link that may leave once their commit is durable."""
 
     def __init__(
-        self, link: Link, data: bytes, packets: int, acks: int, qos0: int, publishes: int
+        self, link: Link, pieces: list[bytes], packets: int, acks: int, qos0: int, publishes: int
     ) -> None:
         self.link = link
-        self.data = data
+        self.pieces = pieces
+        self.size_bytes = _size_of(pieces)
         self.packets = packets
         self.acks = acks
         self.qos0 = qos0
@@ -353,5 +360,12 @@ class Release:
         link = self.link
         if link.draining or not link.closed:
             link.counters.packets_sent += self.packets
-            link.counters.bytes_sent += len(self.data)
-        link.released(len(self.data), self.acks, self.qos0, self.publishes)
+            link.counters.bytes_sent += self.size_bytes
+        link.released(self.size_bytes, self.acks, self.qos0, self.publishes)
+
+
+def _size_of(pieces: list[bytes]) -> int:
+    size_bytes = 0
+    for piece in pieces:
+        size_bytes += len(piece)
+    return size_bytes

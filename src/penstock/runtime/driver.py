@@ -303,9 +303,9 @@ class Driver:
             effects.ready = []
             for link in ready:
                 peer = self._peers.get(link)
-                data = link.take_ready()
+                pieces = link.take_ready()
                 if peer is not None:
-                    peer.wire.write(data)
+                    _write(peer, pieces)
         closing = effects.closing
         if closing:
             effects.closing = []
@@ -427,7 +427,7 @@ class Driver:
             link = release.link
             peer = self._peers.get(link)
             if peer is not None and (link.draining or not link.closed):
-                peer.wire.write(release.data)
+                _write(peer, release.pieces)
             release.done()
             if peer is not None and link.draining and link.drained:
                 peer.wire.close()
@@ -544,3 +544,9 @@ class Driver:
     async def _last_commit(self) -> None:
         while self._under_way is not None:
             await self._under_way
+
+
+def _write(peer: Peer, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        if piece:
+            peer.wire.write(piece)

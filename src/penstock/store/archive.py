@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import StoreFormatError
 from penstock.store.chunk import LOG_SCHEMA, decode_key, encode_key
-from penstock.store.parts import read_head
+from penstock.store.parts import Pieces, read_head
 from penstock.store.selection import TopicSelector
 
 ARCHIVE: Final = b"archive/"
@@ -199,10 +199,11 @@ def _by_hour(received_at: pa.Array) -> list[tuple[int, int]]:
     return list(zip(firsts, [*firsts[1:], len(hours)], strict=True))
 
 
-def encode_piece(piece: Piece) -> bytes:
-    """The stored form: end and time as 8 bytes each, big-endian; an Arrow IPC message."""
-    message: bytes = piece.batch.serialize().to_pybytes()
-    return encode_key(piece.end) + encode_key(max(0, piece.newest_us)) + message
+def encode_piece(piece: Piece) -> Pieces:
+    """The stored form: end and time as 8 bytes each, big-endian; an Arrow IPC message. They are to
+    be joined."""
+    span = encode_key(piece.end) + encode_key(max(0, piece.newest_us))
+    return [span, memoryview(piece.batch.serialize())]
 
 
 def decode_span(value: bytes) -> tuple[int, int]:

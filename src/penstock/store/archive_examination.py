@@ -91,7 +91,7 @@ class ArchiveExaminer:
             if archive.is_open and lacks:
                 rows = choose_rows(chunk, offsets, TopicSelector([archive.topic_filters]))
                 for piece in make_pieces(again.begin, again.end, rows):
-                    self._keep(archive.number, piece, encode_piece(piece))
+                    self._keep(archive.number, piece, b"".join(encode_piece(piece)))
 
     def conclude(self) -> None:
         """See what is missing, now that it is known where the log begins and ends."""

@@ -26,7 +26,6 @@ from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,
     ARCHIVES_MADE,
-    SPAN_LENGTH_BYTES,
     Archive,
     Piece,
     choose_rows,
@@ -42,7 +41,7 @@ from penstock.store.archive import (
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
 from penstock.store.diagnosis import broken, broken_where_damaged
-from penstock.store.parts import read_head
+from penstock.store.parts import read_head, size_of
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
 
@@ -326,10 +325,10 @@ class Departure:
             rows = pa.concat_tables([pa.Table.from_batches([piece.batch]), rows])
             archive.size_bytes -= size_bytes
         for piece in make_pieces(base, archive.end, rows):
-            value = encode_piece(piece)
+            pieces = encode_piece(piece)
             key = archive.piece_key(piece.base)
-            self._database.put(batch, ARCHIVE_FAMILY, key, value, value[:SPAN_LENGTH_BYTES])
-            archive.size_bytes += len(value)
+            self._database.put(batch, ARCHIVE_FAMILY, key, pieces, bytes(pieces[0]))
+            archive.size_bytes += size_of(pieces)
         archive.covered = archive.end
 
     def _small_last_piece(self, archive: Archive, next_us: int) -> tuple[Piece, int] | None:

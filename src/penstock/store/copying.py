@@ -53,7 +53,7 @@ class Copy:
         Raises:
             StoreFailed: it could not be written.
         """
-        self._database.put(self._batch, family, key, value, _note(family, value))
+        self._database.put(self._batch, family, key, [value], _note(family, value))
         self._batch_bytes += len(key) + len(value)
         if self._batch_bytes >= PORTION_BYTES_MAX:
             self._write()

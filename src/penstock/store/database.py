@@ -56,7 +56,16 @@ from rocksdict import (
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.diagnosis import broken, damaged_part
 from penstock.store.faults import with_remedy
-from penstock.store.parts import LARGE_BYTES, PARTS_FAMILY, Large, new_run, owner_key, whole
+from penstock.store.parts import (
+    LARGE_BYTES,
+    PARTS_FAMILY,
+    Large,
+    Pieces,
+    new_run,
+    owner_key,
+    size_of,
+    whole,
+)
 from penstock.store.places import is_there
 from penstock.store.recyclable import find_recyclable, mend
 from penstock.store.watermark import sync_directory
@@ -191,18 +200,19 @@ class Database:
         return CommitUnknown(f"the store could not write: {with_remedy(error, self.data_dir)}")
 
     def put(
-        self, batch: WriteBatch, family: str, key: bytes, value: bytes, note: bytes = b""
+        self, batch: WriteBatch, family: str, key: bytes, pieces: Pieces, note: bytes = b""
     ) -> None:
         """Add a value to ``batch``; the parts of a large one, with its ``note``, are written now.
 
         Raises:
             CommitUnknown: they could not be written.
         """
-        if len(value) >= LARGE_BYTES:
-            large = Large(family, key, [value], new_run(), note)
-            self.write_parts(large)
-            value = large.head
-        batch.put(key, value, self.handles[family])
+        if size_of(pieces) < LARGE_BYTES:
+            batch.put(key, b"".join(pieces), self.handles[family])
+            return
+        large = Large(family, key, pieces, new_run(), note)
+        self.write_parts(large)
+        batch.put(key, large.head, self.handles[family])
 
     def delete_range(self, batch: WriteBatch, family: str, begin: bytes, end: bytes) -> None:
         """Add to ``batch`` that values go, with all parts written for keys in between.

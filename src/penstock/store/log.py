@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 
 import pyarrow as pa
 
@@ -10,6 +11,7 @@ from penstock.engine.columns import Columns, columns_of
 from penstock.engine.message import Message
 from penstock.engine.steady import Leads
 from penstock.store.chunk import decode_chunk, encode_chunk
+from penstock.store.parts import PART_BYTES
 
 
 def chunk_of(columns: Columns) -> list[bytes]:
@@ -37,11 +39,13 @@ def messages_of(
     batch: pa.RecordBatch, base_offset: int, rows: Sequence[int], leads: Leads
 ) -> list[Message]:
     """The messages in ``rows`` of the chunk that starts at ``base_offset``, dated by ``leads``."""
-    table = batch.take(pa.array(rows, type=pa.int64())).to_pylist()
+    payloads = batch.column("payload")
+    without = batch.drop_columns("payload")
+    table = without.take(pa.array(rows, type=pa.int64())).to_pylist()
     return [
         Message(
             values["topic"],
-            values["payload"],
+            _payload(payloads, row),
             values["qos"],
             values["retain"],
             values["client_id"],
@@ -53,6 +57,20 @@ def messages_of(
         )
         for row, values in zip(rows, table, strict=True)
     ]
+
+
+def _payload(payloads: pa.Array, row: int) -> bytes:
+    """One payload; a large one is copied step by step, and others run in between."""
+    positions = memoryview(payloads.buffers()[1]).cast("i")
+    first, end = positions[payloads.offset + row], positions[payloads.offset + row + 1]
+    if end - first < PART_BYTES:
+        small: bytes = payloads[row].as_py()
+        return small
+    values = memoryview(payloads.buffers()[2])
+    copy = BytesIO()
+    for at in range(first, end, PART_BYTES):
+        copy.write(values[at : min(at + PART_BYTES, end)])
+    return copy.getvalue()
 
 
 def rehearse() -> None:

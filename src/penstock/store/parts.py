@@ -26,9 +26,9 @@ one with its first large value.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 from rocksdict import Rdict
 
@@ -41,6 +41,9 @@ LARGE_BYTES: Final = 4 * 1_048_576
 """A value of as many bytes is kept in parts."""
 
 PART_BYTES: Final = 1_048_576
+
+Pieces: TypeAlias = Sequence[bytes | memoryview]
+"""The bytes of a value, which are to be joined."""
 
 _TAGS: Final = {"log": b"l", "archive": b"a", "retained": b"r"}
 _MARK: Final = b"\xc1\x01"  # no MessagePack begins so; the layout of what follows
@@ -79,7 +82,7 @@ class Large:
     """
 
     def __init__(
-        self, family: str, key: bytes, pieces: list[bytes], run: bytes, note: bytes = b""
+        self, family: str, key: bytes, pieces: Pieces, run: bytes, note: bytes = b""
     ) -> None:
         self.size_bytes = size_of(pieces)
         count = -(-self.size_bytes // PART_BYTES)
@@ -98,7 +101,7 @@ def new_run() -> bytes:
     return secrets.token_bytes(_RUN_BYTES)
 
 
-def size_of(pieces: Iterable[bytes]) -> int:
+def size_of(pieces: Pieces) -> int:
     """Return how many bytes they have together."""
     return sum(map(len, pieces))
 
@@ -169,7 +172,7 @@ def whole(family: str, key: bytes, value: bytes, parts: Rdict | None) -> bytes:
     return b"".join(found)
 
 
-def _cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _cut(pieces: Pieces) -> Iterator[bytes]:
     gathered: list[memoryview] = []
     room = PART_BYTES
     for piece in pieces:

@@ -233,7 +233,7 @@ class Bench:
         for release in commit.releases:
             written = self._written.setdefault(release.link, bytearray())
             if not release.link.closed:
-                written += release.data
+                written += b"".join(release.pieces)
             release.done()
         for stored, asked in commit.wanting:
             stored.supply(asked, self.store.read(asked), self.now)
@@ -271,13 +271,14 @@ class Bench:
         effects.ready = []
         for link in ready:
             written = self._written.setdefault(link, bytearray())
-            written += link.take_ready()
+            written += b"".join(link.take_ready())
 
     def take_ready(self, line: Line) -> bytes:
         """The bytes that left on ``line`` since the last call."""
         link = line.connection.link
         data = self._written.pop(link, None)
-        return link.take_ready() if data is None else bytes(data) + link.take_ready()
+        ready = b"".join(link.take_ready())
+        return ready if data is None else bytes(data) + ready
 
     def publish(self, topic: str, payload: bytes, qos: int = 1, retain: bool = False) -> None:
         """A message from a client that is gone again at once, committed."""

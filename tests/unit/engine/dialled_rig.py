@@ -100,14 +100,14 @@ class Rig(Application):
         data = b""
         for _ in range(3):
             for link in self.effects.ready:
-                ready = link.take_ready()
+                ready = b"".join(link.take_ready())
                 data += ready if link is self.connection.link else b""
             self.effects.ready = []
             commit = self.effects.seal()
             self.store.commit(commit)
             self.effects.committed(commit)
             for release in commit.releases:
-                data += release.data if release.link is self.connection.link else b""
+                data += b"".join(release.pieces) if release.link is self.connection.link else b""
                 release.done()
             for stored, offsets in commit.wanting:
                 stored.supply(offsets, self.store.read(offsets), self.now)

@@ -339,7 +339,7 @@ def left_at_once(rig: Rig, *packets: Packet) -> list[tuple[bytes, int, int]]:
     """Payload, QoS and packet identifier of what a dialled session sends before the commit."""
     rig.connection.receive(b"".join(encode(packet, 5) for packet in packets), rig.now)
     decoder = Decoder(1_000_000, 5, server=True)
-    decoder.feed(b"".join(link.take_ready() for link in rig.effects.ready))
+    decoder.feed(b"".join(piece for link in rig.effects.ready for piece in link.take_ready()))
     rig.effects.ready = []
     sent: list[Packet] = []
     while (packet := decoder.next_packet()) is not None:

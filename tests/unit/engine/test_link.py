@@ -34,9 +34,9 @@ def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
     first = effects.seal()
     link.hold(b"3")
     second = effects.seal()
-    assert link.take_ready() == b""
-    assert [release.data for release in first.releases] == [b"12"]
-    assert [release.data for release in second.releases] == [b"3"]
+    assert b"".join(link.take_ready()) == b""
+    assert [b"".join(release.pieces) for release in first.releases] == [b"12"]
+    assert [b"".join(release.pieces) for release in second.releases] == [b"3"]
     assert link.unreleased_acks == 1
     first.releases[0].done()
     assert link.unreleased_acks == 0
@@ -48,7 +48,7 @@ def test_sent_bytes_wait_for_nothing() -> None:
     link.send(b"1")
     link.send(b"2")
     assert effects.ready == [link]
-    assert link.take_ready() == b"12"
+    assert link.take_ready() == [b"12"]
 
 
 def test_nothing_passes_the_connack() -> None:
@@ -58,7 +58,7 @@ def test_nothing_passes_the_connack() -> None:
     link.hold(b"connack")
     link.send(b"1")
     assert effects.ready == []
-    assert [release.data for release in effects.seal().releases] == [b"connack1"]
+    assert [b"".join(release.pieces) for release in effects.seal().releases] == [b"connack1"]
 
 
 def test_a_farewell_passes_everything() -> None:
@@ -66,7 +66,7 @@ def test_a_farewell_passes_everything() -> None:
     link = Link(effects)
     link.hold(b"connack")
     link.send_last(b"bye")
-    assert link.take_ready() == b"bye"
+    assert link.take_ready() == [b"bye"]
 
 
 def test_every_acknowledgement_waits_for_the_commit_of_what_it_promises() -> None:

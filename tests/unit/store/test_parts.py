@@ -44,7 +44,12 @@ def test_no_value_that_may_be_large_looks_like_a_head() -> None:
     chunk = b"".join(chunk_of(columns_of([Message("t", b"x")])))
     nothing = pa.Table.from_batches([], schema=ARCHIVE_SCHEMA)
     piece = make_pieces(2**56 - 1, 2**56, nothing)[0]
-    for value in (chunk, encode_piece(piece), records.encode_message(Message("t", b"x")), b""):
+    for value in (
+        chunk,
+        b"".join(encode_piece(piece)),
+        records.encode_message(Message("t", b"x")),
+        b"",
+    ):
         assert read_head(value) is None
 
 
