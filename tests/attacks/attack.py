@@ -137,10 +137,12 @@ def swallow(made: socket.socket, within_s: float = _SMALLEST_WAIT_S) -> int:
 
 
 def mosquitto_by_default(
-    directory: Path, settings: str = "allow_anonymous true\n", websockets: bool = False
+    directory: Path,
+    settings: str = "allow_anonymous true\n",
+    second: tuple[str, str] = ("", ""),
 ) -> Mosquitto:
     """Return a Mosquitto that keeps what it keeps by default, and saves it when it does."""
-    return Mosquitto(directory, settings, keeping="", websockets=websockets)
+    return Mosquitto(directory, settings, keeping="", second=second)
 
 
 @final

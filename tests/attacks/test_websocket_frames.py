@@ -59,7 +59,9 @@ ATTACKS: Final = [
         f"{CONNECTIONS} connections",
         lambda target, frame=frame: _flood(target, frame),  # type: ignore[misc]
         {"listener.others": json.dumps([WEBSOCKET])},
-        mosquitto=lambda directory: mosquitto_by_default(directory, websockets=True),
+        mosquitto=lambda directory: mosquitto_by_default(
+            directory, second=("ws", "protocol websockets\n")
+        ),
     )
     for name, frame in (("empty pings", PING), ("empty binary frames", EMPTY))
 ]

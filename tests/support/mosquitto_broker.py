@@ -36,7 +36,7 @@ class Mosquitto:
         settings: more lines for its file of settings; without any everybody is let in.
         bridge: lines at the end of it, which describe a bridge.
         keeping: lines that say what it keeps, and when it saves that; all, at each change.
-        websockets: whether it listens for WebSocket, too.
+        second: of a second listener, if any: the scheme of its URL, and lines that describe it.
     """
 
     def __init__(
@@ -45,17 +45,18 @@ class Mosquitto:
         settings: str = "allow_anonymous true\n",
         bridge: str = "",
         keeping: str = _ALL_AT_ONCE,
-        websockets: bool = False,
+        second: tuple[str, str] = ("", ""),
     ) -> None:
         self._port = HeldPort("127.0.0.1")
         self.address: Address = (self._port.host, self._port.port)
         listeners = f"listener {self.address[1]} 127.0.0.1\n"
         self.urls: list[str] = []
-        if websockets:
+        scheme, lines = second
+        if scheme:
             free = HeldPort("127.0.0.1")
             free.close()  # libwebsockets takes no port that somebody holds
-            listeners += f"listener {free.port} 127.0.0.1\nprotocol websockets\n"
-            self.urls.append(f"ws://127.0.0.1:{free.port}/mqtt")
+            listeners += f"listener {free.port} 127.0.0.1\n{lines}"
+            self.urls.append(f"{scheme}://127.0.0.1:{free.port}")
         self.data_dir = directory / "data"
         self.data_dir.mkdir(mode=0o777)
         self._configuration = directory / "mosquitto.conf"
