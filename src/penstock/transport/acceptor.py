@@ -3,7 +3,7 @@
 ::
 
    readable ─▶ accept() ─▶ admitted? ─▶ PROXY header ─▶ TLS handshake ─▶ a Wire and its user
-                  │            │ not soon    ╰────── connect_timeout_s ──────╯
+                  │            │ not soon    ╰─ in turn, connect_timeout_s ╯
                   │            ╰─▶ closed                    │ late or wrong
                   │ no descriptors, or too fast              ╰─▶ closed
                   ╰─▶ not readable for a while
@@ -27,6 +27,7 @@ from typing import Final, final
 from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
+from penstock.transport.handshake_turns import HandshakeTurns
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
@@ -87,6 +88,7 @@ class Acceptor:
         self._refusals = refusals
         self._exempt = exempt
         self._loop = asyncio.get_running_loop()
+        self._handshakes = HandshakeTurns()
         self._waiting: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
         self._limiter = RepeatLimiter()
@@ -212,6 +214,7 @@ class Acceptor:
         if context is None:
             await self._stand(connection, peer, place)
         else:
+            await self._handshakes.wait(connection, source_of(peer, ()))
             await open_tls(
                 connection,
                 lambda: self._wire(peer, place),

@@ -1,0 +1,62 @@
+"""A ClientHello is recognised as whole, however it is cut: into pieces, and into records."""
+
+import contextlib
+import ssl
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.transport.client_hello import HELLO_BYTES_MAX, bytes_needed
+
+
+def hello() -> bytes:
+    """The first flight of Python's own client: one record."""
+    outgoing = ssl.MemoryBIO()
+    client = ssl.create_default_context().wrap_bio(
+        ssl.MemoryBIO(), outgoing, server_hostname="localhost"
+    )
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+HELLO = hello()
+
+
+def in_records(sizes: list[int]) -> bytes:
+    """The same message in records with fragments of these sizes, and one with the rest."""
+    message, records = HELLO[5:], b""
+    for size in [*sizes, len(message)]:
+        fragment, message = message[:size], message[size:]
+        if fragment:
+            records += HELLO[:3] + len(fragment).to_bytes(2) + fragment
+    return records
+
+
+@given(st.lists(st.integers(1, 200), max_size=8), st.binary(max_size=50))
+def test_it_is_whole_with_its_last_byte(sizes: list[int], behind: bytes) -> None:
+    """Whoever waits for what is asked for each time gets there, and waits for nothing behind it."""
+    whole = in_records(sizes)
+    arrived = 0
+    while (needed := bytes_needed(whole[:arrived])) > arrived:
+        assert needed <= len(whole)
+        arrived = needed
+    assert arrived == len(whole)
+    assert bytes_needed(whole + behind) == len(whole)
+    for cut in range(len(whole)):
+        assert bytes_needed(whole[:cut]) > cut
+
+
+@given(st.binary(min_size=1, max_size=200))
+def test_of_what_is_no_hello_nothing_is_waited_for(data: bytes) -> None:
+    """A client that speaks no TLS is told so by the handshake, at once."""
+    if data[0] != 22:
+        assert bytes_needed(data) <= len(data)
+
+
+def test_a_hello_without_end_counts_as_whole() -> None:
+    endless = (b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + bytes(16_380)) * 3
+    assert bytes_needed(endless[:HELLO_BYTES_MAX]) > HELLO_BYTES_MAX
+    assert bytes_needed(endless) <= len(endless)
+    empty = b"\x16\x03\x01\x00\x00" * HELLO_BYTES_MAX
+    assert bytes_needed(empty) <= len(empty)
