@@ -149,7 +149,7 @@ def test_a_payload_on_a_terminal_does_nothing(own_broker: Broker, clients: Clien
             timeout=DEADLINE_S,
             check=True,
         )
-        assert os.read(controlling, 100) == b"a\\x1b[2Jb"
+        assert os.read(controlling, 100) == b"a\\u001b[2Jb"
     finally:
         os.close(controlling)
         os.close(terminal)

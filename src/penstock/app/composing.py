@@ -5,7 +5,6 @@ A setting that the engine has to know is handed over here, once, by name.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from pathlib import Path
 from typing import Final
@@ -29,11 +28,12 @@ from penstock.errors import ConfigError
 from penstock.runtime.dialler import established
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
+from penstock.telemetry.logs import get_logger
 from penstock.transport.tls import read_authorities, read_pair
 
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def has_streams(settings: Settings) -> bool:

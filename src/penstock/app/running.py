@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import secrets
 import signal
 import ssl
@@ -66,13 +65,13 @@ from penstock.store.private import make_private, privately, warn_of_readable
 from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
-from penstock.telemetry.logs import configure_broker_logs
+from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
 from penstock.transport.api import Wire
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
 from penstock.transport.tls import identity
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 READERS_S: Final = 10.0
 """Longest time from one look at the leases of readers to the next."""
@@ -237,7 +236,7 @@ class _Broker:
         """A source guessed too often."""
         for_s = self._settings.access.ban_s
         ban_source(server, source, for_s, why, driver.now())
-        logger.warning("banned %s for %d s: %s", source, for_s, why)
+        logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
 
     async def _retain(self, server: Server, driver: Driver) -> None:
         """Trim the log until cancelled."""
@@ -355,9 +354,9 @@ class _Broker:
                 self._control.on(Abandon, self._sinks.abandon)
             await self._control.open()
         said = statement(settings, available())
-        logger.info("%s", said.text)
+        logger.info("%s", Sentence(said.text))
         if said.warning:
-            logger.warning("%s", said.warning)
+            logger.warning("%s", Sentence(said.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         print(f"penstock ready {urls}{stream_address}", flush=True)
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import logging
 import secrets
 import ssl
 import threading
@@ -35,9 +34,9 @@ from penstock.engine.access import Credentials
 from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
 from penstock.protocol import reasons
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BODY_BYTES_MAX: Final = 1_048_576
 RULES_MAX: Final = 1000

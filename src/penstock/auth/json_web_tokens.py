@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import logging
 import threading
 import time
 import urllib.request
@@ -32,8 +31,9 @@ from penstock.auth.passwords import name_mistake
 from penstock.engine.access import Credentials
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REFRESH_S_MIN: Final = 30.0
 TIMEOUT_S: Final = 5.0

@@ -14,7 +14,6 @@ the remote broker with it: nothing more is read.
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections import deque
 from random import Random
@@ -51,9 +50,10 @@ from penstock.protocol.packets import Connack, Connect, Packet, Suback
 from penstock.protocol.properties import encode_properties
 from penstock.runtime.dialler import Dialler, established
 from penstock.runtime.driver import Driver
+from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.backoff import Backoff
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _AGAIN_S: Final = 0.25  # what waits for room is tried again
 
@@ -202,7 +202,7 @@ class Bridge(Application):
 
     def _not_subscribed(self, topic_filter: str, why: str) -> None:
         self._refused = f"nothing of {topic_filter!r} comes in: {why}"
-        logger.error("bridge %s: %s: %s", self.name, self._dialler.url, self._refused)
+        logger.error("bridge %s: %s: %s", self.name, self._dialler.url, Sentence(self._refused))
 
     def ended(self, now: Now) -> None:
         """The connection is over."""

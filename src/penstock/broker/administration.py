@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import time
 from collections.abc import Callable
 from typing import Final, final
@@ -59,9 +58,9 @@ from penstock.store.admin_requests import (
     ShowSession,
     Which,
 )
-from penstock.telemetry.logs import short
+from penstock.telemetry.logs import Sentence, get_logger, short
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PORTION_S: Final = 0.002
 """So long one request holds the loop in a turn, and a few entries longer."""
@@ -242,9 +241,9 @@ class Administration:
         if not asked.only_count:
             await self._driver.durable()
             logger.info(
-                "an operator cleared %d retained messages (%r%s)",
+                "an operator cleared %d retained messages ('%s'%s)",
                 count,
-                short(asked.topic_filter),
+                asked.topic_filter,
                 f", older than {asked.older_than_s:g} s" if asked.older_than_s else "",
             )
         return Count(count)
@@ -388,7 +387,7 @@ def _selection(which: Which) -> SessionSelection:
         raise ConfigError(f"the selection cannot be used: {error}") from None
 
 
-def _said(which: Which) -> str:
+def _said(which: Which) -> Sentence:
     """Return a selection as the log has it."""
     named = (("client", which.client), ("user", which.user), ("address", which.address))
     words = [f"{name} {short(value)!r}" for name, value in named if value is not None]
@@ -396,7 +395,7 @@ def _said(which: Which) -> str:
         words.append("connected" if which.connected else "away")
     if which.older_than_s:
         words.append(f"for longer than {which.older_than_s:g} s")
-    return ", ".join(words) or "all"
+    return Sentence(", ".join(words) or "all")
 
 
 def _topic_filter(text: str) -> str:

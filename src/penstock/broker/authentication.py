@@ -17,7 +17,6 @@ was right (``verified``). A method that waits for others has threads of its own.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -38,8 +37,9 @@ from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
 from penstock.engine.link import Link
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 THREADS_MAX: Final = 4
 NICENESS: Final = 5

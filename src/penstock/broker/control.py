@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -27,8 +26,9 @@ from penstock.store.control import (
 )
 from penstock.store.manifest import Manifest
 from penstock.store.rocks import RocksStore
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _REQUEST_S_MAX: Final = 5.0  # from connecting to the end of the request
 

@@ -7,7 +7,6 @@ Records say offsets, which mean nothing in another log: those of another epoch a
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,9 @@ import msgspec
 
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.watermark import sync_directory
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _DAMAGED: Final = ".damaged"
 

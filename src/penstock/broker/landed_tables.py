@@ -23,7 +23,6 @@ An acknowledgement never waits for any of this.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,8 +47,9 @@ from penstock.store.landed_requests import (
     Through,
     check_table,
 )
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FILE_NAME: Final = "landed.json"
 

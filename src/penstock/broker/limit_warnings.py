@@ -22,8 +22,9 @@ from typing import Final, final
 from penstock.engine.at_limit import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.clock import Now
 from penstock.engine.effects import Effects
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RECHECK_S: Final = 1.0
 LINES_MAX: Final = 20

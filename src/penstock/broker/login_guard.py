@@ -7,18 +7,16 @@ clock, and the log.
 from __future__ import annotations
 
 import ipaddress
-import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar, final
+from typing import Generic, TypeVar, final
 
 from penstock.engine.addresses import source_of
 from penstock.engine.login_shares import LoginShares, ShareOptions
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
-SHOWN_CHARACTERS_MAX: Final = 64  # of a name in the log: whoever guesses chose it
 
 T = TypeVar("T")
 
@@ -73,9 +71,9 @@ class LoginGuard(Generic[T]):
             self._limiter,
             time.monotonic(),
             f"refused {self.lane(address)}",
-            "refused a login from %s as user %r without a check: too many were wrong, or wait",
+            "refused a login from %s as user '%s' without a check: too many were wrong, or wait",
             address,
-            name[:SHOWN_CHARACTERS_MAX],
+            name,
         )
 
     def fails(self, address: str, name: str) -> None:
@@ -88,9 +86,9 @@ class LoginGuard(Generic[T]):
             self._limiter,
             now_s,
             f"failed {self.lane(address)}",
-            "a login from %s as user %r failed",
+            "a login from %s as user '%s' failed",
             address,
-            name[:SHOWN_CHARACTERS_MAX],
+            name,
         )
         if self.shares.failed(source, name, now_s) and self._banned is not None:
             options = self._options

@@ -13,7 +13,6 @@ What the rules are: ``broker.readers``.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,8 +26,9 @@ from penstock.engine.clock import Now
 from penstock.errors import StoreError
 from penstock.store.api import Store
 from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 FILE_NAME: Final = "readers.json"
 

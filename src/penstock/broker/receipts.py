@@ -20,7 +20,6 @@ Each is published at least once, for what was told is written down afterwards.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
@@ -40,8 +39,9 @@ from penstock.store.landed_requests import (
     RECEIPT,
     asks_for_receipt,
 )
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SLICE_MESSAGES: Final = 50
 """Receipts published before others have their turn."""

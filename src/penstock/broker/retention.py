@@ -21,7 +21,6 @@ needs leaves at once, whatever its age (``retain_needed``).
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,8 +31,9 @@ from penstock.engine.clock import Now
 from penstock.engine.server import Server
 from penstock.errors import StoreError
 from penstock.store.api import NOTHING_HELD, Store
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INTERVAL_S: Final = 30.0
 IN_MEMORY_S: Final = 0.25

@@ -23,7 +23,6 @@ rejects is full, or the store cannot write, a set waits.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, final
@@ -35,8 +34,9 @@ from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.store.control import Abandon, Publish, Published
 from penstock.store.staging import RowSet, Staging
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
 PIECE_ROWS_MAX: Final = 2048

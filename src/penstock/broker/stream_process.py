@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import get_logger
 from penstock.transport.held_port import HeldPort
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _MODULE: Final = "penstock.stream.service"
 _READY: Final = "ready "

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from penstock.cli.option_groups import grouped
+from penstock.cli.screen import Screen, print_pairs, print_table
 from penstock.cli.spark_jobs import ConnectTimeout, Master, exit_on_sigterm, spark_installed
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
-from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from penstock.spark.audit.job import AuditSettings
@@ -111,24 +108,23 @@ def audit(
             f"no event tells of offset {offset}: its topic is in no events.topic_filters, it was"
             " not in the sample, or it is outside of the range"
         )
-    listing = Table(box=None, pad_edge=False)
-    for name in ("at (UTC)", "ms", "what", "client", "details"):
-        listing.add_column(name, overflow="fold", justify="right" if name == "ms" else "left")
-    for step in steps:
-        since_first = (step.at - steps[0].at).total_seconds() * 1000
-        listing.add_row(
+    first_at = steps[0].at
+    rows = (
+        (
             f"{step.at:%Y-%m-%d %H:%M:%S.%f}",
-            f"{since_first:,.1f}",
+            f"{(step.at - first_at).total_seconds() * 1000:>9,.1f}",
             step.kind,
-            Text(printable(step.client or "")),  # as Text: brackets in it are no markup
-            Text(printable(step.details)),
+            step.client or "",
+            step.details,
         )
-    Console().print(listing, highlight=False)
+        for step in steps
+    )
+    print_table(("at (UTC)", "ms", "what", "client", "details"), rows)
 
 
 def _reading(address: str) -> AbstractContextManager[object]:
     """A sign of life on standard error, for Spark takes its time."""
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     said = f"Spark starts, and reads the events of {address}"
     if console.is_terminal:
         return console.status(said)
@@ -137,8 +133,7 @@ def _reading(address: str) -> AbstractContextManager[object]:
 
 
 def _print_summary(measures: Measures, settings: AuditSettings) -> None:
-    grid = Table.grid(padding=(0, 2))
-    for name, value in (
+    pairs = (
         ("messages followed", f"{measures.messages:,}"),
         ("deliveries", f"{measures.deliveries:,}"),
         *((f"  {state}", f"{count:,}") for state, count in measures.states.items()),
@@ -146,9 +141,8 @@ def _print_summary(measures: Measures, settings: AuditSettings) -> None:
         ("connections", f"{measures.connections:,}"),
         ("report", str(settings.output or "none: see --output")),
         ("tables", str(settings.tables or "none: see --tables")),
-    ):
-        grid.add_row(name, value)
-    Console().print(grid, highlight=False, soft_wrap=True)
+    )
+    print_pairs(pairs)
 
 
 def _time(option: str, text: str) -> datetime | None:

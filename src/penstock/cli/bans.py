@@ -16,10 +16,10 @@ from penstock.cli.operating import (
     entries,
     literally,
     print_list,
-    print_objects,
     which,
 )
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Who is not let in by a running broker, for a time.")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
 from typing import Final, Self, final
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -17,8 +16,8 @@ from penstock.bench.figures import Figures, latencies_ms
 from penstock.bench.histogram import Histogram
 from penstock.bench.load import Counts, Load
 from penstock.bench.plan import Plan
+from penstock.cli.screen import Screen
 from penstock.protocol import reasons
-from penstock.telemetry.logs import printable
 
 _PERIOD_NS: Final = 250_000_000
 _NS: Final = 1_000_000_000
@@ -38,9 +37,7 @@ class Display:
     """
 
     def __init__(self, plan: Plan, connections: Connections, *, is_live: bool) -> None:
-        console = Console()
-        if not console.is_terminal:  # a pipe has no width; keep every column whole
-            console = Console(file=sys.stdout, width=_PIPE_WIDTH)
+        console = Screen(pipe_width=_PIPE_WIDTH)
         self._console = console
         self._plan = plan
         self._connections = connections
@@ -116,7 +113,7 @@ class Display:
     def conclude(self, figures: Figures) -> None:
         """Print the figures of the whole run."""
         heading = f"{_title(figures.plan)}; {figures.url}, {figures.seconds:.2f} s measured"
-        self._console.print(Text(printable(heading), style="bold"), soft_wrap=True)
+        self._console.print(Text(heading, style="bold"), soft_wrap=True)
         self._console.print(counts_table(figures))
         if figures.acknowledgement.count or figures.end_to_end.count:
             self._console.print(latency_table(figures))

@@ -24,11 +24,11 @@ from penstock.cli.operating import (
     literally,
     moment,
     print_list,
-    print_objects,
     print_one,
     which,
 )
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
 
 _VERSIONS: Final = {0: "", 3: "3.1", 4: "3.1.1", 5: "5"}

@@ -96,9 +96,10 @@ def examine(settings: Settings) -> list[Finding]:
 
 def print_report(findings: Sequence[Finding]) -> None:
     """Show the findings as a table, and below it what to do."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from penstock.cli.screen import Screen
 
     colours = {Verdict.OK: "green", Verdict.MISSING: "bold red", Verdict.ABSENT: "yellow"}
     table = Table(box=None, pad_edge=False)
@@ -107,11 +108,11 @@ def print_report(findings: Sequence[Finding]) -> None:
     for finding in findings:
         verdict = Text(finding.verdict, style=colours[finding.verdict])
         table.add_row(finding.subject, verdict, Text(finding.detail, overflow="fold"))
-    console = Console(highlight=False)
+    console = Screen()
     console.print(table)
     for finding in findings:
         if finding.remedy:
-            console.print(f"\n{finding.subject}: {finding.remedy}", soft_wrap=True, markup=False)
+            console.print(f"\n{finding.subject}: {finding.remedy}", soft_wrap=True)
 
 
 def memory(settings: Settings) -> Finding:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from penstock.cli.screen import Screen, print_objects
 from penstock.engine.at_limit import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
 from penstock.errors import ConfigError, PenstockError, RemoteProtocolError
@@ -42,6 +40,7 @@ from penstock.telemetry.logs import printable
 if TYPE_CHECKING:
     from penstock.config.address import Address
 
+_PIPE_WIDTH: Final = 160
 _READ_BYTES: Final = 65_536
 _VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
 _ROUNDS_MAX: Final = 2  # the first may have begun before we asked
@@ -86,13 +85,9 @@ def show_flow(
     login = Login(username, _password(password_file))
     flows = read_flows(_address(broker), login, timeout_s)
     if as_json:
-        for flow in flows:
-            print(json.dumps(flow, ensure_ascii=False))
-        return
-    console = Console()
-    if not console.is_terminal:  # a pipe has no width; keep every column whole
-        console = Console(file=sys.stdout, width=160)
-    console.print(table_of(flows, rows))
+        print_objects(flows)
+    else:
+        Screen(pipe_width=_PIPE_WIDTH).print(table_of(flows, rows))
 
 
 def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObject]:
@@ -151,7 +146,7 @@ def table_of(flows: list[JsonObject], rows: int) -> Table:
     return table
 
 
-def _cells(flow: JsonObject) -> list[str | Text]:
+def _cells(flow: JsonObject) -> list[str]:
     window, queue, inbound = flow["window"], flow["queue"], flow["inbound"]
     limits = flow["limits"]
     at_limits = []
@@ -164,7 +159,7 @@ def _cells(flow: JsonObject) -> list[str | Text]:
     queue_max = queue["messages_max"] or "∞"
     here = flow["connected"]
     return [
-        Text(printable(str(flow["client_id"]))),  # as Text: brackets in it are no markup
+        printable(str(flow["client_id"])),
         _VERSIONS.get(flow["version"], str(flow["version"])),
         f"{window['used']}/{window['size']}",
         f"{queue['messages']}/{queue_max}",

@@ -40,6 +40,7 @@ from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.packet_properties import PropertyCommand
 from penstock.cli.passwd import passwd
 from penstock.errors import PenstockError
+from penstock.telemetry.terminal import guard_terminals
 
 FIRST_STEPS: Final = """\b
 First steps:
@@ -86,6 +87,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line and exit."""
+    guard_terminals()
     try:
         app()
     except PenstockError as error:

@@ -6,20 +6,17 @@ that wrap; `--json` is one object a line.
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from penstock.cli import screen
 from penstock.errors import ConfigError
-from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     from penstock.store.admin_requests import ListBans, ListRetained, ListSessions, Which
@@ -51,7 +48,6 @@ Cursor = Annotated[
 ]
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_WIDE: Final = 10_000
 _ANSWER_S_MAX: Final = 600.0
 
 
@@ -138,37 +134,16 @@ def literally(text: str) -> str:
     return "".join(f"[{character}]" if character in "*?[" else character for character in text)
 
 
-def print_objects(found: Iterable[JsonObject]) -> None:
-    """One JSON object a line."""
-    for one in found:
-        print(json.dumps(one))
-
-
 def print_list(headings: tuple[str, ...], rows: Iterable[Iterable[str]], cursor: str) -> None:
     """A table on a terminal, else lines; then how to go on."""
-    console = Console()
-    is_terminal = console.is_terminal
-    listing = Table(box=None, pad_edge=False)
-    for name in headings:
-        listing.add_column(name, overflow="fold")
-    for row in rows:
-        listing.add_row(*(Text(printable(cell)) for cell in row))
-    if not is_terminal:
-        console = Console(width=_WIDE)
-    console.print(listing, highlight=False, markup=False)
+    screen.print_table(headings, rows)
     if cursor:
-        typer.echo(f"there are more: --cursor {cursor}", err=not is_terminal)
+        typer.echo(f"there are more: --cursor {cursor}", err=not sys.stdout.isatty())
 
 
 def print_one(told: JsonObject) -> None:
     """All that is told of one thing, a line each."""
-    grid = Table.grid(padding=(0, 2))
-    for name, value in _flat(told):
-        grid.add_row(name, Text(printable(value)))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
-    console.print(grid, highlight=False, markup=False)
+    screen.print_pairs(_flat(told))
 
 
 def moment(at_us: int | None) -> str:

@@ -25,7 +25,7 @@ from typing import Final, final
 from urllib.parse import quote
 
 from penstock.errors import ConfigError, PenstockError
-from penstock.telemetry.logs import printable
+from penstock.telemetry.terminal import bytes_for_terminal
 
 STDOUT: Final = 1
 _NAME_BYTES_MAX: Final = 200  # file systems take 255
@@ -71,7 +71,7 @@ class Output:
             OutputFailed: the disk is full, for example.
         """
         if self._is_terminal:
-            data = for_terminal(data)
+            data = bytes_for_terminal(data)
         try:
             if self._directory is None:
                 await write_all(self._fd, data)
@@ -82,17 +82,6 @@ class Output:
             raise
         except OSError as error:
             raise OutputFailed(f"{self._name} cannot be written: {error.strerror}") from error
-
-
-def for_terminal(data: bytes) -> bytes:
-    """Return ``data`` with everything escaped that a terminal would obey, but tabs and line ends.
-
-    Topics and payloads are others' text: ESC sequences in them could write over what is shown, or
-    have the terminal answer as if its user had typed.
-    """
-    text = data.decode(errors="backslashreplace")
-    lines = ["\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n")]
-    return "\n".join(lines).encode()
 
 
 def file_name(topic: str) -> str:

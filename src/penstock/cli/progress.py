@@ -49,12 +49,13 @@ async def progress_shown(look: Callable[[], Progress], *, wanted: bool) -> Async
 
 async def _show(look: Callable[[], Progress]) -> None:
     await asyncio.sleep(_AFTER_S)
-    from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
 
+    from penstock.cli.screen import Screen
+
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Display(*columns, console=Console(stderr=True), transient=True) as display:
+    with Display(*columns, console=Screen(stderr=True), transient=True) as display:
         task = display.add_task("", total=None)
         while True:
             now = look()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from typing import Annotated
 
 import typer
@@ -22,10 +21,11 @@ from penstock.cli.operating import (
     entries,
     moment,
     print_list,
-    print_objects,
 )
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
+from penstock.telemetry.terminal import write_bytes
 
 app = typer.Typer(no_args_is_help=True, help="The retained messages of a running broker.")
 
@@ -64,7 +64,6 @@ def show(
 
     On a terminal what it would obey is escaped.
     """
-    from penstock.cli.output import for_terminal
     from penstock.store.admin_requests import ShowRetained
 
     told = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
@@ -73,8 +72,7 @@ def show(
     if as_json:
         print_objects([told])
     else:
-        payload = base64.b64decode(told["payload_base64"])
-        sys.stdout.buffer.write(for_terminal(payload) if sys.stdout.isatty() else payload)
+        write_bytes(base64.b64decode(told["payload_base64"]))
 
 
 @app.command()

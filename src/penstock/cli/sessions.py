@@ -24,10 +24,10 @@ from penstock.cli.operating import (
     literally,
     moment,
     print_list,
-    print_objects,
     which,
 )
 from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="What a running broker keeps for its clients.")

@@ -77,16 +77,11 @@ def _print_problems(found: Examination) -> None:
 @app.command()
 def inspect(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
     """Show what the store, or a backup, holds. Nothing is changed; no broker may be running."""
-    from rich.console import Console
-    from rich.table import Table
-
+    from penstock.cli.screen import print_pairs
     from penstock.store.examination import examine
 
     directory = _directory(config, data_dir)
-    grid = Table.grid(padding=(0, 2))
-    for name, value in _lines(examine(directory)):
-        grid.add_row(name, value)
-    Console().print(grid, highlight=False, soft_wrap=True)
+    print_pairs(_lines(examine(directory)))
 
 
 def _lines(found: Examination) -> list[tuple[str, str]]:
@@ -247,10 +242,11 @@ def _print_repaired(directory: Path, repaired: Repaired) -> None:
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """A bar on standard error, while it is a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    from penstock.cli.screen import Screen
+
+    console = Screen(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

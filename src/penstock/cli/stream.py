@@ -5,15 +5,13 @@ Everything is imported when a command runs, so that `penstock --help` needs no A
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.option_groups import grouped
+from penstock.cli.screen import print_objects, print_table
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 SERVER_ANSWER_S_MAX: Final = 5.0
 _HOW_FAR: Final = ("offset", "lag", "lag in time")
-
-_WIDE: Final = 10_000
 
 app = typer.Typer(
     no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
@@ -43,7 +39,7 @@ def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) ->
     if as_json:
         _print_json(found)
         return
-    _print_listing(
+    print_table(
         ("group", "reads", *_HOW_FAR, "lease left", "lost", "about"),
         (
             (
@@ -80,7 +76,7 @@ def tables(access: Access, server: Server = SERVER, as_json: AsJson = False) -> 
     if as_json:
         _print_json(found)
         return
-    _print_listing(
+    print_table(
         ("table", "lands", *_HOW_FAR, "receipts", "refused"),
         (
             (state.table, *_how_far(state), f"{state.receipts:,}", f"{state.refused:,}")
@@ -111,23 +107,10 @@ def _how_far(state: ReaderState | TableState) -> tuple[str, str, str, str]:
     )
 
 
-def _print_listing(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    listing = Table(box=None, pad_edge=False)
-    for name in headings:
-        listing.add_column(name, overflow="fold")
-    for row in rows:
-        listing.add_row(*row)
-    console = Console()
-    if not console.is_terminal:  # for programs, that look for names: none is broken
-        console = Console(width=_WIDE)
-    console.print(listing, highlight=False, markup=False)
-
-
 def _print_json(found: Sequence[object]) -> None:
     import msgspec
 
-    for state in found:
-        print(json.dumps(msgspec.to_builtins(state)))
+    print_objects(msgspec.to_builtins(state) for state in found)
 
 
 def span(seconds: float | None) -> str:

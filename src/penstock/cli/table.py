@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.option_groups import grouped
+from penstock.cli.screen import Screen, print_pairs, print_table
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
     AvailableNow,
@@ -124,7 +123,7 @@ def run(
         master=master or LOCAL_MASTER,
         group=checked.group,
     )
-    with progress_display(Console(), f"{stream} → {table}") as show:
+    with progress_display(Screen(), f"{stream} → {table}") as show:
         landing = Landing(settings, show)
         stop_on_signals(landing.stop)
         landing.run()
@@ -144,8 +143,7 @@ def status(
         from penstock.spark.contents import read_contents
     contents = read_contents(_local(table))
     service = access.reach(server)
-    grid = Table.grid(padding=(0, 2))
-    for name, value in (
+    pairs = (
         ("table", str(table)),
         ("holds", contents.description),
         ("rows", f"{contents.rows:,}"),
@@ -154,9 +152,8 @@ def status(
         ("epoch", contents.epoch or "-"),
         ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
         ("lag", _lag(contents, service, stream, checkpoint or table / "_checkpoint")),
-    ):
-        grid.add_row(name, value)
-    Console().print(grid, highlight=False, soft_wrap=True)
+    )
+    print_pairs(pairs)
 
 
 @app.command()
@@ -171,21 +168,10 @@ def show(
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
     newest = newest_rows(_local(table), rows)
     if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
-        print_rows(Console(), newest)
+        print_rows(newest)
         return
-    listing = Table(box=None, pad_edge=False)
-    for name in ("offset", "received at (UTC)", "topic", "payload", "qos", "client"):
-        listing.add_column(name, overflow="fold")
-    for row in newest.to_pylist():
-        listing.add_row(
-            str(row["offset"]),
-            f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",
-            row["topic"],
-            _payload_text(row["payload"]),
-            str(row["qos"]) + (" retained" if row["retain"] else ""),
-            row["client_id"],
-        )
-    Console().print(listing, highlight=False, markup=False)
+    headings = ("offset", "received at (UTC)", "topic", "payload", "qos", "client")
+    print_table(headings, map(_message, newest.to_pylist()))
 
 
 @app.command()
@@ -233,6 +219,17 @@ def _lag(
         # What the topic filters left out is behind us too.
         position = max(position, done.only.offset)
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
+
+
+def _message(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        str(row["offset"]),
+        f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",
+        row["topic"],
+        _payload_text(row["payload"]),
+        str(row["qos"]) + (" retained" if row["retain"] else ""),
+        row["client_id"],
+    )
 
 
 def _payload_text(payload: Any) -> str:

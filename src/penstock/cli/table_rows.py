@@ -5,29 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from penstock.telemetry.logs import printable
+from penstock.cli.screen import print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def print_rows(console: Console, rows: pa.Table) -> None:
+def print_rows(rows: pa.Table) -> None:
     """The rows, without what is the same in all of them or follows from another column."""
-    listing = Table(box=None, pad_edge=False)
     shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
-    for field in shown.schema:
-        kind = str(field.type).removesuffix("[us, tz=UTC]")
-        listing.add_column(f"{field.name}\n{kind}", overflow="fold")
-    for row in shown.to_pylist():
-        listing.add_row(*(text_of(value) for value in row.values()))
-    console.print(listing, highlight=False, markup=False)
+    kinds = (str(field.type).removesuffix("[us, tz=UTC]") for field in shown.schema)
+    headings = (f"{name}\n{kind}" for name, kind in zip(shown.column_names, kinds, strict=True))
+    print_table(headings, ([text_of(value) for value in row.values()] for row in shown.to_pylist()))
 
 
 def text_of(value: Any) -> str:
-    """A value as a terminal may show it."""
+    """A value in a cell."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else printable(str(value))  # for terminals obey some characters
+    return "" if value is None else str(value)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.option_groups import grouped
+from penstock.cli.screen import Screen, print_heading, print_pairs
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
     AvailableNow,
@@ -88,7 +87,7 @@ def run(
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,
     )
-    with tables_display(Console(), [table.name for table in tables]) as show:
+    with tables_display(Screen(), [table.name for table in tables]) as show:
         landings = TablesRun(tables, settings, show)
         stop_on_signals(landings.stop)
         landings.run()
@@ -108,15 +107,11 @@ def status(
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
         from penstock.spark.tables.standing import standing
         from penstock.stream.client import StreamClient
-    console = Console()
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
-            grid = Table.grid(padding=(0, 2))
             found = standing(table, client, table.path / CHECKPOINT_NAME)
-            for line in _lines(table, found):
-                grid.add_row("", *line)
-            console.print(table.name, style="bold", highlight=False)
-            console.print(grid, highlight=False)
+            print_heading(table.name)
+            print_pairs(_lines(table, found), indent=2)
 
 
 @app.command()
@@ -196,7 +191,6 @@ def validate(
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.sample import sort_sample
         from penstock.stream.client import StreamClient
-    console = Console()
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         samples = [
             (table, {} if isinstance(table, DerivedTable) else sort_sample(table, client, sample))
@@ -205,22 +199,17 @@ def validate(
     for table, parts in samples:
         if isinstance(table, DerivedTable):
             title = f"{table.name}: from {table.definition.source}, {table.derivation.wording}"
-            console.print(title, style="bold", highlight=False, soft_wrap=True)
-            print_rows(console, table.schema.empty_table())
+            print_heading(title)
+            print_rows(table.schema.empty_table())
             continue
         found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
         counts = [0 if part is None else part.num_rows for part in (found, dead)]
         if not any(counts):
-            said = f"{table.name}: no message in the log matches {table.definition.topics}"
-            console.print(said, style="bold", highlight=False, soft_wrap=True)
+            print_heading(f"{table.name}: no message in the log matches {table.definition.topics}")
             continue
-        console.print(
-            f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters",
-            style="bold",
-            highlight=False,
-        )
+        print_heading(f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters")
         if found is not None:
-            print_rows(console, found.slice(max(0, found.num_rows - rows)))
+            print_rows(found.slice(max(0, found.num_rows - rows)))
         reasons: dict[str, list[int]] = {}
         for row in [] if dead is None else dead.to_pylist():
             reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 from collections.abc import Callable
 from random import SystemRandom
@@ -47,9 +46,10 @@ from penstock.runtime.dialler import Dialler
 from penstock.runtime.driver import Driver
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
+from penstock.telemetry.logs import get_logger
 from penstock.transport.backoff import Backoff
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _PROGRAM: Final = "program"  # the producer whose numbers are the program's own
 _STORE_RETRY_S_MAX: Final = 3600.0

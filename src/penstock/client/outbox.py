@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +20,9 @@ from penstock.client.core import Core
 from penstock.engine.records import Recovered
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INTERVAL_S: Final = 2.0
 _ALL_US: Final = 2**62  # older than this is everything

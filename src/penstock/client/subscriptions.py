@@ -13,7 +13,6 @@ then is told in the log: nobody waits for it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import Final, final
 
@@ -27,8 +26,9 @@ from penstock.errors import (
 from penstock.protocol import reasons
 from penstock.protocol.packets import Packet, Suback, Subscription, Unsuback
 from penstock.protocol.properties import Properties
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _AT_ONCE_MAX: Final = 50  # filters in one SUBSCRIBE that asks again
 _UNANSWERED_MAX: Final = 5
@@ -138,7 +138,7 @@ class Subscriptions:
                 self.granted.pop(subscription.topic_filter, None)
                 if ask.answer is None:
                     logger.error(
-                        "the server lost the session and now refuses %r: %s",
+                        "the server lost the session and now refuses '%s': %s",
                         subscription.topic_filter,
                         reasons.name_of(code),
                     )
@@ -196,7 +196,7 @@ class Subscriptions:
                     for subscription in reversed(ask.subscriptions):
                         self._waiting.appendleft(_Ask([subscription], [], ask.properties, None))
                 elif ask.answer is None:
-                    logger.error("not subscribed again: %s", error.message)
+                    logger.error("not subscribed again: %s", error)
                 else:
                     ask.answer.set_exception(SubscribeFailed(error.message, error.reason))
                 continue

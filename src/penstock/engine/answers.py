@@ -17,7 +17,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Puback, Pubcomp,
 from penstock.protocol.properties import Properties
 
 REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
-NAME_CHARACTERS_MAX: Final = 40  # of a name a refused client gives itself
+NAME_CHARACTERS_MAX: Final = 40  # of a name in such a sentence
 
 
 def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
@@ -49,13 +49,18 @@ def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link:
     return encode_ack(packet_type, packet_id, code, link.version)
 
 
+def quoted(name: str) -> str:
+    """Return `name` in quotes, as a sentence for the peer and the log has it: not all of it."""
+    return repr(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…")
+
+
 def claimed_names(connect: Connect | None) -> str:
     """Who a refused client says it is, in parentheses: its operator looks for that in the log."""
     if connect is None:
         return ""
-    names = f"client {connect.client_id[:NAME_CHARACTERS_MAX]!r}"
+    names = f"client {quoted(connect.client_id)}"
     if connect.username is not None:
-        names += f", user {connect.username[:NAME_CHARACTERS_MAX]!r}"
+        names += f", user {quoted(connect.username)}"
     return f" ({names})"
 
 
@@ -67,7 +72,7 @@ def refused_filters(filters: list[str], codes: list[int]) -> str:
         if code >= reasons.UNSPECIFIED_ERROR:
             refused += 1
             if refused == 1:
-                first = f"{topic_filter!r}: {reasons.name_of(code)}"
+                first = f"{quoted(topic_filter)}: {reasons.name_of(code)}"
     if refused <= 1:
         return first
     return f"{first}; {refused} of {len(codes)} filters are refused"

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.aliases import OutboundAliases
+from penstock.engine.answers import REASON_CHARACTERS_MAX
 from penstock.engine.application import Application
 from penstock.engine.arrivals import Arrival, Arrivals
 from penstock.engine.clock import Now
@@ -474,5 +475,5 @@ def _told(code: int, properties: Properties | None) -> str:
     """A reason in words: the server's own, if it gave one."""
     name = reasons.name_of(code)
     if properties is not None and properties.reason_string:
-        return f"{name}: {properties.reason_string}"
+        return f"{name}: {properties.reason_string[:REASON_CHARACTERS_MAX]}"
     return name

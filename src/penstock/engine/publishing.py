@@ -32,7 +32,7 @@ from mypy_extensions import i64
 
 from penstock.engine import drop_counts as reasons_to_drop
 from penstock.engine.aliases import InboundAliases
-from penstock.engine.answers import acknowledgement
+from penstock.engine.answers import acknowledgement, quoted
 from penstock.engine.clock import Now
 from penstock.engine.held_back import HeldBack
 from penstock.engine.limits import EngineLimits
@@ -169,7 +169,9 @@ class Publishing:
     def _check_topic(self, topic: str) -> None:
         """Whether anything may be published to ``topic``; mostly it is that of the last one."""
         if not is_topic_name(topic, self._limits.topic_levels_max):
-            raise RemoteProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
+            raise RemoteProtocolError(
+                reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
+            )
         self._is_system = is_system_topic(topic)
         self._topic_bytes = topic.encode()
         self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None

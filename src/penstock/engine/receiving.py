@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.aliases import InboundAliases
+from penstock.engine.answers import quoted
 from penstock.engine.application import Application
 from penstock.engine.arrivals import LEFT, Arrival, Arrivals
 from penstock.engine.clock import Now
@@ -81,7 +82,7 @@ class Receiving:
         if topic is not self._topic:
             if not is_topic_name(topic, PACKET_IDENTIFIERS):
                 raise RemoteProtocolError(
-                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}"
+                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
                 )
             self._topic = topic
         counters = self._link.counters

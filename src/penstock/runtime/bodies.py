@@ -12,7 +12,6 @@ What the log has in memory is read in the loop: to hand it to a thread would tak
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import final
@@ -21,9 +20,9 @@ from penstock.engine.backlog import Backlog
 from penstock.engine.clock import Now
 from penstock.engine.effects import Stored
 from penstock.engine.message import Message
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @final

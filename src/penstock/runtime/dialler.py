@@ -36,11 +36,12 @@ from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect
 from penstock.runtime.driver import Driver
 from penstock.runtime.peer import Peer
+from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.api import Endpoint, Wire
 from penstock.transport.backoff import Backoff
 from penstock.transport.dialling import dial
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _REFUSED: Final = frozenset(
     (
@@ -259,7 +260,7 @@ class Dialler:
                 "%s: %s: %s; again in %.1f s",
                 self._who,
                 self.url,
-                self.last_error,
+                Sentence(self.last_error),
                 self.pause_s,
             )
             self._woken.clear()
@@ -307,7 +308,7 @@ class Dialler:
         except ValueError:
             there = here
         if there == here or here.scheme == "unix":
-            logger.warning("%s: %s names no other server: %r", self._who, self.url, reference[:200])
+            logger.warning("%s: %s names no other server: '%s'", self._who, self.url, reference)
         elif code in (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED):
             self.elsewhere = there
             if code == reasons.SERVER_MOVED:

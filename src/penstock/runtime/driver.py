@@ -47,10 +47,10 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.peer import Peer
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
-from penstock.telemetry.logs import RepeatLimiter, short, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.transport.api import Wire
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
 _PROGRESS_S: Final = 0.05  # how far sessions got waits so long for a commit that somebody needs
@@ -248,8 +248,8 @@ class Driver:
             return
         if peer.was_connected:
             level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
-            name = short(connection.client_id)
-            logger.log(level, "client %s left: %s", name, connection.closed_because)
+            name = connection.client_id
+            logger.log(level, "client %s left: %s", name, Sentence(connection.closed_because))
 
     # -- turns -------------------------------------------------------------------------
 
@@ -326,9 +326,9 @@ class Driver:
             logger.info(
                 "client %s connected from %s: user %s, listener %s, %s, clean start %s,"
                 " session expiry %s, session present %s",
-                short(connection.client_id),
+                connection.client_id,
                 peer.wire.peer,
-                "none" if granted.username is None else short(granted.username),
+                "none" if granted.username is None else granted.username,
                 peer.wire.listener,
                 _VERSIONS.get(connection.version, "MQTT"),
                 "yes" if granted.clean_start else "no",
@@ -348,9 +348,9 @@ class Driver:
         if held_back is not None:
             logger.info(
                 "closed the connection of %s from %s: %s%s",
-                short(connection.client_id) or "an unknown client",
+                connection.client_id or "an unknown client",
                 peer.wire.peer,
-                connection.closed_because,
+                Sentence(connection.closed_because),
                 f" (and {held_back} more like this since the last line)" if held_back else "",
             )
 
@@ -501,12 +501,11 @@ class Driver:
                 self._limiter,
                 now.monotonic_s,
                 f"drop {dropped.reason} {dropped.client_id}",
-                "dropped %s (client %s%s): %s",
+                "dropped %s (client %s%s%s): %s",
                 "a message" if count == 1 else f"{count:,} messages",
-                short(dropped.client_id),
-                f", {'topic' if count == 1 else 'the last on'} {dropped.topic}"
-                if dropped.topic
-                else "",
+                dropped.client_id,
+                (", topic " if count == 1 else ", the last on ") if dropped.topic else "",
+                dropped.topic,
                 REASONS[dropped.reason],
                 count=count,
             )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import time
 from pathlib import Path
 from typing import Final, final
 
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.steady import ClockRecord, Reading, SteadyClock
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RECORD_S: Final = 60.0
 """The store is told how the clock stands so often; that costs one small write."""

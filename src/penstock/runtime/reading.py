@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Final, final
@@ -18,9 +17,9 @@ from penstock.engine.clock import Now
 from penstock.engine.effects import Effects
 from penstock.runtime.paused import PausedPeers
 from penstock.runtime.peer import Peer
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.25
 

@@ -8,15 +8,15 @@ The table waits for none of this. Where the broker is away, or refuses, the next
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock.spark.pins import remembered
 from penstock.store.landed_requests import Landed
 from penstock.stream.client import StreamClient
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Receipts:

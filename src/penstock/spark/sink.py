@@ -24,7 +24,6 @@ Messages are published in the order of the rows within a partition, partition af
 from __future__ import annotations
 
 import contextlib
-import logging
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,13 +43,14 @@ from penstock.spark.sink_options import SinkOptions, check_columns
 from penstock.spark.sink_rows import rows_to_publish
 from penstock.stream.client import StreamClient
 from penstock.stream.requests import PutRequest, SetRequest
+from penstock.telemetry.logs import get_logger
 
 STAGED_BYTES: Final = 8 * 1_048_576
 """Rows of a task that are staged at a time: what it keeps in memory, and sends again."""
 
 STAGED_ROWS: Final = 65_536
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"

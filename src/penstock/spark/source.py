@@ -23,7 +23,6 @@ used. How far a query is, which a group tells the brokers, `latestOffset` learns
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,6 +52,7 @@ from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.wanted import moves
 from penstock.store.ranges import without
 from penstock.stream.client import StreamOffsets
+from penstock.telemetry.logs import get_logger
 
 if TYPE_CHECKING:  # a planner that reads has ten seconds to start in, and no use for the sink
     from penstock.spark.sink import BatchWriter, StreamWriter
@@ -66,7 +66,7 @@ _ACCEPT_EPOCH: Final = (
 )
 _ACCEPT_SERVERS: Final = "to go on without it set failOnDataLoss to false"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class PenstockDataSource(DataSource):

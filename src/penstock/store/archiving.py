@@ -12,7 +12,6 @@ A small last piece is written anew together with what comes within the same hour
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Final, final
 
@@ -44,8 +43,9 @@ from penstock.store.diagnosis import broken, broken_where_damaged
 from penstock.store.parts import read_head, size_of
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 PIECE_BYTES: Final = 1_048_576
 """A departure that has gathered as much is written."""

@@ -32,7 +32,6 @@ all.
 from __future__ import annotations
 
 import fcntl
-import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -69,8 +68,9 @@ from penstock.store.parts import (
 from penstock.store.places import is_there
 from penstock.store.recyclable import find_recyclable, mend
 from penstock.store.watermark import sync_directory
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 STORE_DIRECTORY: Final = "store"
 COLUMN_FAMILIES: Final = (
@@ -267,7 +267,7 @@ class Database:
             except Exception as error:  # after a failed write RocksDB repeats it here
                 if str(error) != told:
                     told = str(error)
-                    logger.warning("the store could not be closed in order: %s", told)
+                    logger.warning("the store could not be closed in order: %s", error)
 
 
 def open_database(data_dir: Path) -> Database:

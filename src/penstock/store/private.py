@@ -7,14 +7,15 @@ files 0600 by the umask of what writes there); one of an older version is made s
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-logger = logging.getLogger(__name__)
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
 
 _OTHERS: Final = 0o077
 _STORE: Final = "store"
@@ -81,4 +82,4 @@ def warn_of_readable(*files: tuple[str, str]) -> None:
         except OSError:
             continue  # whoever reads it says so
         if mode & stat.S_IROTH and stat.S_ISREG(mode):
-            logger.warning("every user can read the %s %s: chmod o-rwx it", what, name)
+            logger.warning("every user can read the %s %s: chmod o-rwx it", what, Path(name))

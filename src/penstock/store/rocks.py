@@ -21,7 +21,6 @@ and the opening another process may have had the store.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, final
@@ -74,8 +73,9 @@ from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.parts import LARGE_BYTES, Large, new_run, size_of
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
 

@@ -22,7 +22,6 @@ removals are the broker's alone while the batch is not done, and one at a time.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import shutil
@@ -38,8 +37,9 @@ from penstock.engine.sinks import BATCH_MAX, ROWS_MAX, Row
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.faults import with_remedy
 from penstock.store.watermark import sync_directory
+from penstock.telemetry.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 STAGED_SCHEMA: Final = pa.schema(
     [

@@ -60,6 +60,7 @@ from penstock.stream.requests import (
     read_time,
 )
 from penstock.stream.rows import make_rows, select_schema
+from penstock.telemetry.terminal import guard_terminals
 from penstock.transport.tls import read_authorities, read_pair
 
 BLOCK_ROWS_MAX: Final = 16_384
@@ -409,6 +410,7 @@ class Ending:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service until it is told to stop; returns the exit code."""
+    guard_terminals()
     parser = argparse.ArgumentParser(prog="penstock.stream.service", description="Stream service")
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
     parser.add_argument("--bind", default="127.0.0.1:8815", help="HOST:PORT, port 0 for any")

@@ -4,6 +4,14 @@ One line per event, time first in UTC, level, part of Penstock, text:
 
     2026-11-21T07:52:06.120Z WARNING runtime.driver: dropped 2 messages (client m-7): queue full
 
+Names in a line are those of others: client identifiers, users, topics, a server's reason string.
+So what is logged is a text of ours with *arguments*, and each argument is cut and escaped before
+any handler sees it (``get_logger``):
+
+    logger.info("client %s left: %s", client_id, Sentence(because))
+                        │  text: 128 characters  │ a sentence that quotes names, an error, a path:
+                        │                        │ 1,024
+
 A cause that strikes ten thousand times a second must not write ten thousand lines: a
 `RepeatLimiter` lets the first of each kind through, then one per interval, and says how many it
 held back. It is pure: the caller passes the time.
@@ -25,7 +33,13 @@ ROOT: Final = "penstock"
 REPEAT_INTERVAL_S: Final = 10.0
 REPEAT_KEYS_MAX: Final = 1000
 _STDERR: Final = 2
-NAME_CHARACTERS_MAX: Final = 128  # of a client identifier or user name
+NAME_CHARACTERS_MAX: Final = 128
+"""Of a client identifier, user name, topic and any other text in a line, before it is escaped."""
+
+SENTENCE_CHARACTERS_MAX: Final = 1024
+"""Of a sentence, an error or a path in a line, before it is escaped."""
+
+_KIND_CHARACTERS_MAX: Final = 256  # kept of each kind of warning
 
 _LEVELS: Final = {
     "debug": logging.DEBUG,
@@ -35,18 +49,60 @@ _LEVELS: Final = {
 }
 
 
+_ENDS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+class Sentence(str):
+    """A sentence as an argument of a log line: it may be longer than a name."""
+
+    __slots__ = ()
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger `name`, which cuts and escapes the arguments of its lines.
+
+    It does so for whatever handlers there are: of a program that uses the client library, the
+    program's own.
+    """
+    logger = logging.getLogger(name)
+    logger.addFilter(_quote_arguments)
+    return logger
+
+
+def _quote_arguments(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, tuple):
+        record.args = tuple(_quoted(argument) for argument in record.args)
+    return True
+
+
+def _quoted(argument: object) -> object:
+    """Return `argument`, or as text what may stand of it in a line."""
+    if argument is None or isinstance(argument, int | float):
+        return argument
+    text = str(argument)
+    is_name = type(argument) is str
+    shown = printable(_cut(text, NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX))
+    return argument if shown == text else shown
+
+
 def printable(text: str) -> str:
-    """`text` with everything escaped that would not show as a character of its own.
+    r"""Return `text` with everything escaped that would not show as a character of its own.
 
     Client identifiers and topics may hold line breaks, which forge lines, and the control
-    characters that terminals obey.
+    characters that terminals obey. The escapes are those that JSON has: ``\\n``, ``\\u001b``.
     """
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
-        for character in text
+        character if character.isprintable() else _escape(character) for character in text
     )
+
+
+def _escape(character: str) -> str:
+    if character in _ENDS:
+        return _ENDS[character]
+    units = character.encode("utf-16-be", "surrogatepass").hex()  # one, or two of a pair
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 class OneLine(logging.Formatter):
@@ -58,7 +114,8 @@ class OneLine(logging.Formatter):
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            told = self.formatException(record.exc_info).split("\n")
+            line = "\n".join([line, *(printable(each) for each in told)])
         return line
 
 
@@ -84,8 +141,12 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def short(name: str) -> str:
-    """Return a client identifier or user name as log lines have it: 128 characters at most."""
-    return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…"
+    """Return a name as a sentence for a log line has it: 128 characters at most."""
+    return _cut(name, NAME_CHARACTERS_MAX)
+
+
+def _cut(text: str, characters_max: int) -> str:
+    return text if len(text) <= characters_max else f"{text[:characters_max]}…"
 
 
 def configure_logs(level: str, stream: TextIO | None = None) -> None:
@@ -162,6 +223,7 @@ class RepeatLimiter:
         Returns:
             None to stay silent, else how many things of this kind were held back before this line.
         """
+        key = key[:_KIND_CHARACTERS_MAX]  # it may have names of 65,535 bytes in it
         seen = self._seen.get(key)
         if seen is None:
             if len(self._seen) >= self.keys_max:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import socket
 import ssl
 import struct
@@ -25,14 +24,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Final, final
 
 from penstock.engine.addresses import IPNetwork, source_of
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.transport.admission import Admission, Place, TokenBucket
 from penstock.transport.handshake_turns import HandshakeTurns
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ACCEPTED_A_TURN_MAX: Final = 64  # then other connections are read again
 _NO_DESCRIPTORS_S: Final = 1.0
@@ -189,11 +188,12 @@ class Acceptor:
                 await self._hand_over(connection, peer, place, ends_s)
                 stands = True
         except OSError as error:
-            because = "no answer in time" if isinstance(error, TimeoutError) else _because(error)
+            is_late = isinstance(error, TimeoutError)
+            why = Sentence("no answer in time" if is_late else _because(error))
             if isinstance(error, ConnectionRefusedError):
-                self._refusals.note(peer, because)
+                self._refusals.note(peer, why)
             else:
-                logger.debug("listener %s: %s did not get through: %s", self._name, peer, because)
+                logger.debug("listener %s: %s did not get through: %s", self._name, peer, why)
         finally:
             if not stands:
                 connection.close()

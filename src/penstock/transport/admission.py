@@ -24,13 +24,12 @@ free goes to the address that left it, or else to whoever waits for longest.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from typing import Final, final
 
-from penstock.telemetry.logs import RepeatLimiter, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _WAIT_S_MIN: Final = 0.001
 

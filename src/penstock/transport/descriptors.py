@@ -7,14 +7,14 @@ it must stop; so a tenth of the limit, at least 100 files, is kept from connecti
 
 from __future__ import annotations
 
-import logging
 import resource
 from typing import Final
 
 from penstock.config.settings import Settings
+from penstock.telemetry.logs import get_logger
 from penstock.transport.admission import Descriptors
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 RESERVE_MIN: Final = 100
 _WANTED_MAX: Final = 4_000_000  # more files than any listener may have connections

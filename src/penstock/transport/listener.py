@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 import socket
 import ssl
 from typing import Final, final
@@ -12,6 +11,7 @@ from typing import Final, final
 from penstock.config.address import Address, SocketFile
 from penstock.config.listener import Listener
 from penstock.errors import ConfigError
+from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor
 from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
 from penstock.transport.api import Accept
@@ -24,7 +24,7 @@ from penstock.transport.tls import Certificates
 from penstock.transport.unix import UnixSocket
 from penstock.transport.websocket import WebSocketWire
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss", "unix": "unix"}
 

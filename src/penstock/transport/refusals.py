@@ -10,9 +10,9 @@ import logging
 import time
 from typing import final
 
-from penstock.telemetry.logs import RepeatLimiter, log_limited
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, log_limited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @final
@@ -38,5 +38,5 @@ class Refusals:
             "listener %s: %s did not get through: %s",
             self._listener,
             peer,
-            why,
+            Sentence(why),
         )

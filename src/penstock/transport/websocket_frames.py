@@ -16,7 +16,6 @@ enough, then the connection is closed; later they are taken at ``_IDLE_FRAMES_PE
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final, cast
 
 from wsproto import ConnectionType, WSConnection
@@ -26,12 +25,13 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from penstock.engine.rate import TokenBucket
+from penstock.telemetry.logs import get_logger
 from penstock.transport.api import ClientCertificate, Endpoint
 from penstock.transport.socket_wire import CLOSE_GRACE_S
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; the second is what old clients ask for
 

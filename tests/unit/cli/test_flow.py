@@ -1,11 +1,9 @@
 """The table of `penstock flow`, whatever clients call themselves."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from penstock.cli.flow import JsonObject, table_of
+from penstock.cli.screen import Screen
 from penstock.engine.at_limit import LIMITS
 
 
@@ -26,9 +24,10 @@ def flow_of(client_id: str) -> JsonObject:
 
 @pytest.mark.parametrize(
     ("client_id", "shown"),
-    [("evil[/]", "evil[/]"), ("[red]me", "[red]me"), ("a\x1b[2Jb", "a\\x1b[2Jb")],
+    [("evil[/]", "evil[/]"), ("[red]me", "[red]me"), ("a\x1b[2Jb", "a\\u001b[2Jb")],
 )
-def test_a_client_identifier_is_shown_as_it_is(client_id: str, shown: str) -> None:
-    written = io.StringIO()
-    Console(file=written, width=160).print(table_of([flow_of(client_id)], 10))
-    assert shown in written.getvalue()
+def test_a_client_identifier_is_shown_as_it_is(
+    client_id: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Screen(pipe_width=160).print(table_of([flow_of(client_id)], 10))
+    assert shown in capsys.readouterr().out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.own_secrets import stream_token_file
-from penstock.cli.stream import _print_listing
+from penstock.cli.screen import print_table
 from penstock.cli.stream_service import Access
 from penstock.cli.tables import _chosen, backfill
 from penstock.errors import ConfigError
@@ -23,7 +23,7 @@ def test_a_backfill_that_ends_before_it_begins_is_told_at_once(start: str, end: 
 
 def test_names_are_not_broken_where_programs_read_them(capsys: pytest.CaptureFixture[str]) -> None:
     name = "temperatures_of_all_machines_of_the_plant"
-    _print_listing(("group", "reads"), [(name, f"messages, plant/{'+/' * 40}temp")])
+    print_table(("group", "reads"), [(name, f"messages, plant/{'+/' * 40}temp")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[0] == name
     assert len(lines) == 2

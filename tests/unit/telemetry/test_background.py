@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from penstock.telemetry.background import BackgroundHandler
-from penstock.telemetry.logs import OneObject, short
+from penstock.telemetry.logs import OneObject
 from tests.support.deadline import wait_for
 
 
@@ -60,8 +60,3 @@ def test_a_line_of_json() -> None:
     assert found["logger"] == "a.b"
     assert found["message"] == "\x1b[2J ü\n"
     assert "ValueError: mistake" in found["exception"]
-
-
-def test_names_are_cut_at_128_characters() -> None:
-    assert short("x" * 128) == "x" * 128
-    assert short("x" * 65_000) == "x" * 128 + "…"

@@ -4,10 +4,17 @@ import io
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from penstock.telemetry.logs import RepeatLimiter, configure_logs, warn_limited
+from penstock.telemetry.logs import (
+    RepeatLimiter,
+    Sentence,
+    configure_logs,
+    get_logger,
+    warn_limited,
+)
 
 
 @pytest.fixture
@@ -38,9 +45,9 @@ def test_a_message_cannot_forge_a_second_line(lines: io.StringIO) -> None:
 @pytest.mark.parametrize(
     ("hostile", "shown"),
     [
-        ("\x1b[2J", "\\x1b[2J"),
+        ("\x1b[2J", "\\u001b[2J"),
         ("a\u2028b", "a\\u2028b"),
-        ("\x85", "\\x85"),
+        ("\x85", "\\u0085"),
         ("\u202e", "\\u202e"),
         ("Grüße 温度", "Grüße 温度"),
     ],
@@ -50,6 +57,30 @@ def test_what_a_terminal_would_obey_is_escaped(
 ) -> None:
     logging.getLogger("penstock.x").info("client %s", hostile)
     assert lines.getvalue().endswith(f"client {shown}\n")
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ("x" * 128, "x" * 128),
+        ("\x1b" * 60_000, "\\u001b" * 128 + "…"),
+        (Sentence("x" * 1024), "x" * 1024),
+        (Sentence("x" * 60_000), "x" * 1024 + "…"),
+        (ValueError("\x1b" + "x" * 60_000), "\\u001b" + "x" * 1023 + "…"),
+        (Path("/" + "x" * 1000), "/" + "x" * 1000),
+    ],
+    ids=["a name", "a long name", "a sentence", "a long sentence", "an error", "a path"],
+)
+def test_an_argument_is_cut_and_escaped_for_every_handler(argument: object, shown: str) -> None:
+    said = io.StringIO()
+    logger = get_logger("penstock.y")
+    handler = logging.StreamHandler(said)  # with no formatter of ours
+    logger.addHandler(handler)
+    try:
+        logger.error("%s at %d", argument, 7)
+    finally:
+        logger.removeHandler(handler)
+    assert said.getvalue() == f"{shown} at 7\n"
 
 
 def test_less_severe_messages_are_left_out(lines: io.StringIO) -> None:
@@ -66,10 +97,11 @@ def test_configuring_twice_does_not_write_twice(lines: io.StringIO) -> None:
 
 def test_a_traceback_follows_its_line(lines: io.StringIO) -> None:
     try:
-        raise RuntimeError("broken")
+        raise RuntimeError("broken \x1b[2J")
     except RuntimeError:
         logging.getLogger("penstock.x").exception("the driver stopped")
-    assert lines.getvalue().rstrip().endswith("RuntimeError: broken")
+    assert lines.getvalue().count("\n") > 2
+    assert lines.getvalue().rstrip().endswith("RuntimeError: broken \\u001b[2J")
 
 
 def test_the_first_of_a_kind_is_admitted_then_one_per_interval() -> None:

@@ -1,0 +1,94 @@
+"""What commands show: tables, pairs and JSON objects; on a terminal with colours.
+
+Every command prints through here or with `print`. Text of others does nothing in either of them:
+`print` on a terminal escapes it (``telemetry/terminal.py``), and a `Screen` escapes each text
+before it adds colours. Brackets are no markup anywhere, and no word is coloured by what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, final
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from penstock.telemetry.logs import printable
+from penstock.telemetry.terminal import for_terminal, obeyed
+
+PIPE_WIDTH: Final = 10_000
+"""Columns of what is no terminal: every line whole, for programs that read it."""
+
+
+@final
+class Screen(Console):
+    """A console of Rich on standard output whose texts do nothing but show.
+
+    Args:
+        stderr: standard error instead.
+        pipe_width: columns where it is no terminal; None for 80, or as COLUMNS says.
+    """
+
+    def __init__(self, *, stderr: bool = False, pipe_width: int | None = None) -> None:
+        stream = sys.stderr if stderr else sys.stdout
+        super().__init__(
+            file=obeyed(stream),
+            width=None if stream.isatty() else pipe_width,
+            markup=False,
+            highlight=False,
+            emoji=False,
+        )
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render as a console does, each text escaped: see `for_terminal`."""
+        if isinstance(renderable, Text):
+            renderable = _escaped(renderable)
+        return super().render(renderable, options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make a text of `text`, escaped before it is measured."""
+        return super().render_str(for_terminal(text), **options)
+
+
+def _escaped(text: Text) -> Text:
+    """`text`, or an escaped copy in one style where it has something to escape."""
+    shown = for_terminal(text.plain)
+    return text if shown == text.plain else text.blank_copy(shown)
+
+
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table; in a pipe one line for each row, columns apart, however long it is."""
+    listing = Table(box=None, pad_edge=False)
+    for name in headings:
+        listing.add_column(name, overflow="fold")
+    for row in rows:
+        listing.add_row(*(printable(cell) for cell in row))  # a line end must not forge a row
+    Screen(pipe_width=PIPE_WIDTH).print(listing)
+
+
+def print_heading(text: str) -> None:
+    """Print a line that tells what is below it."""
+    Screen().print(Text(text, style="bold"), soft_wrap=True)
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
+    """Print names and values, a line each; in a pipe however long it is."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column()
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        grid.add_row(name, printable(value))
+    Screen(pipe_width=PIPE_WIDTH).print(Padding(grid, (0, 0, 0, indent), expand=False))
+
+
+def print_objects(found: Iterable[Mapping[str, Any]]) -> None:
+    """Print one JSON object a line."""
+    for one in found:
+        print(json.dumps(one, ensure_ascii=False))
