@@ -113,7 +113,7 @@ def test_a_client_that_speaks_no_tls_is_closed(transports: Transports, name: str
     place = transports.urls["tls"].partition("//")[2]
     with RawClient(("", 0), 5, dial(f"mqtt://{place}")) as client:
         client.send_bytes(_CONNECT)
-        client.has_ended(10.0)
+        assert client.has_ended(DEADLINE_S)
     with transports.join("tls", name):
         pass
 

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from penstock.transport import looking_up
-from penstock.transport.happy_eyeballs import connect, in_turn
+from penstock.transport.happy_eyeballs import _give_up, connect, in_turn
 from penstock.transport.looking_up import Place, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -83,8 +84,9 @@ async def test_too_many_that_hang_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(looking_up, "LOOK_UPS_MAX", 1)
     first = asyncio.ensure_future(look_up(HANGING, 1))
     await asyncio.sleep(0)
-    with pytest.raises(OSError, match="wait for an answer"):
-        await look_up(HANGING, 2)
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(OSError, match="wait for an answer"):
+            await look_up(HANGING, 2)
     assert await look_up("127.0.0.1", 2) == [Place(socket.AF_INET, ("127.0.0.1", 2))]
     first.cancel()
 
@@ -131,7 +133,10 @@ def test_families_take_turns() -> None:
 
 def _resolve(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:
     """Any name stands for these addresses from now on."""
-    told = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in hosts]
+    told = [
+        (socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, 6, "", place)
+        for host, place in ((host, (host, port)) for host in hosts)
+    ]
 
     def answer(*rest: object, **named: object) -> object:
         del rest, named
@@ -140,24 +145,55 @@ def _resolve(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", answer)
 
 
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """Yield a port of 127.0.0.1 that takes no connection: its line of waiting ones is full."""
+
+    def waiting() -> bool:
+        told = silent.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        return int.from_bytes(told[24:28], sys.byteorder) > 0  # of a listening socket: its line
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.socket() as filler:
+        filler.setblocking(False)
+        filler.connect_ex(silent.getsockname())
+        wait_for("the line to be full", waiting)
+        yield silent.getsockname()[1]
+
+
 async def test_an_address_that_does_not_answer_costs_a_quarter_of_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first address takes no connection: its line of waiting ones is full."""
-    with (
-        socket.create_server(("127.0.0.1", 0), backlog=0) as silent,
-        socket.socket() as first,
-        socket.socket() as second,
-        socket.create_server(("127.0.0.2", silent.getsockname()[1])) as answering,
-    ):
-        for filler in (first, second):
-            filler.setblocking(False)
-            filler.connect_ex(silent.getsockname())
-        port = silent.getsockname()[1]
+    with silent_port() as port, socket.create_server(("127.0.0.2", port)) as answering:
         _resolve(monkeypatch, port, "127.0.0.1", "127.0.0.2")
         async with asyncio.timeout(DEADLINE_S):
             with await connect(SEVERAL, port) as connected:
                 assert connected.getpeername() == answering.getsockname()
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody goes on trying"
+
+
+async def test_the_other_family_comes_before_the_second_address_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        silent_port() as port,
+        socket.create_server(("127.0.0.2", port)),
+        socket.create_server(("::1", port), family=socket.AF_INET6) as answering,
+    ):
+        _resolve(monkeypatch, port, "127.0.0.1", "127.0.0.2", "::1")
+        async with asyncio.timeout(DEADLINE_S):
+            with await connect(SEVERAL, port) as connected:
+                assert connected.getpeername() == answering.getsockname()
+
+
+async def test_of_two_that_answer_at_once_one_is_closed() -> None:
+    async def answered(one: socket.socket) -> socket.socket:
+        return one
+
+    with socket.socket() as winner, socket.socket() as other:
+        attempts = [asyncio.ensure_future(answered(one)) for one in (other, winner)]
+        await asyncio.wait(attempts)
+        await _give_up(attempts, winner)
+        assert (winner.fileno() >= 0, other.fileno()) == (True, -1)
 
 
 async def test_a_refused_address_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
