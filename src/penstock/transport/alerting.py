@@ -5,12 +5,12 @@
     do_handshake fails ─▶ "want to read" ─▶ the loop sends the alert, and waits
                                                    │
              end of our stream, what comes is ◀────╯
-             thrown away ─▶ the client closes, or has had its second
+             thrown away ─▶ the peer closes, or has had its second
 
 asyncio and uvloop end a connection when its handshake fails, and what OpenSSL wrote about it is
 still in memory then. To a handshake that wants to read they send everything first. So the failure
-is reported as that; the connection ends when the client, who now knows why, closes it. What the
-client sent before it knew is read and thrown away: an end with unread bytes would be a reset,
+is reported as that; the connection ends when the peer, who now knows why, closes it. What the
+peer sent before it knew is read and thrown away: an end with unread bytes would be a reset,
 and a reset can overtake the alert.
 """
 
@@ -61,7 +61,7 @@ def begin(failure: Failure) -> None:
 
 
 class _AlertingObject(ssl.SSLObject):
-    """The server's side of one connection."""
+    """One side of one connection."""
 
     _failure: Failure | None = None
     _reads_left = _DISCARDED_READS_MAX
@@ -70,8 +70,8 @@ class _AlertingObject(ssl.SSLObject):
         """Go on with the handshake.
 
         Raises:
-            SSLWantReadError: it waits for the client, or it failed and its alert is to be sent.
-            SSLError: it failed, and the client goes on sending.
+            SSLWantReadError: it waits for the peer, or it failed and its alert is to be sent.
+            SSLError: it failed, and the peer goes on sending.
         """
         if self._failure is None:
             self._failure = _beginning.pop() if _beginning else Failure(bool)
@@ -91,5 +91,5 @@ class _AlertingObject(ssl.SSLObject):
 
 
 def send_alerts(context: ssl.SSLContext) -> None:
-    """Let the handshakes of ``context``, a server's, end with their alert."""
+    """Let the handshakes of ``context`` end with their alert."""
     context.sslobject_class = _AlertingObject

@@ -18,10 +18,12 @@ from typing import Final
 from penstock.config.address import SocketFile
 from penstock.config.remote_url import RemoteUrl
 from penstock.errors import ConfigError
+from penstock.transport.alerting import send_alerts
 from penstock.transport.api import Accept
 from penstock.transport.happy_eyeballs import connect
 from penstock.transport.socket_wire import DialledSocketWire, SocketWire
 from penstock.transport.stream import StreamWire
+from penstock.transport.tls_opening import open_tls
 from penstock.transport.websocket_client import DialledWebSocket
 
 _ALPN: Final = "mqtt"  # registered for MQTT: what servers behind one port tell it by
@@ -62,6 +64,7 @@ class TlsFiles:
                 context.load_cert_chain(self.certificate, key, password=_no_password)
             if self.alpn:
                 context.set_alpn_protocols([_ALPN])
+            send_alerts(context)
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
             raise ConfigError(f"{who}: {files} cannot be used for TLS: {error}") from error
@@ -98,13 +101,14 @@ async def dial(
         ValueError: the host name is none.
     """
     loop = asyncio.get_running_loop()
-    upgrade: asyncio.Future[None] | None = None
+    upgrade: asyncio.Future[None] = loop.create_future()
+    websocket: DialledWebSocket | None = None
     if url.is_websocket:
-        upgrade = loop.create_future()
+        websocket = DialledWebSocket(url, name, accept, upgrade, write_buffer_bytes_max, headers)
 
     def made() -> StreamWire:
-        if upgrade is not None:
-            return DialledWebSocket(url, name, accept, upgrade, write_buffer_bytes_max, headers)
+        if websocket is not None:
+            return websocket
         if url.is_encrypted:
             return SocketWire(str(url), name, accept, None, write_buffer_bytes_max)
         return DialledSocketWire(str(url), name, accept, write_buffer_bytes_max)
@@ -116,18 +120,16 @@ async def dial(
         encryption = context if url.is_encrypted else None
         connected = await connect(url.place.host, url.place.port)
         try:
-            transport, _ = await loop.create_connection(
-                made,
-                sock=connected,
-                ssl=encryption,
-                server_hostname=None if encryption is None else url.place.host,
-            )
+            if encryption is None:
+                await loop.create_connection(made, sock=connected)
+            else:
+                await open_tls(connected, made, encryption, connect_timeout_s, url.place.host)
         except BaseException:
             connected.close()
             raise
-        if upgrade is not None:
+        if websocket is not None:
             try:
                 await upgrade
             except BaseException:
-                transport.abort()
+                websocket.abort()
                 raise

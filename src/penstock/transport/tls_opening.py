@@ -1,4 +1,4 @@
-"""From an accepted socket to a wire over TLS.
+"""From a connected socket, accepted or dialled, to a wire over TLS.
 
 ::
 
@@ -8,7 +8,7 @@
 The event loop could do it in one call, but keeps the transport below to itself then, and a wire
 needs it: see ``stream``.
 
-A handshake that fails ends with its alert, so that the client can say why (RFC 8446 §6.2). The
+A handshake that fails ends with its alert, so that the other side can say why (RFC 8446 §6.2). The
 event loops end the connection at once and throw the alert away: see ``alerting``.
 """
 
@@ -23,7 +23,7 @@ from typing import Final, cast, final
 from penstock.transport.alerting import Failure, begin
 from penstock.transport.stream import StreamWire
 
-_ALERT_S: Final = 1.0  # for the client to take its alert, and close
+_ALERT_S: Final = 1.0  # for the peer to take its alert, and close
 
 
 @final
@@ -42,7 +42,7 @@ class _Below(asyncio.Protocol):
             self.transport.pause_reading()
 
     def farewell(self) -> None:
-        """The alert is being sent; end our stream behind it, and wait for the client's end."""
+        """The alert is being sent; end our stream behind it, and wait for the peer's end."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self._end)
         loop.call_later(_ALERT_S, self.abort)
@@ -77,8 +77,16 @@ async def open_tls(
     make_wire: Callable[[], StreamWire],
     context: ssl.SSLContext,
     timeout_s: float,
+    server_name: str | None = None,
 ) -> None:
     """Shake hands on ``connection``; its wire stands when this returns.
+
+    Args:
+        connection: a socket that does not block.
+        make_wire: called when the handshake is done.
+        context: made alerting by ``send_alerts``.
+        timeout_s: for the handshake, seconds.
+        server_name: whom we dialled; None for an accepted connection.
 
     Raises:
         ConnectionRefusedError: the handshake failed, and this is why.
@@ -95,7 +103,12 @@ async def open_tls(
         transport, _ = await opening
         loop.call_soon(begin, failure)  # comes right before the first step of the handshake
         encrypted = await loop.start_tls(
-            transport, early, context, server_side=True, ssl_handshake_timeout=timeout_s
+            transport,
+            early,
+            context,
+            server_side=server_name is None,
+            server_hostname=server_name,
+            ssl_handshake_timeout=timeout_s,
         )
         if encrypted is None or early.lost:
             raise ConnectionResetError("gone after the TLS handshake")

@@ -71,6 +71,11 @@ class DialledWebSocket(WebSocketStream):
         self._fail(self._because if exc is None else str(exc))
         super().connection_lost(exc)
 
+    def abort(self) -> None:
+        """Close at once: the upgrade failed, or took too long."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _upgrading(self, event: Event) -> None:
         if isinstance(event, RejectConnection):
             self._fail(

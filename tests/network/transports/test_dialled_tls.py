@@ -1,0 +1,83 @@
+"""A server that we refuse hears why before we close (RFC 8446 §6.2): all of ours dial alike."""
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvloop
+
+from penstock.config.remote_url import RemoteUrl
+from penstock.transport.dialling import TlsFiles, dial
+from tests.support.deadline import DEADLINE_S
+from tests.support.dial import Authority
+
+ALERTS: Final = {
+    "unknown authority": "TLSV1_ALERT_UNKNOWN_CA",
+    "expired": "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+    "another host": "SSLV3_ALERT_BAD_CERTIFICATE",
+}
+LOOPS: Final[dict[str, Callable[[Coroutine[Any, Any, None]], None]]] = {
+    "asyncio": asyncio.run,
+    "uvloop": uvloop.run,
+}
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@contextmanager
+def server(pair: tuple[str, str], version: ssl.TLSVersion) -> Iterator[tuple[int, list[str]]]:
+    """A server for one connection; its port, and the names OpenSSL has for the alerts it gets."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*pair)
+    context.maximum_version = version
+    heard: list[str] = []
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        connection.settimeout(DEADLINE_S)
+        with connection:
+            try:
+                context.wrap_socket(connection, server_side=True)
+            except OSError as error:
+                heard.append(str(getattr(error, "reason", error)))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(DEADLINE_S)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1], heard
+        thread.join()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("cause", ALERTS)
+def test_a_server_that_is_refused_hears_why(
+    authority: Authority, tmp_path: Path, cause: str, version: ssl.TLSVersion, loop: str
+) -> None:
+    host = "elsewhere.example" if cause == "another host" else "localhost"
+    pair = authority.issue("server", host, expired=cause == "expired")
+    trusted = Authority(tmp_path) if cause == "unknown authority" else authority
+    context = TlsFiles(ca=trusted.file).context("test")
+
+    async def refuse(port: int) -> None:
+        url = RemoteUrl.parse(f"mqtts://localhost:{port}")
+        with pytest.raises(OSError, match="certificate"):
+            await dial(url, "test", context, _never, DEADLINE_S, 1000)
+
+    with server(pair, version) as (port, heard):
+        LOOPS[loop](refuse(port))
+    assert heard == [ALERTS[cause]]
+
+
+def _never(_: object) -> Any:
+    raise AssertionError("there is a connection")
