@@ -311,11 +311,12 @@ class Device:
     def _received(self, packet: Pubrec) -> None:
         outbound = self._in_flight.get(packet.packet_id)
         if outbound is not None:
+            if packet.reason_code >= 0x80:  # refused: nobody got it
+                del self._in_flight[packet.packet_id]
+                self._quota = min(self._quota + 1, self._quota_max)
+                return
             if self.profile.version > 3:  # in 3.1 it is published by PUBREL (v3.1 §3.6)
                 self._ledger.acknowledged(outbound.key)
-            if packet.reason_code >= 0x80:
-                self._done(packet.packet_id, 2)
-                return
             outbound.released = True
             self._ledger.released(outbound.key)
         self._send(Pubrel(packet.packet_id))

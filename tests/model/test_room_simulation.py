@@ -28,6 +28,7 @@ from penstock.engine.share_group import GroupLine
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
+from tests.support.waiting import check_waiting
 from tests.unit.engine.bench import Bench
 
 STEPS: Final = 300
@@ -316,6 +317,7 @@ class Crowd:
 
     def check_promises(self) -> None:
         """What was acknowledged arrived, in order, QoS 2 once; what was refused did not."""
+        check_waiting(self.bench.server)
         counts = self.bench.server.drops.counts
         for reason, count in enumerate(counts):
             assert count == 0 or reason in (*QOS_0_ONLY, drops.NO_PERMISSION), (reason, count)

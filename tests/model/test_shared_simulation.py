@@ -32,6 +32,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.model.seeds import chosen_seeds
+from tests.support.waiting import check_waiting
 from tests.unit.engine.bench import Bench, Line
 
 GROUP: Final = "$share/g/t"
@@ -223,6 +224,7 @@ def play(seed: int) -> World:
     assert [number for number in lost if world.qos[number] == 1] == []
     for number, count in world.arrived.items():
         assert world.qos[number] == 1 or count == 1, f"{number} arrived {count} times at QoS 2"
+    check_waiting(world.bench.server)
     ended = world.ended + world.bench.server.drops.counts[SESSION_ENDED]
     assert len(lost) <= ended
     return world

@@ -8,6 +8,7 @@ from penstock.engine.message import Message
 from tests.model.device import Device
 from tests.model.ledger import Ledger
 from tests.model.shell import Shell
+from tests.support.waiting import check_waiting
 
 
 def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
@@ -22,6 +23,8 @@ def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
         assert progress.inbound == [], f"{session.client_id} keeps packet identifiers"
     for pipe in shell.pipes.values():
         assert pipe.connection.link.unreleased_acks == 0
+    check_waiting(shell.server)
+    assert shell.server.effects.kept.fetching_bytes == 0
 
 
 def judge_retained(shell: Shell, ledger: Ledger) -> None:

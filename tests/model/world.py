@@ -60,6 +60,9 @@ class World:
             await_rel_timeout_s=0,  # what is forgotten is no longer exactly once
             max_awaiting_rel_bytes=random.choice((0, 200, 1_048_576)),
         )
+        memory = Random(seed + 2**33)  # likewise
+        if self._limits.max_mqueue_len > 0:  # what waits may be dropped
+            self._limits.waiting_bytes_max = memory.choice((0, 0, 1500, 4000, 10_000))
         self._disk = disk
         self._now_s = 1000.0
         self._jumps = Random(seed + 2**32)  # a line of its own: without jumps the run is the same
@@ -145,6 +148,7 @@ class World:
         for read in shell.reads[:1]:
             self._supply(read)
             busy = True
+        shell.server.effects.tick()
         busy = bool(shell.server.resume(self._now())) or busy
         shell.end_turn()
         if shell.under_way is not None:

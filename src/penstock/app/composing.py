@@ -223,6 +223,8 @@ def _engine_limits(
         sessions_bytes_max=settings.memory.sessions_bytes_max,
         retained_bytes_max=settings.memory.retained_bytes_max,
         unreleased_bytes_max=settings.memory.unreleased_bytes_max,
+        waiting_bytes_max=settings.memory.waiting_bytes_max,
+        unsent_bytes_max=settings.memory.unsent_bytes_max,
         share_max=settings.memory.share_max,
         sessions_per_user_max=limits.sessions_per_user_max,
         producers_max=settings.durability.producers_max,

@@ -33,7 +33,8 @@ class Durability(Group):
 
     producers_max: int = Field(default=100_000, ge=0, le=100_000_000)
     """Producers whose latest number is remembered (docs/producers.md). The first message of one
-    more is refused with 0x97. 0 to 100000000; 0 is no limit."""
+    more is refused with 0x97. Where it is not set, fewer if memory.budget_bytes has no room for
+    them. 0 to 100000000; 0 is no limit."""
 
     producers_per_user_max: int = Field(default=10_000, ge=0, le=100_000_000)
     """Those of one user, so that nobody uses them up for the others; all anonymous clients are

@@ -139,17 +139,16 @@ class Memory(Group):
     behind included. What one may is in [limits] and its listener."""
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)
-    """Memory that clients may make the broker hold. The bounds below are lowered to their part of
-    it where they are not set. The broker does not start when its listeners and limits allow clients
-    more in the worst case, which it logs at every start; see docs/flow.md. 0 to
-    1152921504606846976 bytes; 0 is half of the machine's memory, or of its cgroup's, and refuses
-    nothing."""
+    """Memory that clients may make the broker hold. The bounds below, durability.producers_max and
+    listener.max_connections are lowered to their part of it where they are not set. The broker does
+    not start when clients may have more in the worst case, which it logs at every start; see
+    docs/flow.md. 0 to 1152921504606846976 bytes; 0 is three quarters of the machine's memory, or of
+    its cgroup's, of which it warns only."""
 
     share_max: float = Field(default=0.25, gt=0, le=1)
-    """Part of limits.sessions_max and of qos0_bytes_max, spilled_bytes_max, sessions_bytes_max,
-    unreleased_bytes_max and retained_bytes_max that one user may take, or the anonymous clients of
-    one address (a /64 of IPv6): what is beyond is refused or dropped as beyond the whole. Above 0
-    to 1; 1 gives one user all of it."""
+    """Part of limits.sessions_max and of the bounds below, but for half_received_bytes_max, that
+    one user may take, or the anonymous clients of one address (a /64 of IPv6): what is beyond is
+    refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
 
     qos0_bytes_max: int = Field(default=256 * 1024**2, ge=0, le=2**60)
     """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts
@@ -162,9 +161,23 @@ class Memory(Group):
     until it does; one that does not finish within listener.slow_peer_timeout_s while others wait is
     disconnected (0x97). One packet always fits. 0 to 1152921504606846976 bytes; 0 is no limit."""
 
+    waiting_bytes_max: int = Field(default=2 * 1024**3, ge=0, le=2**60)
+    """QoS 1 and 2 messages that wait for clients in queues and in-flight windows, and packet
+    identifiers of QoS 2 that wait for PUBREL, of all sessions together: 256 bytes for each, and the
+    body where it is in memory; a large one counts once, in however many it waits. From half of it
+    on, bodies that the log has stay there until they are sent; beyond it further messages are
+    dropped and counted, or refused where mqueue_overflow is "reject".
+    0 to 1152921504606846976 bytes; 0 is no limit."""
+
+    unsent_bytes_max: int = Field(default=2 * 1024**3, ge=0, le=2**60)
+    """What is written for clients and not taken by the system yet, of all connections together,
+    where it is more than 64 KiB of one. Beyond it larger messages wait in the queue, QoS 0 too, and
+    a client that has more than 64 KiB is sent and read no more until it has taken that.
+    0 to 1152921504606846976 bytes; 0 is no limit."""
+
     spilled_bytes_max: int = Field(default=1024**3, ge=0, le=2**60)
-    """Queues beyond their bounds under mqueue_overflow = "spill", all together: 13 bytes for each
-    message, which is in the log. Further ones are dropped and counted.
+    """Queues of clients that are away, and of others beyond their first 1024 messages, all
+    together: 13 bytes for each message, which is in the log. Further ones are dropped and counted.
     0 to 1152921504606846976 bytes; 0 is no limit."""
 
     sessions_bytes_max: int = Field(default=4 * 1024**3, ge=0, le=2**60)

@@ -2,26 +2,27 @@
 
 ::
 
-      for each listener   max_connections x ( receive_maximum x max_packet_size_bytes    received
-                                            + what is read before it is understood       reading
-                                            + in-flight window x max_packet_size_bytes   windows
-                                            + message queue                              queues
-                                            + max_awaiting_rel_bytes, and a packet       held
-                                            + what waits to be sent; with TLS twice )    writing
-      for the broker      sessions_max x ( what waits for one, without the messages,
-                                            + its packet identifiers )                   away
-                          producers_max x their names and numbers              producers
-                          the bounds of [memory]     QoS 0, spilled, sessions, retained
-                          commit_bytes_max, and the log where it is in memory  log
-                          dead letters that wait                         dead letters
+      for each connection   what was read and is not understood yet, up to 64 KiB that
+                            wait to be sent, and itself                                connections
+      for the broker        packets that have not arrived whole                        half received
+                            QoS 1 and 2 in queues and windows, and read for them       waiting
+                            what is to be sent beyond 64 KiB of each                   unsent
+                            QoS 2 of MQTT 3.1 before its PUBREL                        unreleased
+                            QoS 0 in queues                                            QoS 0
+                            queues as packed numbers                                   packed
+                            sessions, subscriptions, wills                             sessions
+                            retained messages                                          retained
+                            producers_max x their names and numbers                    producers
+                            three commits, and the log where it is in memory           log
+                            dead letters that wait                                     dead letters
 
-That is what clients may make of what they were promised, all at the same time and with the
-largest packets; a broker at work needs a small part of it. It is not bounded where a queue is not.
+Everything that could be multiplied by connections or sessions has one bound for all, see ``kept``
+and ``link`` of the engine; what is left of a connection is small. So the sum is what clients may
+make the broker hold, whatever they do, and by default it fits: what the configuration does not name
+is fitted to the memory there is::
 
-What clients leave behind, all together, is another matter: that fills up. Its bounds, ``[memory]``,
-are fitted to the memory there is where the configuration does not name them::
-
-      memory there is ── half ─▶ budget ── a part for each bound ─▶ fitted settings
+      memory there is ── ¾ ─▶ budget ── ⅔ ── a part for each bound ─▶ fitted bounds of [memory]
+                                 ╰───── the rest ─▶ as many connections, if fewer than the default
 """
 
 from __future__ import annotations
@@ -33,30 +34,33 @@ from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.machine import Available
 from penstock.config.settings import Settings
-from penstock.engine.connection import EARLY_BYTES_MAX
-from penstock.engine.dead_letters import PENDING_MAX
-from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, LEVEL_BYTES, PACKED_BYTES
-from penstock.engine.lane import HEAD_LEN_MAX
-from penstock.engine.limits import PACKET_IDENTIFIERS, SPILL
-from penstock.engine.message import SMALLEST_MESSAGE_BYTES
+from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
+from penstock.engine.kept import FETCHING_PART, LEVEL_BYTES
+from penstock.engine.limits import FREE_BYTES
 from penstock.engine.producers import PRODUCER_BYTES
 
 UNBOUNDED: Final = -1
 
 _READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
 _BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's write buffer
+_CONNECTION_BYTES: Final = 8192  # of one that does nothing
 _LOWEST_BYTES: Final = 1_048_576  # no bound is fitted below this
+_LOWEST_CONNECTIONS: Final = 500  # nor the connections
 _COMMITS: Final = 3  # one is written, the next fills, and twice while the store cannot write
 
-_BUDGET: Final = 0.5  # of the memory there is; the rest is the broker's own and its connections
-_PARTS: Final = {  # of the budget, at most
+_BUDGET: Final = 3 / 4  # of the memory there is; the rest is the broker's own, and the system's
+_BOUNDS: Final = 2 / 3  # of the budget; the rest is for connections and commits
+_PARTS: Final = {  # of those, at most
     "sessions_bytes_max": 1 / 4,
     "retained_bytes_max": 1 / 8,
     "spilled_bytes_max": 1 / 8,
+    "waiting_bytes_max": 1 / 8,
+    "unsent_bytes_max": 1 / 8,
     "qos0_bytes_max": 1 / 16,
     "half_received_bytes_max": 1 / 16,
     "unreleased_bytes_max": 1 / 16,
 }
+_PRODUCERS: Final = 1 / 32
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 
@@ -98,122 +102,88 @@ class Commitment:
         )
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{part.name} {readable(part.size_bytes)}" for part in self.parts)
+        parts = ", ".join(
+            f"{part.name} {readable(part.size_bytes)}" for part in self.parts if part.size_bytes
+        )
         return f"{readable(self.size_bytes)} ({parts})"
 
 
 def commitment(settings: Settings) -> Commitment:
-    """What ``settings`` commit to: its listeners' connections, and what all sessions share."""
-    return Commitment((*_of_connections(settings), *_of_the_broker(settings)))
-
-
-def _of_connections(settings: Settings) -> tuple[Part, ...]:
-    received = reading = windows = queues = held = writing = early = 0
-    for listener in settings.listener.open_ones():
-        limits = settings.limits_of(listener)
-        connections = listener.max_connections
-        packet_bytes = limits.max_packet_size_bytes
-        received += connections * limits.receive_maximum * packet_bytes
-        reading += connections * (max(EARLY_BYTES_MAX, packet_bytes) + _READ_BYTES)
-        early = max(early, EARLY_BYTES_MAX, packet_bytes)
-        windows += connections * (limits.max_inflight or PACKET_IDENTIFIERS) * packet_bytes
-        waiting_bytes = connections * limits.max_awaiting_rel_bytes
-        if settings.memory.unreleased_bytes_max:
-            waiting_bytes = min(waiting_bytes, settings.memory.unreleased_bytes_max)
-        held += waiting_bytes + connections * packet_bytes
-        writing += connections * _writing(settings, listener)
-        length = _length(limits)
-        shares = [length * packet_bytes] if length else []
-        shares += [limits.max_mqueue_bytes] if limits.max_mqueue_bytes else []
-        if not shares:
-            queues = UNBOUNDED
-        elif queues != UNBOUNDED:
-            queues += connections * min(shares)
-    if settings.asks_for_users:  # who left before its verdict is no connection any more
-        reading += settings.access.checks_waiting_max * early
-    packets = "limits.max_packet_size_bytes or listener.max_connections"
-    connections_too = "or listener.max_connections"
-    commits = "durability.commit_bytes_max"
-    return (
-        Part("received", received, f"limits.receive_maximum, {packets}"),
-        Part("reading", reading, packets),
-        Part("windows", windows, f"limits.max_inflight, {packets}"),
-        Part("queues", queues, f"limits.max_mqueue_bytes, limits.max_mqueue_len {connections_too}"),
-        Part("held", held, f"limits.max_awaiting_rel_bytes, {packets}"),
-        Part("writing", writing, f"listener.write_buffer_bytes_max, {commits} {connections_too}"),
-    )
-
-
-def _writing(settings: Settings, listener: MainListener | OtherListener) -> int:
-    """What waits to be sent to one client: in its link, and in the buffers of its wire.
-
-    The wire's buffer lacks a byte to be full; then comes all that a turn makes for the client:
-    QoS 0, which waits for nobody, is bounded by what all may leave unsent in one turn. After that
-    only answers to its own packets are added. With TLS all of it may lie in the transport below,
-    which has just room enough to take it, while as much is made once more.
-    """
-    buffer_bytes = listener.write_buffer_bytes_max
-    packet_bytes = settings.limits_of(listener).max_packet_size_bytes
-    turn_bytes = max(buffer_bytes, settings.durability.commit_bytes_max) + packet_bytes
-    plain_bytes = buffer_bytes + turn_bytes + buffer_bytes + packet_bytes
-    return 2 * plain_bytes + _BELOW_TLS_BYTES if listener.is_encrypted else plain_bytes
-
-
-def _of_the_broker(settings: Settings) -> tuple[Part, ...]:
+    """What ``settings`` commit to: its listeners' connections, and what all clients share."""
     memory = settings.memory
     zones = [settings.limits_of(listener) for listener in settings.listener.open_ones()]
     packet_bytes = max(limits.max_packet_size_bytes for limits in zones)
-    away = 0  # a session may have come through any listener
-    for limits in zones:
-        one = _waiting(limits)
-        away = UNBOUNDED if UNBOUNDED in (one, away) else max(away, one)
-    if away != UNBOUNDED:
-        away *= settings.limits.sessions_max
-    bridges = [settings.limits_of_bridge(remote) for remote in settings.bridge.remotes]
-    spills = any(limits.mqueue_overflow == SPILL for limits in (*zones, *bridges))
-    spilled = _or_unbounded(memory.spilled_bytes_max) if spills else 0
-    retained = memory.retained_bytes_max
-    if retained == 0:
-        largest = packet_bytes + settings.limits.topic_levels_max * LEVEL_BYTES
-        retained = settings.limits.retained_messages_max * largest
-    log = _COMMITS * (settings.durability.commit_bytes_max + packet_bytes)
-    if settings.durability.persistence == "memory":
-        kept = settings.durability.retention_bytes_max
-        log = log + kept if kept else UNBOUNDED
+    waiting = memory.waiting_bytes_max
+    connections = sum(
+        listener.max_connections * _of_a_connection(settings, listener)
+        for listener in settings.listener.open_ones()
+    )
+    if settings.asks_for_users:  # who left before its verdict is no connection any more
+        connections += settings.access.checks_waiting_max * _READ_BYTES
     producers = settings.durability.producers_max * PRODUCER_BYTES
-    letters = PENDING_MAX * packet_bytes if settings.dead_letters.topic else 0
-    lengths = "limits.max_mqueue_len, limits.max_awaiting_rel, limits.max_inflight"
-    return (
-        Part("away", away, f"{lengths} or limits.sessions_max"),
-        Part("producers", _or_unbounded(producers), "durability.producers_max"),
-        Part("spilled", spilled, "memory.spilled_bytes_max"),
-        Part("QoS 0", _or_unbounded(memory.qos0_bytes_max), "memory.qos0_bytes_max"),
-        Part("sessions", _or_unbounded(memory.sessions_bytes_max), "memory.sessions_bytes_max"),
-        Part("retained", retained, "memory.retained_bytes_max"),
-        Part("log", log, "durability.commit_bytes_max or durability.retention_bytes_max"),
-        Part("dead letters", letters, "limits.max_packet_size_bytes"),
+    letters = PENDING_BYTES_MAX + PER_TICK_BYTES_MAX + packet_bytes
+    return Commitment(
+        (
+            Part("connections", connections, "listener.max_connections"),
+            _part(settings, "half received", "half_received_bytes_max", packet_bytes),
+            Part(
+                "waiting",
+                _or_unbounded(waiting and waiting + waiting // FETCHING_PART),
+                "memory.waiting_bytes_max",
+            ),
+            _part(settings, "unsent", "unsent_bytes_max", packet_bytes),
+            _part(settings, "unreleased", "unreleased_bytes_max", packet_bytes),
+            _part(settings, "QoS 0", "qos0_bytes_max", packet_bytes),
+            _part(settings, "packed", "spilled_bytes_max", 0),
+            _part(settings, "sessions", "sessions_bytes_max", 0),
+            Part("retained", _retained(settings, packet_bytes), "memory.retained_bytes_max"),
+            Part("producers", _or_unbounded(producers), "durability.producers_max"),
+            Part(
+                "log",
+                _log(settings, packet_bytes),
+                "durability.commit_bytes_max or durability.retention_bytes_max",
+            ),
+            Part(
+                "dead letters",
+                letters if settings.dead_letters.topic else 0,
+                "limits.max_packet_size_bytes",
+            ),
+        )
     )
 
 
-def _length(limits: Limits) -> int:
-    """Messages that may wait in one queue with their bodies; 0 = no limit."""
-    if limits.mqueue_overflow == SPILL:  # what waits beyond the head lies in the log
-        return max(limits.max_mqueue_len, HEAD_LEN_MAX)
-    return limits.max_mqueue_len
+def _part(settings: Settings, name: str, setting: str, over_bytes: int) -> Part:
+    """A bound of ``[memory]``, and one message more: who finds room left may fill it."""
+    bound_bytes = getattr(settings.memory, setting)
+    return Part(name, bound_bytes + over_bytes if bound_bytes else UNBOUNDED, f"memory.{setting}")
 
 
-def _waiting(limits: Limits) -> int:
-    """What waits for one client that is away, without the messages; or ``UNBOUNDED``."""
-    length = _length(limits)
-    if limits.max_mqueue_bytes:
-        fitting = limits.max_mqueue_bytes // SMALLEST_MESSAGE_BYTES + 1
-        length = min(length, fitting) if length else fitting
-    if length == 0:
-        return UNBOUNDED
-    entries = min(length, HEAD_LEN_MAX) + (limits.max_inflight or PACKET_IDENTIFIERS)
-    identifiers = limits.max_awaiting_rel or PACKET_IDENTIFIERS
-    packed = max(0, length - HEAD_LEN_MAX)
-    return entries * DELIVERY_BYTES + packed * PACKED_BYTES + identifiers * IDENTIFIER_BYTES
+def _of_a_connection(settings: Settings, listener: MainListener | OtherListener) -> int:
+    """What one connection may hold whatever the others hold.
+
+    A packet that has not arrived whole, or one CONNECT, with what was read behind it; what waits to
+    be sent, with TLS also in the transport below.
+    """
+    limits: Limits = settings.limits_of(listener)
+    early_bytes = min(limits.connect_packet_size_bytes_max, limits.max_packet_size_bytes)
+    reading_bytes = max(FREE_BYTES, early_bytes) + _READ_BYTES
+    below_bytes = _BELOW_TLS_BYTES if listener.is_encrypted else 0
+    return _CONNECTION_BYTES + reading_bytes + FREE_BYTES + below_bytes
+
+
+def _retained(settings: Settings, packet_bytes: int) -> int:
+    if settings.memory.retained_bytes_max:
+        return settings.memory.retained_bytes_max
+    largest = packet_bytes + settings.limits.topic_levels_max * LEVEL_BYTES
+    return settings.limits.retained_messages_max * largest
+
+
+def _log(settings: Settings, packet_bytes: int) -> int:
+    log = _COMMITS * (settings.durability.commit_bytes_max + packet_bytes)
+    if settings.durability.persistence != "memory":
+        return log
+    kept = settings.durability.retention_bytes_max
+    return log + kept if kept else UNBOUNDED
 
 
 def _or_unbounded(bound_bytes: int) -> int:
@@ -221,27 +191,54 @@ def _or_unbounded(bound_bytes: int) -> int:
 
 
 def budget_bytes(settings: Settings, there_is: Available) -> int:
-    """The memory that clients may make the broker hold: as set, or half of what there is."""
+    """The memory that clients may make the broker hold: as set, or a part of what there is."""
     return settings.memory.budget_bytes or int(there_is.size_bytes * _BUDGET)
 
 
 def fitted(settings: Settings, there_is: Available) -> Settings:
-    """``settings`` with those bounds of ``[memory]`` lowered that they do not name.
+    """``settings`` with those bounds lowered that they do not name.
 
-    So what clients leave behind fits into the budget on a small machine, too; where the defaults
-    fit they stay.
+    So the worst case fits into the budget on a small machine, too; defaults that fit stay.
     """
     budget = budget_bytes(settings, there_is)
     lowered: dict[str, int] = {}
     for name, part in _PARTS.items():
-        fitting = max(_LOWEST_BYTES, int(budget * part))
+        fitting = max(_LOWEST_BYTES, int(budget * _BOUNDS * part))
         if (
             name not in settings.memory.model_fields_set
             and getattr(settings.memory, name) > fitting
         ):
             lowered[name] = fitting
+    durability = settings.durability
+    producers = int(budget * _BOUNDS * _PRODUCERS) // PRODUCER_BYTES
+    if "producers_max" not in durability.model_fields_set and durability.producers_max > producers:
+        durability = durability.model_copy(update={"producers_max": producers})
     memory = settings.memory.model_copy(update=lowered)
-    return settings.model_copy(update={"memory": memory})
+    settings = settings.model_copy(update={"memory": memory, "durability": durability})
+    return _with_fitting_connections(settings, budget)
+
+
+def _with_fitting_connections(settings: Settings, budget: int) -> Settings:
+    """``settings`` with as many connections as the budget allows, of listeners that set none."""
+    main = settings.listener
+    free = [one for one in main.open_ones() if "max_connections" not in one.model_fields_set]
+    total_bytes = commitment(settings).size_bytes
+    if not free or 0 <= total_bytes <= budget or total_bytes == UNBOUNDED:
+        return settings
+    theirs = [one.max_connections * _of_a_connection(settings, one) for one in free]
+    left_bytes = max(0, budget - (total_bytes - sum(theirs))) // len(free)
+    fewer: dict[str, int] = {}
+    for one in free:
+        fitting = left_bytes // _of_a_connection(settings, one)
+        fewer[one.name] = min(one.max_connections, max(_LOWEST_CONNECTIONS, fitting))
+    others = tuple(
+        one.model_copy(update={"max_connections": fewer.get(one.name, one.max_connections)})
+        for one in main.others
+    )
+    update: dict[str, object] = {"others": others}
+    if main.enabled:
+        update["max_connections"] = fewer.get(main.name, main.max_connections)
+    return settings.model_copy(update={"listener": main.model_copy(update=update)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +246,8 @@ class Statement:
     """What is said of memory at a start and by ``penstock doctor``.
 
     Attributes:
-        text: one line: budget, what clients may leave behind, and the worst case.
-        warning: one sentence where what they may leave behind does not fit; else empty.
+        text: one line: the worst case, and the budget.
+        warning: one sentence where it does not fit; else empty.
     """
 
     text: str
@@ -258,23 +255,23 @@ class Statement:
 
 
 def statement(settings: Settings, there_is: Available) -> Statement:
-    """Compare the bounds of ``[memory]`` with the budget, and tell the worst case beside it."""
+    """Compare the worst case with the budget."""
     budget = budget_bytes(settings, there_is)
     why = "memory.budget_bytes"
     if settings.memory.budget_bytes == 0:
-        why = f"half of {there_is.by}, {readable(there_is.size_bytes)}"
-    bounds = [getattr(settings.memory, name) or UNBOUNDED for name in _PARTS]
-    left = UNBOUNDED if UNBOUNDED in bounds else sum(bounds)
+        why = f"three quarters of {there_is.by}, {readable(there_is.size_bytes)}"
+    needed = commitment(settings)
+    connections = sum(listener.max_connections for listener in settings.listener.open_ones())
     text = (
-        f"memory: budget {readable(budget)} ({why}); what all clients together may leave behind"
-        f" {readable(left)}; worst case with all their connections {commitment(settings)}"
+        f"memory: {connections:,} connections and what all clients together may leave behind take"
+        f" at most {needed}; the budget is {readable(budget)} ({why})"
     )
-    warning = ""
-    if not 0 <= left <= budget:
-        warning = (
-            f"clients may leave behind {readable(left)} in memory, but the budget is"
-            f" {readable(budget)} ({why}): lower the largest bound of [memory]"
-        )
+    if 0 <= needed.size_bytes <= budget:
+        return Statement(text, "")
+    warning = (
+        f"clients may make the broker hold {readable(needed.size_bytes)}, but the budget is"
+        f" {readable(budget)} ({why}): lower {needed.largest.lower}"
+    )
     return Statement(text, warning)
 
 

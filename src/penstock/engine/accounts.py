@@ -18,14 +18,14 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.addresses import source_of
-from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, Kept
-from penstock.engine.message import Delivery
+from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, SHARED_BYTES, Kept
+from penstock.engine.message import Delivery, Holder, Message
 
 NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
 
 
 @final
-class Account:
+class Account(Holder):
     """What the sessions of one user hold, within its share.
 
     Args:
@@ -44,6 +44,7 @@ class Account:
         sessions_max: int = 0,
         known: dict[str, Account] | None = None,
     ) -> None:
+        super().__init__()
         self.key = key
         self.kept = kept
         self.sessions = 0
@@ -52,6 +53,8 @@ class Account:
         self.packed_bytes = 0
         self.unreleased_bytes = 0
         self.retained_bytes = 0
+        self.waiting_bytes = 0
+        self.buffered_bytes = 0  # of its links, above what each has; see ``link``
         self._known = known
         self._sessions_max = sessions_max
         self._sessions_bytes_max = _part(kept.sessions_bytes_max, share)
@@ -59,6 +62,8 @@ class Account:
         self._spilled_bytes_max = _part(kept.spilled_bytes_max, share)
         self._retained_bytes_max = _part(kept.retained_bytes_max, share)
         self._unreleased_bytes_max = _part(kept.unreleased_bytes_max, share)
+        self._waiting_bytes_max = _part(kept.waiting_bytes_max, share) or kept.waiting_bytes_max
+        self._unsent_bytes_max = _part(kept.unsent_bytes_max, share)
 
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
@@ -77,7 +82,7 @@ class Account:
         self.kept.remove_qos0(delivery)
 
     def has_room_to_pack(self) -> bool:
-        """Whether a queue without a bound of its own may grow."""
+        """Whether one more delivery may be packed."""
         is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
         return self.kept.has_room_to_pack() and not is_full
 
@@ -85,6 +90,91 @@ class Account:
         """So many more are packed; fewer if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
         self.kept.pack(deliveries)
+
+    # -- QoS 1 and 2 in queues and windows --------------------------------------------------
+
+    def has_room_to_wait(self) -> bool:
+        """Whether one more QoS 1 or 2 message may wait for a client of this user."""
+        if 0 < self._waiting_bytes_max <= self.waiting_bytes:
+            return False
+        kept = self.kept
+        return not 0 < kept.waiting_bytes_max <= kept.waiting_bytes
+
+    def has_room_for_bodies(self) -> bool:
+        """Whether no more than half of that is taken; else what the log has rests there."""
+        if 0 < self._waiting_bytes_max <= 2 * self.waiting_bytes:
+            return False
+        kept = self.kept
+        return not 0 < kept.waiting_bytes_max <= 2 * kept.waiting_bytes
+
+    def add_waiting(self, delivery: Delivery) -> None:
+        """A QoS 1 or 2 delivery joined a queue or a window."""
+        size_bytes = DELIVERY_BYTES
+        message = delivery.message
+        if message is not None:
+            size_bytes += self._body_bytes(message)
+        self.count_waiting(size_bytes)
+
+    def remove_waiting(self, delivery: Delivery) -> None:
+        """It left, with the body it has now."""
+        size_bytes = DELIVERY_BYTES
+        message = delivery.message
+        if message is not None:
+            size_bytes += self._body_bytes_left(message)
+        self.count_waiting(-size_bytes)
+
+    def add_body(self, message: Message) -> None:
+        """A delivery that waits got its body from the log."""
+        self.count_waiting(self._body_bytes(message))
+
+    def remove_body(self, message: Message) -> None:
+        """A delivery that waits let go of its body."""
+        self.count_waiting(-self._body_bytes_left(message))
+
+    def count_waiting(self, grows_bytes: int) -> None:
+        """So many more bytes wait; fewer if negative."""
+        self.waiting_bytes += grows_bytes
+        self.kept.waiting_bytes += grows_bytes
+
+    def _body_bytes(self, message: Message) -> int:
+        """What one more delivery adds; a large body counts by itself, once here and once in all."""
+        size_bytes = message.size_bytes()
+        if size_bytes <= SHARED_BYTES:
+            return size_bytes
+        holders = message.holders
+        if holders is None:
+            holders = message.holders = {}
+        if not holders:
+            self.kept.waiting_bytes += size_bytes
+        count = holders.get(self, 0)
+        if count == 0:
+            self.waiting_bytes += size_bytes
+        holders[self] = count + 1
+        return 0
+
+    def _body_bytes_left(self, message: Message) -> int:
+        """The same for one delivery less."""
+        size_bytes = message.size_bytes()
+        if size_bytes <= SHARED_BYTES:
+            return size_bytes
+        holders = message.holders
+        assert holders is not None
+        count = holders[self] - 1
+        if count > 0:
+            holders[self] = count
+            return 0
+        del holders[self]
+        self.waiting_bytes -= size_bytes
+        if not holders:
+            self.kept.waiting_bytes -= size_bytes
+        return 0
+
+    # -- what was written for clients that do not read --------------------------------------
+
+    def has_room_to_send(self, size_bytes: int) -> bool:
+        """Whether so many more bytes may wait in the buffers of this user's connections."""
+        buffered = self.buffered_bytes
+        return buffered == 0 or not 0 < self._unsent_bytes_max < buffered + size_bytes
 
     # -- QoS 2 messages of MQTT 3.1 before their PUBREL ------------------------------------
 

@@ -20,6 +20,7 @@ from penstock.engine.effects import Effects, Stored
 from penstock.engine.forwarding import Forwarding
 from penstock.engine.full_mark import FullMark
 from penstock.engine.held_up import HeldUp
+from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
@@ -155,6 +156,9 @@ class Backlog(Stored):
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
+        if delivery.qos > 0 and not self.has_memory():
+            self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
+            return
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return
@@ -169,9 +173,15 @@ class Backlog(Stored):
                 delivery.sequence = lane.number()
                 lane.joined(delivery)
                 self._touch()
-            if self.link is None:
+            if self.link is None or not self.account.has_room_for_bodies():
                 delivery.rest_in_log()
         self._queue.push(delivery, number)
+
+    def has_memory(self) -> bool:
+        """Whether memory has a place for one more QoS 1 or 2 message, packed or not."""
+        if self.stored and (self.link is None or len(self._queue) >= HEAD_LEN_MAX):
+            return self.account.has_room_to_pack()
+        return self.account.has_room_to_wait()
 
     def _slot(self, topic_filter: str) -> int:
         """Where what came through this shared subscription waits."""

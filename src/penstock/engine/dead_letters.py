@@ -10,9 +10,10 @@ and three user properties: why it was dropped, for which client identifier, and 
 routed like any message, so a stream takes it into a table and a client may subscribe to it.
 
 What a dead letter displaces where it goes makes no dead letter again, nor does a dead letter
-that is dropped itself: there is no loop. At most ``PENDING_MAX`` wait, and ``PER_TICK_MAX`` are
-published at a time; those beyond are counted (``DEAD_LETTER_LOST``). One that waits is not
-stored yet: a crash within a tick of the drop loses it, and nothing else.
+that is dropped itself: there is no loop. At most ``PENDING_MAX`` wait, with ``PENDING_BYTES_MAX``
+of bodies in memory; those beyond are counted (``DEAD_LETTER_LOST``). ``PER_TICK_MAX`` or
+``PER_TICK_BYTES_MAX`` are published at a time. One that waits is not stored yet: a crash within a
+tick of the drop loses it, and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import decode_properties, encode_properties
 
 PENDING_MAX: Final = 10_000
+PENDING_BYTES_MAX: Final = 67_108_864
 PER_TICK_MAX: Final = 1000
+PER_TICK_BYTES_MAX: Final = 16_777_216  # or one
 
 REASON: Final = "penstock-dropped-because"
 CLIENT_ID: Final = "penstock-dropped-for"
@@ -37,11 +40,20 @@ TOPIC: Final = "penstock-topic"
 
 @final
 class _Letter:
-    def __init__(self, reason: int, client_id: str, message: Message | None, offset: int) -> None:
+    def __init__(
+        self,
+        reason: int,
+        client_id: str,
+        message: Message | None,
+        offset: int,
+        size_bytes: int,
+    ) -> None:
         self.reason = reason
         self.client_id = client_id
         self.message = message
         self.offset = offset
+        self.size_bytes = size_bytes  # of the message
+        self.counted_bytes = 0  # of those in memory
 
 
 @final
@@ -50,6 +62,7 @@ class _Inbox(Heir):
 
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
+        self.size_bytes = 0  # of bodies in memory; one that many letters have counts once
         self.closed = False  # while a dead letter is published: what it displaces is none
         self._topic = topic
         self._with_qos0 = with_qos0
@@ -67,7 +80,33 @@ class _Inbox(Heir):
         if len(self.letters) >= PENDING_MAX:
             self._drops.count(DEAD_LETTER_LOST, client_id, "")
             return
-        self.letters.append(_Letter(reason, client_id, message, delivery.offset))
+        size_bytes = delivery.size_bytes if message is None else message.size_bytes()
+        letter = _Letter(reason, client_id, message, delivery.offset, size_bytes)
+        if message is not None and not (self.letters and self.letters[-1].message is message):
+            if self.size_bytes + size_bytes <= PENDING_BYTES_MAX:
+                letter.counted_bytes = size_bytes
+                self.size_bytes += size_bytes
+            elif delivery.offset >= 0:
+                letter.message = None  # the log has it
+            else:
+                self._drops.count(DEAD_LETTER_LOST, client_id, "")
+                return
+        self.letters.append(letter)
+
+    def take(self) -> list[_Letter]:
+        """The next to be published."""
+        count = 0
+        size_bytes = 0
+        for letter in self.letters[:PER_TICK_MAX]:
+            size_bytes += letter.size_bytes
+            if count > 0 and size_bytes > PER_TICK_BYTES_MAX:
+                break
+            count += 1
+            self.size_bytes -= letter.counted_bytes
+            letter.counted_bytes = 0
+        taken = self.letters[:count]
+        self.letters = self.letters[count:]
+        return taken
 
     def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
         """So many more were dropped than can wait."""
@@ -105,8 +144,7 @@ class DeadLetters(Stored):
         inbox = self._inbox
         if not inbox.letters:
             return
-        letters = inbox.letters[:PER_TICK_MAX]
-        inbox.letters = inbox.letters[PER_TICK_MAX:]
+        letters = inbox.take()
         absent: list[_Letter] = []
         for letter in letters:
             if letter.message is None:

@@ -29,7 +29,7 @@ RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but no
 NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; the message, if held
 PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
-MEMORY_FULL: Final = 14  # QoS 0 beyond what all queues together may hold of it
+MEMORY_FULL: Final = 14  # beyond what all queues together, or one user's, may hold
 OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
 ENDED_AT: Final = 16  # the remote broker of a bridge ended each connection at it (``stumbling``)
 

@@ -129,6 +129,7 @@ class Effects(Turn):
         super().__init__()
         self.kept = kept or Kept()
         self.accounts = accounts or Accounts(self.kept)
+        self.buffers_bytes_max = self.kept.unsent_bytes_max
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses

@@ -13,12 +13,10 @@ others wait, and is not done by its deadline, is closed and counted. Packets of 
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from penstock.engine.connection import Connection
 from penstock.engine.link import Turn
-
-FREE_BYTES: Final = 65_536  # a packet of this length or less is within what each connection has
 
 
 @final

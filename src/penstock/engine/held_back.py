@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.accounts import Account
 from penstock.engine.fifo import Fifo
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
 
@@ -50,6 +51,7 @@ class HeldBack:
         self.count = 0
         self.size_bytes = 0
         self.looked_at = 0  # places in the line
+        self._account: Account | None = None
         self._line: Fifo[_Waiting] | None = None
         self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
         self._count_much = limits.receive_maximum
@@ -64,14 +66,21 @@ class HeldBack:
 
     def is_much(self) -> bool:
         """Whether the client is read on only for what may make room."""
-        return self.count >= self._count_much or self.size_bytes >= self._bytes_much
+        if self.count >= self._count_much or self.size_bytes >= self._bytes_much:
+            return True
+        return self.size_bytes >= FREE_BYTES and self.lacks_memory()
+
+    def lacks_memory(self) -> bool:
+        """Whether what waits for clients of this user takes all the memory it may."""
+        return self._account is not None and not self._account.has_room_to_wait()
 
     def is_all(self) -> bool:
         """Whether as many bytes wait as a client may have in flight."""
         return self.size_bytes >= self._bytes_all
 
-    def put(self, packet: Publish) -> None:
-        """The next one; its topic alias is resolved."""
+    def put(self, packet: Publish, account: Account | None = None) -> None:
+        """The next one; its topic alias is resolved, and it counts in ``account``."""
+        self._account = account
         waiting = _Waiting(packet)
         if packet.qos > 0:
             if self._by_id is None:
@@ -81,7 +90,10 @@ class HeldBack:
             self._line = Fifo()
         self._line.append(waiting)
         self.count += 1
-        self.size_bytes += _size_bytes(packet)
+        size_bytes = _size_bytes(packet)
+        self.size_bytes += size_bytes
+        if account is not None:
+            account.count_waiting(size_bytes)
 
     def has(self, packet: Publish) -> bool:
         """Whether this one waits already, and was sent again (v3.1 §4.1).
@@ -123,7 +135,10 @@ class HeldBack:
     def _leave(self, waiting: _Waiting, packet: Publish) -> None:
         waiting.packet = None
         self.count -= 1
-        self.size_bytes -= _size_bytes(packet)
+        size_bytes = _size_bytes(packet)
+        self.size_bytes -= size_bytes
+        if self._account is not None:
+            self._account.count_waiting(-size_bytes)
         by_id = self._by_id
         if by_id is not None and packet.qos > 0 and by_id.get(packet.packet_id) is waiting:
             del by_id[packet.packet_id]

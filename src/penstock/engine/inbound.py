@@ -24,14 +24,20 @@ from typing import final
 from penstock.engine.accounts import Account
 from penstock.engine.clock import Now
 from penstock.engine.held import HeldMessages
+from penstock.engine.kept import IDENTIFIER_BYTES
 from penstock.protocol import reasons
 
 
 @final
 class Inbound:
-    """Packet identifiers that wait for PUBREL."""
+    """Packet identifiers that wait for PUBREL.
 
-    def __init__(self) -> None:
+    Args:
+        account: where they count.
+    """
+
+    def __init__(self, account: Account | None = None) -> None:
+        self._account = account
         self.held: HeldMessages | None = None  # from the first of an MQTT 3.1 client on
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
         self._here: dict[int, None] = {}  # that came on this connection, until their PUBREL
@@ -67,7 +73,18 @@ class Inbound:
         if packet_id in self._since_us:
             return False
         self._since_us[packet_id] = now.steady_us
+        self._count(1)
         return True
+
+    def _count(self, identifiers: int) -> None:
+        """So many more wait; fewer if negative."""
+        if self._account is not None:
+            self._account.count_waiting(identifiers * IDENTIFIER_BYTES)
+
+    def ended(self) -> None:
+        """The session is over."""
+        self._count(-len(self._since_us))
+        self._account = None
 
     def waits(self, packet_id: int) -> bool:
         """Whether a message with this packet identifier waits for PUBREL."""
@@ -85,6 +102,7 @@ class Inbound:
         if packet_id not in self._since_us:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
+        self._count(-1)
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:
@@ -123,6 +141,7 @@ class Inbound:
                 if held is not None:
                     held.forget(packet_id)
                 forgotten += 1
+        self._count(-forgotten)
         return forgotten
 
     def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
@@ -136,6 +155,7 @@ class Inbound:
 
     def session_lost(self) -> None:
         """The sender forgot its session, and will never release these."""
+        self._count(-len(self._since_us))
         self._since_us.clear()
         self._here.clear()
 
@@ -146,5 +166,6 @@ class Inbound:
     def restore(self, packet_ids: list[int]) -> None:
         """Take up what the store holds."""
         self._was_connected = True
+        self._count(len(packet_ids))
         for packet_id in packet_ids:
             self._since_us[packet_id] = 0

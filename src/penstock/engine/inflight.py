@@ -28,7 +28,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.limits import PACKET_IDENTIFIERS
+from penstock.engine.accounts import Account
+from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
 from penstock.engine.packet_ids import KeptIds, packet_id_of
 from penstock.engine.records import SharedEntry, WindowEntry
@@ -67,10 +68,12 @@ class InFlightWindow:
     Args:
         capacity: places, 1..65535; set anew by each connection's Receive Maximum.
         stored: whether what is sent has sequences, which give packet identifiers.
+        account: where what is in it counts.
     """
 
-    def __init__(self, capacity: int, stored: bool = False) -> None:
+    def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
+        self._account = account
         self.kept = KeptIds()
         self._step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
@@ -138,6 +141,8 @@ class InFlightWindow:
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
+        if self._account is not None:
+            self._account.add_waiting(delivery)
 
     def _unused_packet_id(self) -> int:
         """The next that is; one of those kept free only if there is no other."""
@@ -196,6 +201,8 @@ class InFlightWindow:
         """
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
+        if self._account is not None:
+            self._account.add_waiting(delivery)
         if packet_id != packet_id_of(delivery.sequence):
             self._cursor = packet_id
 
@@ -239,7 +246,7 @@ class InFlightWindow:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
-            entry.message = None  # the receiver owns the body now
+            self._drop_body(entry)  # the receiver owns it now
         return verdict
 
     def get(self, packet_id: int) -> Delivery | None:
@@ -263,7 +270,7 @@ class InFlightWindow:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
-            entry.message = None
+            self._drop_body(entry)
 
     def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
         """Give the entries their bodies, by log offset; those that are ``missing`` are given up.
@@ -275,9 +282,11 @@ class InFlightWindow:
         for delivery in self.entries():
             if delivery.message is None and delivery.state != AWAIT_PUBCOMP:
                 body = bodies.get(delivery.offset)
-                delivery.message = body
                 if body is not None:
+                    delivery.message = body
                     delivery.size_bytes = body.size_bytes()
+                    if self._account is not None:
+                        self._account.add_body(body)
                 if delivery.offset in missing:
                     self.give_up(delivery)
                     given_up.append(delivery)
@@ -341,16 +350,40 @@ class InFlightWindow:
             self._unsent.pop()
 
     def unsent_without_body(self, limit: int) -> list[int]:
-        """Log offsets of the next entries to send again whose body is not in memory."""
+        """Log offsets of the next entries to send again whose body is not in memory: at most
+        ``limit``, and of so many bytes, or of one."""
         offsets: list[int] = []
+        size_bytes = 0
         for entry in reversed(self._unsent or []):
-            if len(offsets) >= limit:
+            size_bytes += entry.size_bytes
+            if len(offsets) >= limit or (offsets and size_bytes > FETCHED_BYTES_MAX):
                 break
             if entry.state != AWAIT_PUBCOMP and entry.message is None:
                 offsets.append(entry.offset)
         return offsets
 
+    def rest_in_log(self, entry: Delivery) -> None:
+        """Let go of the body of ``entry`` if the log has it."""
+        message = entry.message
+        if message is not None and entry.offset >= 0:
+            entry.size_bytes = message.size_bytes()  # whoever takes it over asks what it weighs
+            self._drop_body(entry)
+
+    def ended(self) -> None:
+        """The session is over: nothing is counted any more."""
+        if self._account is not None:
+            for entry in self._entries.values():
+                self._account.remove_waiting(entry)
+            self._account = None
+
+    def _drop_body(self, entry: Delivery) -> None:
+        if self._account is not None and entry.message is not None:
+            self._account.remove_body(entry.message)
+        entry.message = None
+
     def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
+        if self._account is not None:
+            self._account.remove_waiting(entry)
         if not entry.sent and self._unsent is not None and entry in self._unsent:
             self._unsent.remove(entry)

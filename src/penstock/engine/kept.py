@@ -3,14 +3,14 @@
 ::
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
-      queues packed in memory ─────── packed_bytes ─── full: "spill" takes no more, counted
+      QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies rest in the log; full: as above
+      queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
 
-What one connection may hold is bounded by its listener's limits, and there is an end of
-connections. Sessions stay when connections go, so a client could have a thousand of them: the
-bounds here are those of the broker. What each thing weighs is about what it occupies, for
-bounding memory, not for billing.
+Limits of one connection or session bound nothing where there may be thousands: the bounds here are
+those of the broker. What each thing weighs is about what it occupies, for bounding memory, not for
+billing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ PACKED_BYTES: Final = 13  # one in a run, see ``runs``
 LEVEL_BYTES: Final = 384  # a node of a tree of topics
 IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
 
+SHARED_BYTES: Final = 512  # a body that is larger counts once, in however many queues it waits
+
+FETCHING_PART: Final = 4  # of what may wait is read from the log at the same time, at most
 _SESSION_BYTES: Final = 4096
 _SUBSCRIPTION_BYTES: Final = 512
 _CHARACTER_BYTES: Final = 4
@@ -46,12 +49,14 @@ class Kept:
 
     Args:
         qos0_bytes_max: QoS 0 messages in queues, 0 = no limit.
-        spilled_bytes_max: packed deliveries of queues, 0 = no limit; more of it is kept for those
-            whose own queue has a bound.
+        spilled_bytes_max: packed deliveries of queues, 0 = no limit.
         sessions_bytes_max: sessions, subscriptions and wills, 0 = no limit.
         unreleased_bytes_max: messages that wait for their PUBREL (``held``), in memory or in the
             log, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit; see ``retained``.
+        waiting_bytes_max: QoS 1 and 2 in queues and windows, 0 = no limit.
+        unsent_bytes_max: what was written for clients, and they have not taken, 0 = no limit; see
+            ``link``.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class Kept:
         sessions_bytes_max: int = 0,
         unreleased_bytes_max: int = 0,
         retained_bytes_max: int = 0,
+        waiting_bytes_max: int = 0,
+        unsent_bytes_max: int = 0,
     ) -> None:
         self.qos0_bytes = 0
         self.packed_bytes = 0
@@ -72,10 +79,20 @@ class Kept:
         self.sessions_bytes_max = sessions_bytes_max
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # which ``retained`` counts itself
+        self.waiting_bytes = 0
+        self.fetching_bytes = 0  # being read from the log
+        self.waiting_bytes_max = waiting_bytes_max
+        self.unsent_bytes_max = unsent_bytes_max
 
     def has_room_for_unreleased(self) -> bool:
         """Whether one more message may wait for its PUBREL."""
         return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
+
+    def may_fetch(self, size_bytes: int) -> bool:
+        """Whether so many more bytes may be read from the log now, beside what is being read."""
+        fetching = self.fetching_bytes
+        bytes_max = self.waiting_bytes_max // FETCHING_PART
+        return fetching == 0 or bytes_max == 0 or fetching + size_bytes <= bytes_max
 
     # -- QoS 0 in queues -----------------------------------------------------------------
 
@@ -104,7 +121,7 @@ class Kept:
     # -- packed queues -------------------------------------------------------------------
 
     def has_room_to_pack(self) -> bool:
-        """Whether a queue without a bound of its own may grow."""
+        """Whether one more delivery may be packed."""
         return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
     def pack(self, deliveries: int) -> None:

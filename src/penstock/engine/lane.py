@@ -16,11 +16,13 @@ from typing import Final, final
 
 from penstock.engine.accounts import Account
 from penstock.engine.fifo import Fifo
+from penstock.engine.limits import FETCHED_BYTES_MAX
 from penstock.engine.message import Delivery, Message
 from penstock.engine.runs import Run
 from penstock.engine.tail import Tail
 
 HEAD_LEN_MAX: Final = 1024
+HEAD_LEN_MAX_AWAY: Final = 8  # while the client is away; below it a run would cost more
 _GONE_MAX: Final = 64  # marked deliveries beside as many as there are others
 
 
@@ -32,9 +34,10 @@ class Lane:
         number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
         rank: lanes with a greater rank are emptied first.
         account: what the queues of its user hold in memory.
+        wakes: its client is connected.
     """
 
-    def __init__(self, number: int, rank: int, account: Account) -> None:
+    def __init__(self, number: int, rank: int, account: Account, wakes: bool = True) -> None:
         self.number = number
         self.rank = rank
         self.count = 0
@@ -45,6 +48,7 @@ class Lane:
         self._qos0: Fifo[Delivery] | None = None  # those, oldest first, and some that are gone
         self._account = account
         self._gone = 0  # marked and still in the head or the tail
+        self._head_len_max = HEAD_LEN_MAX if wakes else HEAD_LEN_MAX_AWAY
 
     def push(self, delivery: Delivery) -> None:
         """Append ``delivery``."""
@@ -57,12 +61,15 @@ class Lane:
             self._account.add_qos0(delivery)
         tail = self._tail
         if tail is None:
-            if len(self._head) < HEAD_LEN_MAX or delivery.sequence == 0:
+            if len(self._head) < self._head_len_max or delivery.sequence == 0:
                 self._head.append(delivery)
+                self._enters(delivery)
                 return
             tail = self._tail = Tail()
         if tail.push(delivery):
             self._account.pack(1)
+        else:
+            self._enters(delivery)
 
     def restore(self, run: Run, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
@@ -97,6 +104,8 @@ class Lane:
             assert self._qos0 is not None
             self._qos0.pop()
             self._leaves_qos0(delivery)
+        else:
+            self._account.remove_waiting(delivery)
         return delivery
 
     def first_qos0(self) -> Delivery | None:
@@ -110,8 +119,9 @@ class Lane:
         return None
 
     def qos0_without_body(self, limit: int) -> list[int]:
-        """Log offsets of the first QoS 0 deliveries whose body is not in memory."""
+        """Log offsets of the first QoS 0 deliveries whose body is not in memory; likewise."""
         offsets: list[int] = []
+        size_bytes = 0
         line = self._qos0
         if line is None:
             return offsets
@@ -119,7 +129,10 @@ class Lane:
             delivery = line.at(position)
             if delivery.gone:
                 continue
+            size_bytes += delivery.size_bytes
             if len(offsets) >= limit or delivery.message is not None:
+                break
+            if offsets and size_bytes > FETCHED_BYTES_MAX:
                 break
             offsets.append(delivery.offset)
         return offsets
@@ -187,14 +200,19 @@ class Lane:
         return found
 
     def without_body(self, limit: int) -> list[int]:
-        """Log offsets of the first deliveries whose body is not in memory, at most ``limit``."""
+        """Log offsets of the first deliveries whose body is not in memory: at most ``limit``, and
+        of so many bytes, or of one."""
         offsets: list[int] = []
+        size_bytes = 0
         head = self._head
         for position in range(len(head)):
             delivery = head.at(position)
             if delivery.gone:
                 continue
+            size_bytes += delivery.size_bytes
             if len(offsets) >= limit or delivery.message is not None:
+                break
+            if offsets and size_bytes > FETCHED_BYTES_MAX:
                 break
             offsets.append(delivery.offset)
         return offsets
@@ -209,7 +227,7 @@ class Lane:
                 body = bodies.get(delivery.offset)
                 if body is None:
                     break
-                delivery.message = body
+                self._comes(delivery, body)
         line = self._qos0
         if line is None:
             return
@@ -220,14 +238,43 @@ class Lane:
             body = bodies.get(delivery.offset) if delivery.message is None else None
             if body is None:
                 break
-            delivery.message = body
+            self._comes(delivery, body)
 
     def rest_in_log(self) -> None:
         """Let go of the bodies the log has."""
-        for delivery in self._head.items():
+        for delivery in self._unpacked_items():
+            message = delivery.message
+            if message is not None and delivery.offset >= 0 and not delivery.gone:
+                self._account.remove_body(message)
             delivery.rest_in_log()
-        if self._tail is not None:
-            self._tail.rest_in_log()
+
+    def sleep(self) -> None:
+        """The client is away: pack what lies in the log, but for the first."""
+        self._head_len_max = HEAD_LEN_MAX_AWAY
+        waiting = self._head.items()
+        if self._tail is not None or len(waiting) <= HEAD_LEN_MAX_AWAY:
+            return
+        self._head.clear()
+        for delivery in waiting:
+            tail = self._tail
+            if delivery.gone:
+                self._gone -= 1
+            elif tail is not None and tail.push(delivery):
+                self._packed(delivery)
+            elif tail is None and len(self._head) >= HEAD_LEN_MAX_AWAY and delivery.sequence > 0:
+                tail = self._tail = Tail()
+                tail.push(delivery)
+                self._packed(delivery)
+            elif tail is None:
+                self._head.append(delivery)
+
+    def _packed(self, delivery: Delivery) -> None:
+        self._account.remove_waiting(delivery)
+        self._account.pack(1)
+
+    def wake(self) -> None:
+        """The client is back."""
+        self._head_len_max = HEAD_LEN_MAX
 
     def show(self, found: list[Delivery], limit: int) -> None:
         """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first in a run."""
@@ -243,8 +290,32 @@ class Lane:
         for delivery in waiting:
             if not delivery.gone:
                 self._account.remove_qos0(delivery)
+        for delivery in self._unpacked_items():
+            if delivery.gone:
+                continue
+            if delivery.qos > 0:
+                self._account.remove_waiting(delivery)
+            elif delivery.offset >= 0 and delivery.message is not None:
+                self._account.remove_body(delivery.message)
         if self._tail is not None:
             self._account.pack(-self._tail.packed())
+
+    def _unpacked_items(self) -> list[Delivery]:
+        """What is not packed; some of it may be gone."""
+        found = self._head.items()
+        return found if self._tail is None else found + self._tail.unpacked()
+
+    def _enters(self, delivery: Delivery) -> None:
+        """``delivery``, not packed, is counted; of QoS 0 the body, if the log has it too."""
+        if delivery.qos > 0:
+            self._account.add_waiting(delivery)
+        elif delivery.offset >= 0 and delivery.message is not None:
+            self._account.add_body(delivery.message)
+
+    def _comes(self, delivery: Delivery, body: Message) -> None:
+        delivery.message = body
+        if delivery.qos > 0 or delivery.offset >= 0:
+            self._account.add_body(body)
 
     def _leaves_middle(self, delivery: Delivery) -> None:
         delivery.gone = True
@@ -252,10 +323,14 @@ class Lane:
         self._gone += 1
         if delivery.qos == 0:
             self._leaves_qos0(delivery)
+        else:
+            self._account.remove_waiting(delivery)
 
     def _leaves_qos0(self, delivery: Delivery) -> None:
         self.qos0_count -= 1
         self._account.remove_qos0(delivery)
+        if delivery.offset >= 0 and delivery.message is not None:
+            self._account.remove_body(delivery.message)
 
     def _tidy(self) -> None:
         """Forget those marked as gone when they are many."""
@@ -280,6 +355,11 @@ class Lane:
         """Move the next deliveries from the tail to the head."""
         tail = self._tail
         assert tail is not None
-        self._account.pack(-tail.unpack(self._head))
+        packed_from = len(self._head)
+        self._account.pack(-tail.unpack(self._head, max(1, self._head_len_max // 2)))
+        for position in range(packed_from, len(self._head)):
+            delivery = self._head.at(position)
+            if delivery.sequence > 0:  # the others were not packed
+                self._account.add_waiting(delivery)
         if tail.is_empty:
             self._tail = None

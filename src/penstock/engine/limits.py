@@ -8,6 +8,8 @@ from penstock.engine.options import Offers
 from penstock.engine.priorities import TopicPriorities
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
+FETCHED_BYTES_MAX: Final = 262_144  # bodies asked from the log for one session, if several
+FREE_BYTES: Final = 65_536  # that each connection may hold in any buffer, whoever else holds what
 PACKET_IDENTIFIERS: Final = 65535
 V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most
 OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
@@ -66,6 +68,8 @@ class EngineLimits:
         producers_per_user_max: those of one user, all anonymous clients being one; 0 = no limit.
         producer_expiry_s: how long one that is silent is remembered; 0 = for ever.
         sent_packet_bytes_max: largest packet sent by a bridge; 0 = as the remote broker says.
+        waiting_bytes_max: QoS 1 and 2 in queues and windows, 0 = no limit.
+        unsent_bytes_max: what was written for clients and is not taken yet, 0 = no limit.
         zone: name of the listener whose clients they are for.
     """
 
@@ -113,6 +117,8 @@ class EngineLimits:
         unreleased_bytes_max: int = 0,
         sessions_per_user_max: int = 0,
         sent_packet_bytes_max: int = 0,
+        waiting_bytes_max: int = 0,
+        unsent_bytes_max: int = 0,
     ) -> None:
         self.offers = Offers()  # of the listener
         self.max_inflight = max_inflight
@@ -159,6 +165,8 @@ class EngineLimits:
         self.share_max = share_max
         self.unreleased_bytes_max = unreleased_bytes_max
         self.sessions_per_user_max = sessions_per_user_max
+        self.waiting_bytes_max = waiting_bytes_max
+        self.unsent_bytes_max = unsent_bytes_max
 
     def sessions_of_one_max(self) -> int:
         """Sessions that one user may have; 0 = as many as all together."""

@@ -20,6 +20,10 @@ peer does::
       send, hold ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
                           queue, and what the peer asks for is not read (``connection``)
+
+That is the bound of one link. All together have one, too, beyond the ``FREE_BYTES`` of each:
+pending bytes of all, and what lies in the sockets' buffers, which the shell tells (``buffers``) of
+those that do not take at once what they are handed.
 """
 
 from __future__ import annotations
@@ -28,10 +32,12 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from penstock.engine.accounts import Account
 from penstock.engine.aliases import OutboundAliases
 from penstock.engine.clock import Now
 from penstock.engine.counters import Counters
 from penstock.engine.frames import Frames
+from penstock.engine.limits import FREE_BYTES
 from penstock.engine.share import Share
 
 _PLAIN_BYTES: Final = 4  # of an acknowledgement without a reason code
@@ -58,6 +64,8 @@ class Turn:
         self.holding: list[Link] = []  # have bytes that leave with the open batch
         self.closing: list[Link] = []  # are shut
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
+        self.buffered_bytes = 0  # of all links whose peer lags: what it was handed and has not sent
+        self.buffers_bytes_max = 0  # of both; 0 = no limit
         self.unfinished: list[Resumable] = []  # go on in the next turn
         self.went_on: list[Resumable] = []  # in this turn, because of room (``room_line``)
         self.now: Now | None = None  # of this turn, once somebody asked the shell
@@ -98,6 +106,8 @@ class Link:
         self.pending_bytes = 0  # sent or held, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
+        self.buffered_bytes = 0  # in the socket's buffer, if that is more than ``FREE_BYTES``
+        self.account: Account | None = None  # of the session's owner, where there is one
         self.ready = Frames()
         self.held = Frames()
         self.behind: Frames | None = None  # QoS 0 that waits for nothing but its place
@@ -118,6 +128,53 @@ class Link:
     def has_room(self) -> bool:
         """Whether a message that can wait in a queue may be sent now."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """``has_room``, and whether memory has, for a message of this size.
+
+        Up to ``FREE_BYTES`` every link may have; beyond that, all links and those of one user
+        have a bound together.
+        """
+        if self.congested or self.pending_bytes >= self.pending_bytes_max:
+            return False
+        if self.pending_bytes + self.buffered_bytes + size_bytes <= FREE_BYTES:
+            return True
+        return self.may_grow(size_bytes)
+
+    def may_grow(self, size_bytes: int) -> bool:
+        """Whether memory has room for so much more here than ``FREE_BYTES``."""
+        turn = self._turn
+        waits = turn.unsent_bytes + turn.buffered_bytes
+        if waits > 0 and 0 < turn.buffers_bytes_max < waits + size_bytes:
+            return False
+        return self.account is None or self.account.has_room_to_send(size_bytes)
+
+    def buffers(self, size_bytes: int) -> bool:
+        """The socket's buffer has so many bytes now; whether the link is congested for it.
+
+        It is from ``pending_bytes_max`` on, or when there is no memory for more; then what the
+        peer sends is not read either until it has taken what it has.
+        """
+        grows_bytes = size_bytes - self.buffered_bytes
+        self.buffered_bytes = size_bytes
+        self._turn.buffered_bytes += grows_bytes
+        if self.account is not None:
+            self.account.buffered_bytes += grows_bytes
+        may_grow = size_bytes <= FREE_BYTES or self.may_grow(0)
+        if may_grow and size_bytes <= self.pending_bytes_max:
+            return False
+        if not self.congested:
+            self.wire_full()
+        if not may_grow:
+            self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
+        return True
+
+    def belongs_to(self, account: Account) -> None:
+        """A session took the link: what it buffers counts in this account."""
+        account.buffered_bytes += self.buffered_bytes
+        if self.account is not None:
+            self.account.buffered_bytes -= self.buffered_bytes
+        self.account = account
 
     def is_full(self) -> bool:
         """Whether the peer must read before we do anything more for it."""
@@ -285,6 +342,7 @@ class Link:
 
     def wire_has_room(self) -> None:
         """The peer caught up."""
+        self.buffers(0)
         self.congested = False
         self.unwritten_bytes = 0
 

@@ -25,6 +25,10 @@ _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
+class Holder:
+    """Whoever counts the messages that wait: see ``accounts``."""
+
+
 @mypyc_attr(acyclic=True)
 @final
 class Message:
@@ -72,6 +76,7 @@ class Message:
         self.offset = offset
         self.internal = internal
         self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``kept``
+        self.holders: dict[Holder, int] | None = None  # whose QoS 1 or 2 waits with this body
         self._expiry_at = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:

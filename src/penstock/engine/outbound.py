@@ -32,7 +32,7 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.events import MOVED
 from penstock.engine.held_up import NOTHING
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
@@ -71,8 +71,9 @@ class Outbound(Transmission):
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
         self._full_marks = None  # it is away no more
+        self._queue.wake()
         self._bound(limits)
-        self._fetching = False
+        self._stop_fetching()
         capacity = limits.window(receive_maximum)
         if self.stumbling is not None:
             capacity = self.stumbling.begin(capacity)
@@ -82,17 +83,15 @@ class Outbound(Transmission):
 
     def rest(self) -> None:
         """The connection is gone; bodies that the log has leave memory."""
-        self._fetching = False
+        self._stop_fetching()
         self.wanted = []
         self._window.disconnected()
         if self.permissions is not None:
             self.permissions.forget_answers()
         if self.stored:
-            self._queue.rest_in_log()
+            self._queue.sleep()
             for delivery in self._window.entries():
-                if delivery.message is not None:  # whoever takes it over asks what it weighs
-                    delivery.size_bytes = delivery.message.size_bytes()
-                delivery.rest_in_log()
+                self._window.rest_in_log(delivery)
 
     # -- sending -----------------------------------------------------------------------
 
@@ -168,7 +167,9 @@ class Outbound(Transmission):
     ) -> None:
         link = self.link
         overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
-        if link is not None and (link.congested or not overtakes):
+        if link is not None and (
+            link.congested or (not overtakes and self._has_room_for_qos0(link, message))
+        ):
             self._send_qos0(link, message, retain, subscription_ids, at_once, now)
         elif link is not None or self._limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
@@ -178,20 +179,38 @@ class Outbound(Transmission):
         else:
             self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
+    def _has_room_for_qos0(self, link: Link, message: Message) -> bool:
+        """Whether memory has room for a packet of this size; if not, it waits in the queue.
+
+        A link may have a little more than its bound of messages that wait for nobody.
+        """
+        size_bytes = message.size_bytes()
+        if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
+            return True
+        if link.may_grow(size_bytes):
+            return True
+        if link.user is not None:
+            self._effects.resume_in_tick(link.user)
+        return False
+
     def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
         link = self.link
         if link is None:
             self._enqueue(delivery, message)
             self._held_up.watch(self._queue, now)
-        elif len(self._queue) == 0 and self._window.has_room() and link.has_room():
+        elif (
+            len(self._queue) == 0
+            and self._window.has_room()
+            and link.has_room_for(message.size_bytes())
+            and self.account.has_room_to_wait()
+        ):
             if self.stored and message.offset >= 0:
                 delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
                 self._passed(delivery)
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery, message)
-            if not link.has_room():
-                link.resume_when_room()
+            self._must_wait_for_room(link, message.size_bytes())
             self._held_up.watch(self._queue, now)
             if link.congested:
                 self._held_up.by(WRITE_BUFFER, now)
@@ -218,12 +237,12 @@ class Outbound(Transmission):
                 if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
                 break
-            if not link.has_room():
-                link.resume_when_room()
+            if self._must_wait_for_room(link, head.size_bytes):
                 return
             message = head.message
             if message is None:
-                self._want(queue.without_body(self._bodies_at_once()))
+                offsets = queue.without_body(self._bodies_at_once())
+                self._want(offsets, head.size_bytes)
                 return
             if link.releases_publishes() and link.opened and self._is_on_disk(head):
                 link.resume_when_room()  # behind those it leaves at once
@@ -270,12 +289,12 @@ class Outbound(Transmission):
         queue = self._queue
         delivery = queue.first_qos0()
         while delivery is not None:
-            if not link.has_room():
-                link.resume_when_room()
+            if self._must_wait_for_room(link, delivery.size_bytes):
                 return False
             message = delivery.message
             if message is None:
-                self._want(queue.qos0_without_body(self._bodies_at_once()))
+                offsets = queue.qos0_without_body(self._bodies_at_once())
+                self._want(offsets, delivery.size_bytes)
                 return False
             queue.take_qos0()
             if self._is_late(message, now):
@@ -345,6 +364,8 @@ class Outbound(Transmission):
             size_bytes: of the message.
             taken: copies of the same message that this session gets before.
         """
+        if not self.has_memory():
+            return False
         queue = self._queue
         if queue.has_room(size_bytes, taken):
             return True

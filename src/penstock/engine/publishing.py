@@ -35,7 +35,7 @@ from penstock.engine.aliases import InboundAliases
 from penstock.engine.answers import acknowledgement, quoted
 from penstock.engine.clock import Now
 from penstock.engine.held_back import HeldBack
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.priorities import TopicPriorities
@@ -413,6 +413,10 @@ class Publishing:
         elif held_back.is_much():
             self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
             return
+        if held_back.lacks_memory() and held_back.size_bytes >= FREE_BYTES:
+            raise RemoteProtocolError(
+                reasons.QUOTA_EXCEEDED, "there is no memory for more of its messages to wait in"
+            )
         if held_back.is_all():
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED,
@@ -420,7 +424,7 @@ class Publishing:
                 ".receive_maximum and limits.max_packet_size_bytes allow",
             )
         packet.topic = topic  # the alias may mean another when it is routed
-        held_back.put(packet)
+        held_back.put(packet, session.account)
 
     def _may(
         self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now

@@ -57,7 +57,8 @@ class MessageQueue:
         self.size_bytes = 0  # of the messages that wait
         self.overflowed = False  # a message did not fit, since somebody looked
         self._account = account or Account("", Kept())
-        self._first = Lane(0, 0, self._account)
+        self._wakes = not stored  # a stored session may be away
+        self._first = Lane(0, 0, self._account, self._wakes)
         self._lanes = {0: self._first}  # by number
         self._by_slot = {0: [self._first]}  # each highest rank first
         self._ranks: list[Rank] = []  # highest first; none while there is one lane
@@ -216,7 +217,8 @@ class MessageQueue:
         return lowest
 
     def without_body(self, limit: int) -> list[int]:
-        """Log offsets of the next deliveries whose body is not in memory, at most ``limit``."""
+        """Log offsets of the next deliveries whose body is not in memory: at most ``limit``, and
+        of so many bytes, or of one."""
         lane = self._next()
         return [] if lane is None else lane.without_body(limit)
 
@@ -229,6 +231,19 @@ class MessageQueue:
         """Let go of the bodies the log has."""
         for lane in self._lanes.values():
             lane.rest_in_log()
+
+    def sleep(self) -> None:
+        """The client is away, and the session stored: what waits takes little memory."""
+        self._wakes = False
+        for lane in self._lanes.values():
+            lane.rest_in_log()
+            lane.sleep()
+
+    def wake(self) -> None:
+        """The client is back."""
+        self._wakes = True
+        for lane in self._lanes.values():
+            lane.wake()
 
     def restore(self, run: Run, from_sequence: int) -> None:
         """Put back what the store holds of one run, as far as it has not left the queue."""
@@ -380,7 +395,7 @@ class MessageQueue:
     def _lane(self, number: int) -> Lane:
         lane = self._lanes.get(number)
         if lane is None:
-            lane = Lane(number, self._rank(number), self._account)
+            lane = Lane(number, self._rank(number), self._account, self._wakes)
             self._lanes[number] = lane
             lanes = self._by_slot.setdefault(number >> SLOT_SHIFT, [])
             lanes.append(lane)

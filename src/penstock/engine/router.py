@@ -220,7 +220,10 @@ class Router:
     def lines_for_room(self) -> list[RoomLine]:
         """Where to wait for what has just been refused: few lines, whatever refused it."""
         if self._refusing is not None:
-            return [self._refusing.line_for_room()]
+            line = self._refusing.line_for_room()
+            if self._refusing.has_memory():
+                return [line]
+            return [line, self._effects.tick_line]  # whoever gives memory back tells nobody
         lines = [group.line_for_room(self._effects) for group in self._refusing_groups]
         if len(lines) != 1:  # whose turn it is in one decides about the other, too
             lines.append(self._effects.tick_line)

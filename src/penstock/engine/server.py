@@ -86,6 +86,8 @@ class Server:
             limits.sessions_bytes_max,
             limits.unreleased_bytes_max,
             limits.retained_bytes_max,
+            limits.waiting_bytes_max,
+            limits.unsent_bytes_max,
         )
         accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
         self.effects = Effects(recovered.next_offset, kept, accounts)

@@ -29,8 +29,7 @@ from penstock.engine.connection import (
     DISCONNECTED_ITSELF,
 )
 from penstock.engine.events import Event, Events
-from penstock.engine.half_received import FREE_BYTES
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.mounting import mount
 from penstock.engine.opening import OpeningConnection
 from penstock.engine.publishing import Publishing

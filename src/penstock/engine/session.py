@@ -85,7 +85,7 @@ class Session(Outbound):
         self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self._inbound = Inbound()
+        self._inbound = Inbound(self.account)
 
     # -- connections -------------------------------------------------------------------
 
@@ -99,6 +99,7 @@ class Session(Outbound):
         [MQTT-4.4.0-1], then the queue, as far as the window allows.
         """
         self.link = link
+        link.belongs_to(self.account)
         self.disconnected_at_us = 0
         self._inbound.reconnected(now)
         held = self._inbound.held
@@ -168,6 +169,9 @@ class Session(Outbound):
             self._inbound.held.ended()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
         self._queue.ended()
+        self._window.ended()
+        self._inbound.ended()
+        self._stop_fetching()
 
     def _bequeath(self, in_flight: list[Delivery], heir: Heir) -> None:
         """Leave to the heir what is dropped: first what was on its way, then what waited."""
@@ -286,6 +290,8 @@ class Session(Outbound):
         a PUBREL for must go first.
         """
         if self._inbound.held is not None and self.owes_releases and not self.has_room_to_hold():
+            return False
+        if self.owes_releases and not self.account.has_room_to_wait():
             return False
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
 

@@ -11,13 +11,11 @@ What is packed has its body in the log only, see ``runs``.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, final
+from typing import final
 
 from penstock.engine.fifo import Fifo
 from penstock.engine.message import Delivery
 from penstock.engine.runs import Run
-
-_UNPACKED_AT_ONCE: Final = 512
 
 
 @final
@@ -56,12 +54,12 @@ class Tail:
             self._at = position
         self._runs.append(run)
 
-    def unpack(self, head: Fifo[Delivery]) -> int:
-        """Move the next deliveries to the head; how many of them were packed."""
+    def unpack(self, head: Fifo[Delivery], count_max: int) -> int:
+        """Move the next deliveries to the head, ``count_max`` of the packed ones; how many."""
         between = self._between
         run = self._runs[0]
         start = self._at
-        stop = min(len(run), start + _UNPACKED_AT_ONCE)
+        stop = min(len(run), start + count_max)
         for position in range(start, stop):
             while between and between[0][0] <= run.first + position:
                 head.append(between.popleft()[1])
@@ -106,10 +104,9 @@ class Tail:
             at = 0
         return found
 
-    def rest_in_log(self) -> None:
-        """Let go of the bodies the log has."""
-        for _, delivery in self._between:
-            delivery.rest_in_log()
+    def unpacked(self) -> list[Delivery]:
+        """What no run holds, left in place; some of it may be gone."""
+        return [delivery for _, delivery in self._between]
 
     def forget_gone(self) -> None:
         """Forget those marked as gone."""

@@ -32,7 +32,7 @@ from penstock.engine.inflight import (
     VIOLATION,
     InFlightWindow,
 )
-from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
 from penstock.engine.mounting import sees
@@ -72,9 +72,10 @@ class Transmission(Backlog):
         super().__init__(client_id, stored, effects, limits, drops, account)
         self.wanted: list[int] = []  # log offsets of bodies needed next
         self.sender: Sender | None = None  # told what became of each message
-        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored)
+        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored, self.account)
         self.stumbling: Stumbling | None = None  # of a bridge
         self._fetching = False
+        self._fetching_bytes = 0
         self._acknowledges = False  # has done so since the last snapshot
 
     def refill(self, now: Now) -> None:
@@ -116,6 +117,8 @@ class Transmission(Backlog):
             events.sent(SENT, self.client_id, delivery, None if at_once else link)
         if link.version == V31:
             self._sent(link, delivery, now)
+        elif self.stored and not self.account.has_room_for_bodies():
+            self._window.rest_in_log(delivery)
 
     def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
         """Whether ``delivery``, which is in the window, need not wait for a commit."""
@@ -326,8 +329,7 @@ class Transmission(Backlog):
         """Send again what the last connection left; False when some of it must wait."""
         entry = self._window.next_unsent()
         while entry is not None:
-            if not link.has_room():
-                link.resume_when_room()
+            if self._must_wait_for_room(link, entry.size_bytes):
                 return False
             if entry.state == AWAIT_PUBCOMP:
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
@@ -339,7 +341,9 @@ class Transmission(Backlog):
             else:
                 message = entry.message
                 if message is None:
-                    self._want(self._window.unsent_without_body(self._bodies_at_once()))
+                    limit = self._bodies_at_once()
+                    unsent = self._window.unsent_without_body(limit)
+                    self._want(unsent, entry.size_bytes)
                     return False
                 if self._send_again(link, entry, message, now):
                     self._window.mark_sent(entry)
@@ -424,7 +428,7 @@ class Transmission(Backlog):
         """
         if asked is not self.wanted:
             return
-        self._fetching = False
+        self._stop_fetching()
         missing = {offset for offset in asked if offset not in bodies}
         gone = self._window.supply(bodies, missing)
         self._queue.supply(bodies)
@@ -442,12 +446,38 @@ class Transmission(Backlog):
             waiting = self._queue.first_qos0()
         self._gone(gone)
         self.refill(now)
+        if self.stored and not self.account.has_room_for_bodies():
+            self._queue.rest_in_log()
 
-    def _want(self, offsets: list[int]) -> None:
-        """Ask for bodies; the shell reads them once the open batch is committed."""
+    def _want(self, offsets: list[int], size_bytes: int) -> None:
+        """Ask for bodies, the first of which has this size; the shell reads them once the open
+        batch is committed. While too much is being read already, ask again a little later."""
+        link = self.link
+        size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
+        if not self.account.kept.may_fetch(size_bytes):
+            if link is not None and link.user is not None:
+                self._effects.resume_in_tick(link.user)
+            return
         self._fetching = True
+        self._fetching_bytes = size_bytes
+        self.account.kept.fetching_bytes += size_bytes
         self.wanted = offsets
         self._effects.wanting.append((self, offsets))
+
+    def _stop_fetching(self) -> None:
+        """What was asked for is here, or not needed any more."""
+        self._fetching = False
+        self.account.kept.fetching_bytes -= self._fetching_bytes
+        self._fetching_bytes = 0
+
+    def _must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
+        """Whether a message of this size may not be sent now; then it is tried again."""
+        if link.has_room_for(size_bytes):
+            return False
+        link.resume_when_room()
+        if link.user is not None and not link.is_full() and not link.congested:
+            self._effects.resume_in_tick(link.user)  # it is others who have no room
+        return True
 
     def _bodies_at_once(self) -> int:
         """Enough to refill the window twice; ten thousand sessions may ask at the same time."""

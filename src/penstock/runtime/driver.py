@@ -197,9 +197,22 @@ class Driver:
         self.end_turn_soon()
 
     def congested(self, peer: Peer) -> None:
-        """A client's write buffer is full."""
+        """A client does not take at once what is written: from now on that is measured."""
+        peer.is_backed_up = True
+        self._measure(peer)
+
+    def _write(self, peer: Peer, pieces: list[bytes]) -> None:
+        for piece in pieces:
+            if piece:
+                peer.wire.write(piece)
+        if peer.is_backed_up:
+            self._measure(peer)
+
+    def _measure(self, peer: Peer) -> None:
+        """Tell the link how much its wire has to send; who is congested has a time to read."""
         link = peer.connection.link
-        link.wire_full()
+        if not link.buffers(peer.wire.buffered_bytes()) or link in self._congested:
+            return
         timeout_s = peer.connection.limits.slow_peer_timeout_s
         if timeout_s > 0 and link in self._peers:
             self._congested[link] = SlowPeer(timeout_s, time.monotonic())
@@ -207,6 +220,7 @@ class Driver:
     def writable(self, peer: Peer) -> None:
         """A client that was congested has read."""
         self._congested.pop(peer.connection.link, None)
+        peer.is_backed_up = False
         peer.connection.writable(self.now())
         self._reading.settle(peer)
         self.end_turn_soon()
@@ -233,6 +247,8 @@ class Driver:
         """A client's socket is gone."""
         connection = peer.connection
         peer.is_lost = True
+        peer.is_backed_up = False
+        connection.link.buffers(0)
         if peer.left is not None and not peer.left.done():
             peer.left.set_result(None)
         connection.lost(because, self.now())
@@ -305,7 +321,7 @@ class Driver:
                 peer = self._peers.get(link)
                 pieces = link.take_ready()
                 if peer is not None:
-                    _write(peer, pieces)
+                    self._write(peer, pieces)
         closing = effects.closing
         if closing:
             effects.closing = []
@@ -427,7 +443,7 @@ class Driver:
             link = release.link
             peer = self._peers.get(link)
             if peer is not None and (link.draining or not link.closed):
-                _write(peer, release.pieces)
+                self._write(peer, release.pieces)
             release.done()
             if peer is not None and link.draining and link.drained:
                 peer.wire.close()
@@ -543,9 +559,3 @@ class Driver:
     async def _last_commit(self) -> None:
         while self._under_way is not None:
             await self._under_way
-
-
-def _write(peer: Peer, pieces: list[bytes]) -> None:
-    for piece in pieces:
-        if piece:
-            peer.wire.write(piece)

@@ -28,6 +28,7 @@ class Peer:
         self.is_timed = False  # a timer will resume its reading
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way
+        self.is_backed_up = False  # its wire has more to send than it says nothing about
         self.is_lost = False  # its socket is gone; what it left may wait for its verdict
         self.was_connected = False  # its client was let in, and the log says so
         self.close_is_noted = False  # the log says why it ended

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, cast, final
 
+from penstock.engine.limits import FREE_BYTES
 from penstock.transport.admission import Place
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.stream import StreamWire
@@ -59,7 +60,7 @@ class SocketWire(StreamWire):
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
-        stream.set_write_buffer_limits(high=self._write_buffer_bytes_max)
+        stream.set_write_buffer_limits(high=min(FREE_BYTES, self._write_buffer_bytes_max))
         self._endpoint = self._accept(self)
 
     def data_received(self, data: bytes) -> None:

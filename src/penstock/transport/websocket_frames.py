@@ -24,6 +24,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, Tex
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from penstock.engine.limits import FREE_BYTES
 from penstock.engine.rate import TokenBucket
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import ClientCertificate, Endpoint
@@ -103,7 +104,7 @@ class WebSocketStream(StreamWire):
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
-        stream.set_write_buffer_limits(high=self._write_buffer_bytes_max)
+        stream.set_write_buffer_limits(high=min(FREE_BYTES, self._write_buffer_bytes_max))
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._connect_timeout_s, stream.abort)
 

@@ -10,7 +10,7 @@ from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.accounts import Account
 from penstock.engine.kept import Kept
-from penstock.engine.lane import HEAD_LEN_MAX
+from penstock.engine.lane import HEAD_LEN_MAX_AWAY
 from penstock.engine.limits import SPILL, EngineLimits
 from penstock.engine.link import Link
 from penstock.protocol import reasons
@@ -204,14 +204,14 @@ def test_what_spills_for_one_user_leaves_room_for_others() -> None:
         line.cut()
     publisher, _ = connect(bench, "p", "publisher")
     for user in ("hog", "other"):
-        for number in range(HEAD_LEN_MAX + 150):
+        for number in range(HEAD_LEN_MAX_AWAY + 150):
             publisher.send(Publish(user, b"", 1, packet_id=1 + number % 1000))
             if number % 500 == 0:
                 bench.commit()
         bench.commit()
         publisher.read()
         queue = bench.server.registry.sessions[user].queue_length
-        assert queue == HEAD_LEN_MAX + 100
+        assert queue == HEAD_LEN_MAX_AWAY + 100
     assert bench.server.effects.kept.packed_bytes == 13 * 200
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.engine.half_received import FREE_BYTES
-from penstock.engine.limits import EngineLimits
+from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Disconnect, Puback, Publish
 from tests.unit.engine.bench import Bench, Line

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.engine import drop_counts as drops
-from penstock.engine.lane import HEAD_LEN_MAX
+from penstock.engine.lane import HEAD_LEN_MAX, HEAD_LEN_MAX_AWAY
 from penstock.engine.limits import SPILL, EngineLimits
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
@@ -145,14 +145,14 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     pair = Pair(limits)
     kept = pair.bench.server.effects.kept
     pair.line.cut()
-    pair.publish(*numbered(HEAD_LEN_MAX + 120))
+    pair.publish(*numbered(HEAD_LEN_MAX_AWAY + 120))
     pair.bench.commit()
     assert kept.packed_bytes == 13 * 100
-    assert pair.bench.server.drops.counts[drops.QUEUE_FULL] == 20
+    assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 20
     if crash:
         pair.bench.restart()
         kept = pair.bench.server.effects.kept
-        assert kept.packed_bytes == 13 * (HEAD_LEN_MAX + 100), "all of it is taken up"
+        assert kept.packed_bytes == 13 * (HEAD_LEN_MAX_AWAY + 100), "all of it is taken up"
     line = pair.rejoin()
     received: list[bytes] = []
     while messages := publishes(line.read()):
@@ -164,7 +164,7 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
                 else Puback(message.packet_id)
             )
         pair.bench.commit()
-    assert received == numbered(HEAD_LEN_MAX + 100)
+    assert received == numbered(HEAD_LEN_MAX_AWAY + 100)
     assert kept.packed_bytes == 0
 
 
@@ -174,7 +174,7 @@ def test_a_session_that_ends_gives_its_packed_queue_back() -> None:
     pair.publish(*numbered(3000))
     pair.bench.commit()
     kept = pair.bench.server.effects.kept
-    assert kept.packed_bytes == 13 * (3000 - HEAD_LEN_MAX)
+    assert kept.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_AWAY)
     line = pair.rejoin()
     for message in publishes(line.read()):
         line.send(Puback(message.packet_id))
