@@ -25,7 +25,7 @@ from typing import Final, final
 import pytest
 
 from penstock.engine import drop_counts
-from penstock.engine.access import Permissions
+from penstock.engine.access import Authorize, Permissions
 from penstock.engine.away_members import Member as GroupMember
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
@@ -69,6 +69,20 @@ class Fickle(Permissions):
         return topic not in self.barred
 
 
+@final
+class Rights(Authorize):
+    """Everybody but the members may do everything."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, Member] = {}
+
+    def permissions(self, username: str | None, client_id: str) -> Permissions | None:
+        """Return what the member of this name may receive."""
+        del username
+        member = self.members.get(client_id)
+        return None if member is None else member.permissions
+
+
 def undelivered(session: Session) -> int:
     """Messages in flight that the client has not taken over."""
     return len(session._window.undelivered()) if session.window_length > 0 else 0
@@ -95,7 +109,7 @@ class Member:
         self._received: set[int] = set()  # QoS 2 packet identifiers that wait for PUBREL
         self._came: list[Packet] = []  # not looked at yet
         self._late: list[Packet] = []  # answers not given yet
-        self._permissions = Fickle()
+        self.permissions = Fickle()
         self.expiry_s = 0xFFFFFFFF
         self.always_barred: tuple[str, ...] = ()
 
@@ -112,27 +126,26 @@ class Member:
             receive_maximum=window,
             maximum_packet_size=self._packet_max,
         )
-        self.line.send(Connect(self.name, clean_start=self.clean, properties=wish))
         if self.clean:
             self._received.clear()
-            self._permissions = Fickle(*self.always_barred)
+            self.permissions = Fickle(*self.always_barred)
+        self.line.send(Connect(self.name, clean_start=self.clean, properties=wish))
         self.clean = self.expiry_s == 0
-        self.permit()
 
     def permit(self) -> None:
         """Who it is, is known; a restart of the broker forgets it until it comes back."""
         session = self.session
         if session is not None:
-            session.permissions = self._permissions
+            session.permissions = self.permissions
 
     def bar(self, topics: tuple[str, ...]) -> None:
         """It may not have these topics, or may again; in a varied world as the broker says it."""
-        barred = self._permissions.barred ^ set(topics)
+        barred = self.permissions.barred ^ set(topics)
         if self._world.varied:
-            self._permissions = Fickle(*barred)
+            self.permissions = Fickle(*barred)
             self.permit()
         else:
-            self._permissions.barred = barred
+            self.permissions.barred = barred
         self._world.bench.server.router.sharing.permissions_changed()
 
     def collect(self) -> None:
@@ -198,9 +211,9 @@ class World:
         sharing = SharingOptions(strategy=random.choice(list(STRATEGIES)), seed=seed)
         streams = random.choice(((), ("#",)))
         memory = random.choice((0, 1500, 4000)) if varied and not self.guarded else 0
-        self.bench = Bench(
-            EngineLimits(qos0_bytes_max=memory), streams, sharing=sharing, zones=self.zones
-        )
+        rights = Rights()
+        limits = EngineLimits(qos0_bytes_max=memory)
+        self.bench = Bench(limits, streams, sharing, authorize=rights, zones=self.zones)
         self.in_portions()
         self.arrived: set[int] = set()
         self.accepted: set[int] = set()
@@ -214,6 +227,7 @@ class World:
             Member(f"m{number}", f"z{number}", random.choice((None, None, 700)), self)
             for number in range(4)
         ]
+        rights.members = {member.name: member for member in self.members}
         self.publisher = self.bench.join("publisher")
         if varied:
             for member in self.members[1:]:
@@ -485,15 +499,14 @@ class World:
                         continue
                     size_bytes = delivery.size_bytes if message is None else message.size_bytes()
                     member = group.choose(message, size_bytes, session, True, None, shared.qos)
-                    assert member is None or self.got_its_body(session, member)
+                    assert member is None or self.got_its_body(session, member, shared.qos)
 
     @staticmethod
-    def got_its_body(holder: Session, member: GroupMember) -> bool:
+    def got_its_body(holder: Session, member: GroupMember, qos: int) -> bool:
         """Whether ``holder`` may keep what ``member`` could have: it is connected, will send it
         itself, and read the body from the log after the group had looked. As long as it lay there,
-        there was no memory for it at QoS 0."""
-        wants_qos0 = member.entry.subscription.qos == 0
-        return holder.link is not None and wants_qos0 and not member.session.keeps_qos0(True)
+        ``member`` was barred from it, or had no memory for it at QoS 0."""
+        return holder.link is not None and member.is_kept_from(None, qos)
 
     def _waiting(self) -> list[tuple[int, int]]:
         sessions = self.bench.server.registry.sessions.values()

@@ -45,7 +45,8 @@ class Message:
             topic alias and subscription identifiers; empty when there are none.
         offset: position in the log, or ``NOT_IN_LOG``.
         internal: in the log for a session only, and in no stream: a retained message that
-            a stored session got when it subscribed, a message held until its PUBREL.
+            a stored session got when it subscribed, one of a group that had it in memory when
+            the log let go of it, a message held until its PUBREL.
         topic_bytes: ``topic`` in UTF-8, from who has it at hand.
         lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady``).
     """
@@ -101,6 +102,21 @@ class Message:
         """Give the same moment the date it has with this lead, before it joins the log."""
         self.received_at_us += lead_us - self.lead_us
         self.lead_us = lead_us
+
+    def for_session(self) -> Message:
+        """Return the same message, not in the log: its first row may be past retention."""
+        return Message(
+            self.topic,
+            self.payload,
+            self.qos,
+            self.retain,
+            self.client_id,
+            self.received_at_us,
+            self.properties,
+            NOT_IN_LOG,
+            internal=True,
+            lead_us=self.lead_us,
+        )
 
     def once_more(self, now: Now) -> Message:
         """The same message as if it were received now, and not in the log."""

@@ -16,7 +16,7 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.engine.effects import Effects
-from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.message import Message
 from penstock.engine.retained import RetainedMessages
 
 PORTION: Final = 256  # nodes of the tree visited in one turn
@@ -80,23 +80,7 @@ class RetainedDelivery:
                 self._effects.put_retained(message.topic, None)
             elif self._not_from is None or message.client_id != self._not_from:
                 if self._logged and min(message.qos, self.qos) > 0:
-                    message = _copy_for_session(message)
+                    message = message.for_session()
                     self._effects.append(message)
                 return message
         return None
-
-
-def _copy_for_session(message: Message) -> Message:
-    """The retained message once more, for the log: its first row may be past retention."""
-    return Message(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        message.client_id,
-        message.received_at_us,
-        message.properties,
-        NOT_IN_LOG,
-        internal=True,
-        lead_us=message.lead_us,
-    )

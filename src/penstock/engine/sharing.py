@@ -176,8 +176,7 @@ class Sharing(Groups):
             if member is None:
                 return False
         group.took(member)
-        self._effects.adopted(message.offset)
-        self._deliver(member, message, shared, False, now)
+        self._hand_over(member, delivery, message, shared, now)
         return True
 
     # -- members that cannot go on -------------------------------------------------------
@@ -401,9 +400,21 @@ class Sharing(Groups):
         if message.expired(now.steady_us):
             self._drops.lose(reasons_to_drop.EXPIRED, holder.client_id, delivery)
         else:
-            self._effects.adopted(message.offset)
-            self._deliver(member, message, shared, False, now)
+            self._hand_over(member, delivery, message, shared, now)
         return False
+
+    def _hand_over(
+        self, member: Member, delivery: Delivery, message: Message, shared: Shared, now: Now
+    ) -> None:
+        """Deliver to ``member`` the ``message`` of ``delivery``, which another one had.
+
+        Where it was in no log then, it may have come there since for others: they need it no more,
+        perhaps, and then it is there no more.
+        """
+        if delivery.offset < 0 <= message.offset:
+            message = message.for_session()
+        self._effects.adopted(message.offset)
+        self._deliver(member, message, shared, False, now)
 
     def _adopt(self, member: Member, delivery: Delivery, shared: Shared) -> None:
         session = member.session

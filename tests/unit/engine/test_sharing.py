@@ -665,3 +665,26 @@ def test_a_refusal_ends_the_message_for_the_group(qos: int) -> None:
     bench.commit()
     assert got(second) == []
     assert bench.server.drops.counts[drop_counts.REJECTED] == 1
+
+
+def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over() -> None:
+    """Another group's member had it in the log meanwhile, and retention took it from there."""
+    bench = Bench(streams=())
+    other = "$share/h/t/+"
+    holder = member(bench, "holder", 0)
+    holder.send(Subscribe(1, [Subscription(other, 0)]))
+    bench.commit()
+    holder.cut()
+    publish(bench, 1)
+    first, second = bench.join("first", durable=True), bench.join("second", durable=True)
+    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    acknowledge(bench, first, publishes(first.read()))
+    server = bench.server
+    end = server.effects.next_offset
+    assert bench.store.retain(bench.now.wall_us + 1, 0, server.needed_from(end)) == end == 1
+    second.send(Subscribe(1, [Subscription(other, 1)]))
+    bench.commit()
+    assert got(second) == [0]
+    bench.restart()
+    assert got(bench.join("second", durable=True)) == [0]
