@@ -11,7 +11,6 @@ from typing import Final, TypeAlias, final
 
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import slug_of
-from penstock.engine.grants import BRIDGE_SESSIONS
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.message import Message
 from penstock.engine.selection import SessionSelection, since_us
@@ -63,8 +62,11 @@ def connection_of(server: Server, session: Session) -> ServerConnection | None:
 
 
 def is_bridge(session: Session) -> bool:
-    """Whether ``session`` is one of our own bridges': such are looked at, and left alone."""
-    return session.client_id.startswith(BRIDGE_SESSIONS)
+    """Return whether ``session`` is that of a bridge of ours: such are looked at, and left alone.
+
+    One that was left by a bridge which is in the settings no more is like any other.
+    """
+    return session.forwarding is not None
 
 
 def session_line(server: Server, session: Session) -> Told:

@@ -5,6 +5,8 @@ import pytest
 from penstock.engine.acts import ban_source, clear, drain, end_drain, kick, remove
 from penstock.engine.draining import Draining
 from penstock.engine.events import ADMINISTERED, BANNED, KINDS
+from penstock.engine.forwarding import Forwarding
+from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.listing import SessionWalk
 from penstock.engine.options import EventOptions
 from penstock.engine.selection import ANONYMOUS, SessionSelection
@@ -95,9 +97,17 @@ def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
 def test_a_bridge_is_left_alone(bench: Bench) -> None:
     line = bench.join("c", durable=True)
     session = line.session
-    session.client_id = "$bridge/x"
+    session.forwarding = Forwarding([], 1, [])
     assert not kick(bench.server, session, "", bench.now)
     assert not remove(bench.server, session, bench.now)
+
+
+def test_what_a_bridge_left_that_is_no_more_can_be_removed(bench: Bench) -> None:
+    """Else its queue would keep the log from being removed for ever."""
+    session = bench.server.registry.open("$bridge/x", False, NEVER_EXPIRES_S, bench.now)
+    session.detach(bench.now)
+    assert remove(bench.server, session, bench.now)
+    assert bench.server.registry.sessions == {}
 
 
 def test_selections(bench: Bench) -> None:
