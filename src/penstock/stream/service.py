@@ -97,6 +97,11 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no 
         self.grant = grant
 
 
+_WHERE_TOKENS_ARE: Final = (
+    "--token-file or tokenFile; stream-token in the broker's data directory has one for its user"
+)
+
+
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Refuses calls without one of the tokens, before anything of them is read."""
 
@@ -112,7 +117,7 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
             grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None
             if grant is not None:
                 return _Caller(grant)
-        knows = "does not know the token" if given else "asks for a token"
+        knows = "does not know the token" if given else f"asks for a token ({_WHERE_TOKENS_ARE})"
         raise flight.FlightUnauthenticatedError(
             f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
             Refusal.UNAUTHENTICATED.encode(),
