@@ -35,7 +35,7 @@ FAILURE: Final = 2
 
 @final
 class Credentials:
-    """What a CONNECT shows to say who it is.
+    """The parts of a CONNECT that say who its client is.
 
     Args:
         client_id: the client identifier; empty when the server will assign one.
@@ -133,20 +133,20 @@ class Exchange:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Permissions:
-    """What one client may do. An answer may be cached by the one who gives it."""
+    """The permissions of one client. Answers may be cached by the implementation."""
 
     def may_publish(self, topic: str) -> bool:
-        """Whether a message of this client may go to ``topic``."""
+        """Return whether a message of this client may go to ``topic``."""
         del topic
         return True
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether this client may subscribe to all that ``topic_filter`` matches."""
+        """Return whether this client may subscribe to all that ``topic_filter`` matches."""
         del topic_filter
         return True
 
     def may_receive(self, topic: str) -> bool:
-        """Whether a message with this topic may go to this client."""
+        """Return whether a message with this topic may go to this client."""
         del topic
         return True
 
@@ -159,7 +159,7 @@ class Authenticate:
     """The port for credentials."""
 
     def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
-        """Who this is. None: later, by ``ServerConnection.decided``; ``link`` says for whom.
+        """Return who this is. None: later, by ``ServerConnection.decided``; ``link`` says for whom.
 
         A link that closed meanwhile needs no answer.
         """
@@ -180,7 +180,7 @@ class Authorize:
     """The port for permissions."""
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """What this client may do as of now; None = everything.
+        """Return what this client may do as of now; None = everything.
 
         ``username`` was authenticated; None is an anonymous client.
         """

@@ -21,7 +21,7 @@ NAME_CHARACTERS_MAX: Final = 40  # of a name in such a sentence
 
 
 def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
-    """Whether a peer accepts ``packet``; 0 = it accepts any size [MQTT-3.1.2-24]."""
+    """Return whether a peer accepts ``packet``; 0 = it accepts any size [MQTT-3.1.2-24]."""
     return size_bytes_max <= 0 or len(encode(packet, version)) <= size_bytes_max
 
 
@@ -55,7 +55,8 @@ def quoted(name: str) -> str:
 
 
 def claimed_names(connect: Connect | None) -> str:
-    """Who a refused client says it is, in parentheses: its operator looks for that in the log."""
+    """Return who a refused client says it is, in parentheses: its operator looks for that in the
+    log."""
     if connect is None:
         return ""
     names = f"client {quoted(connect.client_id)}"
@@ -65,7 +66,8 @@ def claimed_names(connect: Connect | None) -> str:
 
 
 def refused_filters(filters: list[str], codes: list[int]) -> str:
-    """Why a SUBSCRIBE or UNSUBSCRIBE was refused in part: the first such filter and its reason."""
+    """Return why a SUBSCRIBE or UNSUBSCRIBE was refused in part: the first such filter and its
+    reason."""
     refused = 0
     first = ""
     for topic_filter, code in zip(filters, codes, strict=True):

@@ -49,7 +49,7 @@ class Arrival:
         self.is_known = True  # it is the one with its packet identifier
 
     def is_again(self, publish: Publish, topic: str) -> bool:
-        """Whether ``publish`` is the same message, sent again."""
+        """Return whether ``publish`` is the same message, sent again."""
         first = self.publish
         return (
             publish.dup
@@ -61,7 +61,7 @@ class Arrival:
 
 @final
 class Arrivals:
-    """Those of one session, over all its connections."""
+    """The arrivals of one session, over all its connections."""
 
     def __init__(self) -> None:
         self.connection = 0  # number of the present one; an earlier one may bring nothing more

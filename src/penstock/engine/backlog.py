@@ -31,7 +31,7 @@ from penstock.engine.stored_queue import StoredQueue
 
 
 class Backlog(Stored):
-    """What waits for one client.
+    """The queue of one client at work: messages wait in it, or are dropped.
 
     Args:
         client_id: the client identifier.
@@ -70,8 +70,8 @@ class Backlog(Stored):
         self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
 
     def may_receive(self, message: Message | None) -> bool:
-        """Whether this client may have ``message``; of one whose body is not here, it is unknown
-        until it leaves, and asked again then."""
+        """Return whether this client may have ``message``; of one whose body is not here, it is
+        unknown until it leaves, and asked again then."""
         permissions = self.permissions
         return permissions is None or message is None or permissions.may_receive(message.topic)
 
@@ -102,7 +102,7 @@ class Backlog(Stored):
 
     @property
     def rejects(self) -> bool:
-        """Whether messages are refused while the queue is full."""
+        """Return whether messages are refused while the queue is full."""
         return self._queue.rejects
 
     def room_for_log(self) -> int:
@@ -110,7 +110,7 @@ class Backlog(Stored):
         return self._queue.room_bytes()
 
     def keeps_qos0(self, from_log: bool) -> bool:
-        """Whether a QoS 0 message, in the log or with its body, has memory while it waits.
+        """Return whether a QoS 0 message, in the log or with its body, has memory while it waits.
 
         A client that is connected and lets none wait is sent it at once.
         """
@@ -125,7 +125,7 @@ class Backlog(Stored):
         self._full_marks.append(mark)
 
     def at_limit(self, limit: int) -> AtLimit | None:
-        """How often and how long a limit was reached; None while none ever was."""
+        """Return how often and how long a limit was reached; None while none ever was."""
         return self._held_up.use(limit)
 
     # -- inside ------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Backlog(Stored):
                     line.tell()
 
     def another_question(self) -> None:
-        """What is refused here, or who may be, is not what it was."""
+        """Tell who waits for room to ask again: the answer may be another one now."""
         if self.room_line is not None:
             self.room_line.tell_all()
         if self._effects.group_lines and self.shared_filters is not None:

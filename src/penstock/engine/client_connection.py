@@ -269,8 +269,8 @@ class ClientConnection(Connection):
 
     @property
     def may_not_know_dialect(self) -> bool:
-        """Whether the server ended it without letting us in, as one would that does not know our
-        protocol level: by return code 1, by hanging up, or by an answer it has for others."""
+        """Return whether the server ended it without letting us in, as one would that does not know
+        our protocol level: by return code 1, by hanging up, or by an answer it has for others."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
         return self.hung_up
@@ -347,7 +347,7 @@ class ClientConnection(Connection):
     # -- when packets must wait ------------------------------------------------------------
 
     def must_wait(self) -> bool:
-        """Whether too much waits on our side for more of the server's packets."""
+        """Return whether too much waits on our side for more of the server's packets."""
         if self.state != CONNECTED:
             return False
         if self.link.is_full():
@@ -359,7 +359,8 @@ class ClientConnection(Connection):
         return self.application_is_full
 
     def others_made_enough(self) -> bool:
-        """Whether so much waits for commits and sockets that nobody's packets are decoded."""
+        """Return whether so much waits for commits and sockets that nobody's packets are
+        decoded."""
         if not self._effects.is_full():
             return False
         self._effects.resume_when_sealed(self)
@@ -384,7 +385,7 @@ class ClientConnection(Connection):
     # -- keep alive ------------------------------------------------------------------------
 
     def deadline_s(self) -> float:
-        """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        """Return when ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
         silent_s = super().deadline_s()
         if self.state != CONNECTED:
             return silent_s
@@ -464,8 +465,8 @@ class ClientConnection(Connection):
 
     @property
     def ended_by_peer(self) -> bool:
-        """Whether the server ended it after it had let us in: it hung up, or dismissed us for
-        what we sent; not for what has nothing to do with that."""
+        """Return whether the server ended it after it had let us in: it hung up, or dismissed us
+        for what we sent; not for what has nothing to do with that."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _INNOCENT
         return self.hung_up

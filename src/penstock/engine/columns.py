@@ -62,7 +62,7 @@ class Text:
         _write_i32(self._positions, i32(self._pieces_bytes + len(self._values)))
 
     def positions(self) -> bytes:
-        """Where each value begins, and where the last one ends."""
+        """Return where each value begins, and where the last one ends."""
         return self._positions.getvalue()
 
     def pieces(self) -> list[bytes]:
@@ -149,7 +149,7 @@ class Columns:
         self.count += 1
 
     def received_at(self) -> bytes:
-        """When each was received."""
+        """Return when each was received."""
         return self._received_at.getvalue()
 
     def qos(self) -> bytes:

@@ -61,7 +61,7 @@ EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the she
 
 
 class Connection(Resumable):
-    """What both roles of a connection share.
+    """The base of a connection, for either role.
 
     Args:
         link: the sending half.
@@ -92,7 +92,7 @@ class Connection(Resumable):
 
     @property
     def work(self) -> int:
-        """What its turn cost up to now, in units of ``share``."""
+        """Return what its turn cost up to now, in units of ``share``."""
         return self._share.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
@@ -201,11 +201,12 @@ class Connection(Resumable):
         """A part of a packet of this length is here; with 0, all of it."""
 
     def must_wait(self) -> bool:
-        """Whether too much waits on our side; if so, it is settled who calls ``resume``."""
+        """Return whether too much waits on our side; if so, it is settled who calls ``resume``."""
         return False
 
     def others_made_enough(self) -> bool:
-        """Whether all together are at their bound before this one began; then as ``must_wait``."""
+        """Return whether all together are at their bound before this one began; then as
+        ``must_wait``."""
         return False
 
     def wait_for_turn(self) -> None:
@@ -274,7 +275,7 @@ class Connection(Resumable):
         return self._keep_alive.patience_s
 
     def deadline_s(self) -> float:
-        """When ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        """Return when ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
         return NO_DEADLINE if self.state == CLOSED else self._keep_alive.deadline_s()
 
     def tick(self, now: Now) -> None:

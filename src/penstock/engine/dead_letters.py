@@ -159,7 +159,7 @@ class DeadLetters(Stored):
             self._effects.wanting.append((self, self._asked))
 
     def wants(self, asked: list[int]) -> bool:
-        """Whether these bodies are still needed."""
+        """Return whether these bodies are still needed."""
         return asked is self._asked
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:

@@ -28,7 +28,7 @@ BECAUSE: Final = "this server is being emptied"
 
 @final
 class Draining:
-    """How a broker is emptied, and how far that is.
+    """The emptying of one broker: its pace, its reason code, and its counts so far.
 
     Args:
         reason_code: ``USE_ANOTHER_SERVER`` or ``SERVER_MOVED``.

@@ -63,7 +63,7 @@ def slug_of(reason: int) -> str:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Heir:
-    """Who takes what was dropped: see ``dead_letters``."""
+    """The port that takes dropped messages: see ``dead_letters``."""
 
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """``delivery``, on its way to ``client_id``, was dropped."""
@@ -147,7 +147,7 @@ class Drops:
             self._recent[reason, client_id] = Dropped(reason, client_id, topic, messages)
 
     def of(self, client_id: str) -> dict[int, int]:
-        """How many messages were dropped for one session, by reason; a copy."""
+        """Return how many messages were dropped for one session, by reason; a copy."""
         counts = self._by_client.get(client_id)
         return {} if counts is None else dict(counts)
 

@@ -46,7 +46,7 @@ class Stored(Timed):
         return None
 
     def wants(self, asked: list[int]) -> bool:
-        """Whether the bodies it asked for, see ``Effects.wanting``, are still needed."""
+        """Return whether the bodies it asked for, see ``Effects.wanting``, are still needed."""
         return len(asked) == 0
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
@@ -54,7 +54,7 @@ class Stored(Timed):
 
 
 class Groups:
-    """Where a member of a shared subscription hands back what it may not receive."""
+    """The port by which a member of a shared subscription hands back what it may not receive."""
 
     def hand_back(self, holder: Stored, delivery: Delivery, message: Message, now: Now) -> bool:
         """Give ``delivery`` to a member that may; False if there is none."""
@@ -89,7 +89,7 @@ class Commit:
 
     @property
     def appended(self) -> int:
-        """How many messages it appends to the log."""
+        """Return how many messages it appends to the log."""
         return len(self.messages) if self.columns is None else self.columns.count
 
     @property
@@ -99,7 +99,7 @@ class Commit:
 
     @property
     def writes(self) -> bool:
-        """Whether there is anything to make durable."""
+        """Return whether there is anything to make durable."""
         return bool(
             self.appended
             or self.progress
@@ -174,7 +174,7 @@ class Effects(Turn):
             self._messages = []
 
     def is_full(self) -> bool:
-        """Whether so much waits for commits and sockets that nothing more should be read."""
+        """Return whether so much waits for commits and sockets that nothing more should be read."""
         return self.waiting_bytes_max <= self.size_bytes + self.unsent_bytes
 
     def store_cannot_write(self, why: str) -> None:
@@ -198,7 +198,7 @@ class Effects(Turn):
             self.store_line.tell()
 
     def has_room_for_qos0(self) -> bool:
-        """Whether, while the store cannot write, more may wait that nobody acknowledges."""
+        """Return whether, while the store cannot write, more may wait that nobody acknowledges."""
         return self.size_bytes + self.unsent_bytes < self.waiting_bytes_max // 2
 
     def resume_in_tick(self, user: Resumable) -> None:
@@ -283,7 +283,7 @@ class Effects(Turn):
 
     @property
     def is_pressing(self) -> bool:
-        """Whether anybody waits for the open batch to be committed.
+        """Return whether anybody waits for the open batch to be committed.
 
         Nobody does where sessions went on and no more: what they were sent left already, and what
         was acknowledged is at worst sent again after a crash.

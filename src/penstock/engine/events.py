@@ -95,7 +95,7 @@ _SPREAD: Final = 2654435769  # 2**32 over the golden ratio: neighbours come to l
 
 @final
 class Tally:
-    """What went through one connection.
+    """The packets and bytes that went through one connection.
 
     Args:
         since_us: when it began.
@@ -196,7 +196,7 @@ class Events:
     # -- messages ------------------------------------------------------------------------
 
     def observes(self, offset: int, message: Message | None) -> bool:
-        """Whether the message at ``offset`` has events of its own."""
+        """Return whether the message at ``offset`` has events of its own."""
         if offset < 0 or ((offset & 0xFFFFFFFF) * _SPREAD) & 0xFFFFFFFF >= self._below:
             return False
         if message is None:
@@ -232,7 +232,8 @@ class Events:
         return event if self.note(RECEIVED, event) else None
 
     def follows(self, delivery: Delivery) -> bool:
-        """Whether ``delivery`` has events; its body may be gone by the next time it is asked."""
+        """Return whether ``delivery`` has events; its body may be gone by the next time it is
+        asked."""
         if not delivery.untold and not self.observes(delivery.offset, delivery.message):
             delivery.untold = True
         return not delivery.untold
@@ -335,7 +336,7 @@ class Events:
             self._held = []
 
     def committed(self) -> None:
-        """What was sealed is durable, and what waited for it leaves."""
+        """Note that the sealed batch is durable, and let go the events that waited for it."""
         if self._sealed:
             offsets = self._sealed
             self._sealed = []
@@ -351,5 +352,5 @@ class Events:
 
 
 def is_event(message: Message | None) -> bool:
-    """Whether ``message`` carries events itself."""
+    """Return whether ``message`` carries events itself."""
     return message is not None and message.topic.startswith(EVENTS_PREFIX)

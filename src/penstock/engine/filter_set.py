@@ -47,11 +47,12 @@ class FilterSet:
             node.ends = True
 
     def matches(self, topic: str) -> bool:
-        """Whether a filter of the set matches a message published to ``topic``."""
+        """Return whether a filter of the set matches a message published to ``topic``."""
         return self._reaches(topic, False)
 
     def covers(self, topic_filter: str) -> bool:
-        """Whether one filter of the set matches every topic that ``topic_filter`` matches."""
+        """Return whether one filter of the set matches every topic that ``topic_filter``
+        matches."""
         if topic_filter == "#":  # every topic has a first level, so "+/#" is the same
             some = self._root.below.get("+")
             if some is not None and "#" in some.below:

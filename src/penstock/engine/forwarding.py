@@ -30,7 +30,7 @@ _TOPIC_BYTES_MAX: Final = 65_535
 
 @final
 class Rule:
-    """Which messages are handed on, and under which topic.
+    """A rule that says which messages are handed on, and under which topic.
 
     Args:
         topic_filter: of their topics, where they come from.
@@ -106,7 +106,8 @@ class Forwarding:
         return None if place == _NO_RULE else self.rules[place]
 
     def passes(self, rule: Rule, topic: str, encoded: bytes) -> bool:
-        """Whether a message with this topic and these properties may be handed on by ``rule``.
+        """Return whether a message with this topic and these properties may be handed on by
+        ``rule``.
 
         One that may not is counted.
         """
@@ -119,7 +120,7 @@ class Forwarding:
         return True
 
     def message_for(self, message: Message, version: int) -> Message:
-        """What is sent in place of ``message``, which a rule matches."""
+        """Return what is sent in place of ``message``, which a rule matches."""
         rule = self.rule_for(message.topic)
         topic = message.topic if rule is None else rule.topic_for(message.topic)
         properties = b""
@@ -159,7 +160,8 @@ class Forwarding:
 
 
 def hops_of(encoded: bytes) -> int:
-    """How many bridges a message with these properties has passed; what is no number counts 0."""
+    """Return how many bridges a message with these properties has passed; what is no number counts
+    0."""
     if len(encoded) == 0 or HOPS.encode() not in encoded:
         return 0
     hops = 0

@@ -26,7 +26,7 @@ ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a
 
 @final
 class Refusal:
-    """Why a CONNECT is refused.
+    """The reason why a CONNECT is refused.
 
     Args:
         code: an MQTT 5 reason code, of which the client is told.
@@ -105,7 +105,7 @@ def _user_properties(connect: Connect) -> int:
 
 
 def wanted_session_expiry_s(connect: Connect) -> int:
-    """How long the client wants the session to outlive its connection, seconds.
+    """Return how long the client wants the session to outlive its connection, seconds.
 
     Before MQTT 5 a session that is not clean never expires.
     """
@@ -116,7 +116,8 @@ def wanted_session_expiry_s(connect: Connect) -> int:
 
 
 def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
-    """How long the session outlives its connection, seconds: see ``wanted_session_expiry_s``."""
+    """Return how long the session outlives its connection, seconds: see
+    ``wanted_session_expiry_s``."""
     return min(wanted_session_expiry_s(connect), limits.session_expiry_s_max)
 
 

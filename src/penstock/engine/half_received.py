@@ -37,7 +37,8 @@ class HalfReceived:
         self._line: dict[Connection, None] = {}
 
     def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
-        """Whether a packet of this length may be read; if not, ``user`` is resumed to ask again.
+        """Return whether a packet of this length may be read; if not, ``user`` is resumed to ask
+        again.
 
         Args:
             user: the connection it comes through.

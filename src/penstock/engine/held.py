@@ -71,7 +71,7 @@ class HeldMessages:
         return self._entries.get(packet_id)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether memory has room for a body of this size."""
+        """Return whether memory has room for a body of this size."""
         return self.size_bytes + size_bytes <= self.bytes_max
 
     def keep(self, packet_id: int, message: Message) -> None:
@@ -110,7 +110,7 @@ class HeldMessages:
         return len(self.line) == 1
 
     def in_line(self, packet_id: int) -> bool:
-        """Whether its PUBREL came and it waits for body or room."""
+        """Return whether its PUBREL came and it waits for body or room."""
         held = self._entries.get(packet_id)
         return held is not None and held.in_line
 

@@ -49,7 +49,7 @@ class Inbound:
 
     @property
     def here(self) -> int:
-        """How many came on this connection (MQTT 5 §4.9)."""
+        """Return how many came on this connection (MQTT 5 §4.9)."""
         return len(self._here)
 
     def reconnected(self, now: Now) -> None:
@@ -87,11 +87,11 @@ class Inbound:
         self._account = None
 
     def waits(self, packet_id: int) -> bool:
-        """Whether a message with this packet identifier waits for PUBREL."""
+        """Return whether a message with this packet identifier waits for PUBREL."""
         return packet_id in self._since_us
 
     def came_here(self, packet_id: int) -> bool:
-        """Whether a message with this packet identifier came on this connection."""
+        """Return whether a message with this packet identifier came on this connection."""
         return packet_id in self._here
 
     def release(self, packet_id: int) -> int:
@@ -145,7 +145,7 @@ class Inbound:
         return forgotten
 
     def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
-        """Where messages are held, and counted in ``account``."""
+        """Return where messages are held, and counted in ``account``."""
         if self.held is None:
             self.held = HeldMessages(bytes_max, account)
         return self.held

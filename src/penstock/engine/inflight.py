@@ -90,12 +90,12 @@ class InFlightWindow:
         return list(self._entries.values())
 
     def delivered(self) -> list[Delivery]:
-        """What the receiver has taken over; the flow is not at its end yet."""
+        """Return what the receiver has taken over; the flow is not at its end yet."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
     def undelivered(self) -> list[Delivery]:
-        """What the receiver has not taken over yet, oldest first."""
+        """Return what the receiver has not taken over yet, oldest first."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
 
@@ -108,7 +108,7 @@ class InFlightWindow:
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
-        """Whether one more message may be sent: nothing older waits and a place is free."""
+        """Return whether one more message may be sent: nothing older waits and a place is free."""
         taken = len(self._entries)
         if taken >= self.capacity or self._unsent:
             return False
@@ -182,7 +182,7 @@ class InFlightWindow:
         return packet_id
 
     def is_reserved(self, packet_id: int) -> bool:
-        """Whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
+        """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
         return packet_id in self._reserved
 
     def let_go_of_reserved(self, packet_id: int) -> None:
@@ -302,7 +302,7 @@ class InFlightWindow:
         return lowest
 
     def shared(self) -> list[Delivery]:
-        """What other members of shared subscriptions may take over: QoS 1, oldest first.
+        """Return what other members of shared subscriptions may take over: QoS 1, oldest first.
 
         Not QoS 2: one that is on its way stays with this session, and is lost with it
         [MQTT-4.8.2-4] [MQTT-4.8.2-5].

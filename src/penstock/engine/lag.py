@@ -56,7 +56,7 @@ class Lag(Stored):
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
     def wants(self, asked: list[int]) -> bool:
-        """Whether this is still the oldest."""
+        """Return whether this is still the oldest."""
         return asked is self._asked
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:

@@ -191,8 +191,8 @@ class Lane:
         return removed
 
     def between(self, first: int, end: int) -> list[Delivery]:
-        """What waits with sequences from ``first`` to below ``end``, left in place; copies of
-        what is packed."""
+        """Return what waits with sequences from ``first`` to below ``end``, left in place; copies
+        of what is packed."""
         head = self._head.items()
         found = [item for item in head if first <= item.sequence < end and not item.gone]
         if self._tail is not None:

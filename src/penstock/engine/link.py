@@ -45,7 +45,7 @@ PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says 
 
 
 class Resumable:
-    """Who does its work in portions: what it leaves over goes on in a later turn."""
+    """The port of who works in portions: what is left over goes on in a later turn."""
 
     def __init__(self) -> None:
         self.waits_for_turn = False
@@ -55,7 +55,7 @@ class Resumable:
 
 
 class Turn:
-    """What the links of one broker have to do in this turn of the loop, and who in the next."""
+    """The work of one broker's links in this turn of the loop, and that left for the next."""
 
     def __init__(self) -> None:
         self.counters = Counters()
@@ -122,11 +122,12 @@ class Link:
 
     @property
     def waits(self) -> bool:
-        """Whether anything waits for a commit, so that what is sent now would overtake it."""
+        """Return whether anything waits for a commit, so that what is sent now would overtake
+        it."""
         return self.releasing > 0 or self.held.count > 0 or self._has_behind()
 
     def has_room(self) -> bool:
-        """Whether a message that can wait in a queue may be sent now."""
+        """Return whether a message that can wait in a queue may be sent now."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max
 
     def has_room_for(self, size_bytes: int) -> bool:
@@ -177,7 +178,7 @@ class Link:
         self.account = account
 
     def is_full(self) -> bool:
-        """Whether the peer must read before we do anything more for it."""
+        """Return whether the peer must read before we do anything more for it."""
         return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
@@ -205,7 +206,8 @@ class Link:
         return 0 if at_once and self.opened else self.sealed + 1
 
     def place_of_qos0(self, at_once: bool) -> Frames:
-        """Where a QoS 0 message is to be written now; when it was, ``wrote_qos0`` is to be told.
+        """Return where a QoS 0 message is to be written now; when it was, ``wrote_qos0`` is to be
+        told.
 
         With ``at_once`` it leaves in this turn, or right behind those that wait for a commit.
         """
@@ -256,7 +258,8 @@ class Link:
         self._wrote(size_bytes)
 
     def place_of_publish(self, at_once: bool) -> Frames:
-        """Where a QoS 1 or 2 message is to be written; then ``wrote_publish`` is to be told."""
+        """Return where a QoS 1 or 2 message is to be written; then ``wrote_publish`` is to be
+        told."""
         return self.ready if at_once else self.held
 
     def wrote_publish(self, place: Frames, size_bytes: int) -> None:
@@ -271,7 +274,7 @@ class Link:
             self.held_more(size_bytes)
 
     def releases_publishes(self) -> bool:
-        """Whether QoS 1 or 2 messages wait for a commit, and all for one that was sealed.
+        """Return whether QoS 1 or 2 messages wait for a commit, and all for one that was sealed.
 
         What would wait for the open batch alone is to wait with it: another must not come later
         because of it.
@@ -302,7 +305,7 @@ class Link:
         self.wrote_qos0(place, len(frame))
 
     def seal(self) -> Release:
-        """What is held belongs to the batch that is sealed now; the next begins empty."""
+        """Return what is held belongs to the batch that is sealed now; the next begins empty."""
         packets = self.held.count
         release = Release(
             self,
@@ -365,7 +368,7 @@ class Link:
 
     @property
     def drained(self) -> bool:
-        """Whether the socket of a closed link may be closed now."""
+        """Return whether the socket of a closed link may be closed now."""
         if not self.draining:
             return True
         waiting = self.held.count + self.ready.count

@@ -70,7 +70,7 @@ def is_bridge(session: Session) -> bool:
 
 
 def session_line(server: Server, session: Session) -> Told:
-    """What a list tells of a session."""
+    """Return what a list tells of a session."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
     lead_us = server.effects.lead_us
@@ -125,7 +125,7 @@ def session_whole(server: Server, session: Session) -> Told:
 
 
 def expires_at_us(session: Session, lead_us: int) -> int | None:
-    """When the session ends unless its client comes back, µs since the Unix epoch.
+    """Return when the session ends unless its client comes back, µs since the Unix epoch.
 
     None while the client is connected, and for a session that never ends.
     """
@@ -135,7 +135,7 @@ def expires_at_us(session: Session, lead_us: int) -> int | None:
 
 
 def retained_line(message: Message) -> Told:
-    """What a list tells of a retained message."""
+    """Return what a list tells of a retained message."""
     told: Told = {
         "topic": message.topic,
         "bytes": len(message.payload),

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @final
 class ShareOptions:
-    """How failures count.
+    """The settings that say how failed logins count.
 
     Args:
         burst: failures of a source or a name without a delay.
@@ -91,7 +91,7 @@ class _Record:
 
 @final
 class Records:
-    """What sources, or names, did lately: by key, the one not seen for longest first."""
+    """The failures of sources, or names, lately: by key, the one not seen for longest first."""
 
     def __init__(self, options: ShareOptions) -> None:
         self._options = options
@@ -247,7 +247,7 @@ class LoginShares(Generic[T]):
         self._turn = 0
 
     def has_room(self, lane: str) -> bool:
-        """Whether an attempt of ``lane`` may wait: it has fewer places than are free."""
+        """Return whether an attempt of ``lane`` may wait: it has fewer places than are free."""
         return self._places.get(lane, 0) < self._waiting_max - self.waiting
 
     def due_s(self, source: str, name: str, now_s: float) -> float:

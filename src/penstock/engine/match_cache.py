@@ -34,7 +34,7 @@ _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 
 @final
 class Grant:
-    """What a session gets of a topic: QoS, retain as published, subscription identifiers.
+    """One session's part of an answer: QoS, retain as published, subscription identifiers.
 
     Complete once ``settle`` was called: a client may have thousands of matching subscriptions,
     each with an identifier, so they are gathered in a dictionary, which keeps their order.
@@ -104,7 +104,7 @@ class Matches:
         self.identifiers = identifiers  # that leave with one message, to all sessions together
 
     def count(self) -> int:
-        """How much there is to be kept of it: sessions, groups and identifiers."""
+        """Return how much there is to be kept of it: sessions, groups and identifiers."""
         return len(self.sessions) + len(self.groups) + self.identifiers
 
 

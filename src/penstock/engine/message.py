@@ -86,7 +86,7 @@ class Message:
 
     @property
     def steady_us(self) -> int:
-        """When it was received, on the steady clock."""
+        """Return when it was received, on the steady clock."""
         return self.received_at_us - self.lead_us
 
     def dated(self, received_at_us: int, lead_us: int = 0) -> None:
@@ -132,7 +132,7 @@ class Message:
         )
 
     def expired(self, steady_us: int) -> bool:
-        """Whether its message expiry interval has passed [MQTT-3.3.2-5]."""
+        """Return whether its message expiry interval has passed [MQTT-3.3.2-5]."""
         return 0 < self.expires_at_us <= steady_us
 
     def properties_for(self, steady_us: int, subscription_ids: tuple[int, ...]) -> bytes:
@@ -147,7 +147,7 @@ class Message:
         return encoded
 
     def size_bytes(self) -> int:
-        """What the message occupies, about: for bounding buffers, not for billing."""
+        """Return what the message occupies, about: for bounding buffers, not for billing."""
         return len(self.topic_bytes) + len(self.payload) + len(self.properties) + 64
 
 
@@ -173,7 +173,7 @@ def _subscription_identifier(identifier: int) -> bytes:
 
 
 def is_utf8(payload: bytes) -> bool:
-    """Whether ``payload`` is what its format indicator 1 says (v5 §3.3.2.3.2)."""
+    """Return whether ``payload`` is what its format indicator 1 says (v5 §3.3.2.3.2)."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -184,7 +184,7 @@ def is_utf8(payload: bytes) -> bool:
 @mypyc_attr(acyclic=True)
 @final
 class Shared:
-    """What another member of a shared subscription needs to take a delivery over.
+    """The data with which another member of a shared subscription takes a delivery over.
 
     Args:
         topic_filter: the shared subscription, ``$share/{group}/{filter}``.
@@ -254,9 +254,9 @@ class Delivery:
         self.sent_us = 0
 
     def needs_log(self, stored: bool) -> bool:
-        """Whether what is in the log is needed from there: by a session that is ``stored``, which
-        lets go of bodies while its client is away; for want of the body; or by whoever takes it
-        over, who gets no more than its offset."""
+        """Return whether what is in the log is needed from there: by a session that is ``stored``,
+        which lets go of bodies while its client is away; for want of the body; or by whoever takes
+        it over, who gets no more than its offset."""
         if self.gone:
             return False
         return stored or self.message is None or self.shared is not None

@@ -44,7 +44,7 @@ def mount(packet: Packet, mount_point: str) -> None:
 
 
 def sees(topic: str, mount_point: str) -> bool:
-    """Whether ``topic`` is below ``mount_point``; everything is below an empty one."""
+    """Return whether ``topic`` is below ``mount_point``; everything is below an empty one."""
     return topic.startswith(mount_point) and topic != mount_point
 
 

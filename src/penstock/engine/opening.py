@@ -63,7 +63,7 @@ _CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event: who is refused fills 
 
 @final
 class Granted:
-    """What a client was let in with, for who tells about it.
+    """The terms on which a client was let in, for log and events.
 
     Args:
         username: who it is; None for an anonymous client.
@@ -213,7 +213,7 @@ class OpeningConnection(Connection):
             self.resume(now)
 
     def deadline_s(self) -> float:
-        """When ``tick`` must be called: silence, or the end of what it was let in for."""
+        """Return when ``tick`` must be called: silence, or the end of what it was let in for."""
         silent_s = super().deadline_s()
         if self._until_s == NO_DEADLINE or self.state != CONNECTED:
             return silent_s

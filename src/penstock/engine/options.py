@@ -36,7 +36,7 @@ STRATEGIES: Final[dict[str, int]] = {
 
 @final
 class Offers:
-    """What the clients of one listener are offered of MQTT.
+    """The features of MQTT that one listener offers its clients.
 
     Args:
         qos_max: highest QoS, 0..2, of what they publish and subscribe to.
@@ -124,7 +124,7 @@ class ServerOptions:
 
 @final
 class EventOptions:
-    """What the broker tells of its own life: see ``events``.
+    """The settings that say which events the broker writes: see ``events``.
 
     Args:
         kinds: names of ``events.KINDS``; others are not written.
@@ -151,7 +151,7 @@ class EventOptions:
 
 @final
 class SharingOptions:
-    """How shared subscriptions are handed out.
+    """The settings of shared subscriptions.
 
     Args:
         enabled: whether there are any.

@@ -42,7 +42,7 @@ _RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 
 
 class Outbound(Transmission):
-    """What one client is sent.
+    """The way of messages to one client: into the window, or the queue, and refill.
 
     Args:
         client_id: the client identifier.
@@ -262,8 +262,8 @@ class Outbound(Transmission):
             self._go_on_with_retained(link, now)
 
     def give_up_before(self, offset: int, now: Now) -> None:
-        """What waits and lies before ``offset`` is late, or is in memory and late by its own time;
-        what is on its way is left alone."""
+        """Drop what waits and is late: it lies before ``offset``, or is in memory and its own time
+        has passed; what is on its way is left alone."""
         head = self._queue.head()
         while head is not None:
             is_late = head.message is not None and self._is_late(head.message, now)
@@ -358,7 +358,8 @@ class Outbound(Transmission):
     # -- room --------------------------------------------------------------------------
 
     def has_place(self, size_bytes: int, taken: int) -> bool:
-        """Whether a message of this size, QoS 1 or 2, finds a place in the window or the queue.
+        """Return whether a message of this size, QoS 1 or 2, finds a place in the window or the
+        queue.
 
         Args:
             size_bytes: of the message.
@@ -376,7 +377,7 @@ class Outbound(Transmission):
         return taken < free or (free > 0 and queue.has_room(size_bytes, taken - free))
 
     def refuses(self, size_bytes: int, taken: int) -> bool:
-        """Whether a message, as for ``has_place``, must be refused (``reject``).
+        """Return whether a message, as for ``has_place``, must be refused (``reject``).
 
         The publisher must wait or be told; what never fits is dropped instead, for it would
         wait for ever.
@@ -389,7 +390,8 @@ class Outbound(Transmission):
     # -- shared subscriptions (see ``sharing``) ----------------------------------------
 
     def is_ready(self) -> bool:
-        """Whether the client is connected, reads, and has room for a message, if it is small."""
+        """Return whether the client is connected, reads, and has room for a message, if it is
+        small."""
         link = self.link
         return link is not None and link.has_room() and self.has_place(0, 0)
 
@@ -402,7 +404,7 @@ class Outbound(Transmission):
     def shared_waiting(
         self, filters: set[str] | None, in_flight: bool, limit: int
     ) -> list[Delivery]:
-        """What other members of shared subscriptions may take over, oldest first of each.
+        """Return what other members of shared subscriptions may take over, oldest first of each.
 
         Args:
             filters: of these shared subscriptions; None = of all.

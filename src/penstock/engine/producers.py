@@ -46,7 +46,7 @@ NO_ROOM: Final = 3  # 0x97
 
 @final
 class Numbered:
-    """What a PUBLISH says of itself: ``mistake`` is a sentence where it cannot be understood."""
+    """The number that a PUBLISH carries; ``mistake`` is a sentence where it has no sense."""
 
     def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
         self.name = name
@@ -126,7 +126,7 @@ class Producers:
         return 0 if record is None else record.sequence
 
     def judge(self, username: str | None, message: Numbered, client_id: str, topic: str) -> int:
-        """What is to be done with a message: ``NEXT`` … ``NO_ROOM``."""
+        """Return what is to be done with a message: ``NEXT`` … ``NO_ROOM``."""
         record = self._latest.get(_key(username, message.name))
         latest = 0 if record is None else record.sequence
         if not message.mistake and 0 < message.sequence <= latest:
@@ -140,7 +140,7 @@ class Producers:
         return NEXT
 
     def has_room(self, username: str, name: str) -> bool:
-        """Whether the latest number of this producer is remembered, or can be."""
+        """Return whether the latest number of this producer is remembered, or can be."""
         return _key(username, name) in self._latest or self._has_room_for(username)
 
     def why(self, username: str | None, message: Numbered) -> str:

@@ -100,13 +100,15 @@ class MessageQueue:
         return self._qos0_count
 
     def is_half_full(self, len_max: int) -> bool:
-        """Whether half of its bounds is taken; ``len_max`` counts where it has none in messages."""
+        """Return whether half of its bounds is taken; ``len_max`` counts where it has none in
+        messages."""
         if 2 * len(self) >= (self.max_len or len_max):
             return True
         return 0 < self.max_bytes <= 2 * self.size_bytes
 
     def has_room(self, size_bytes: int, taken: int = 0) -> bool:
-        """Whether a message of this size fits within both bounds, after ``taken`` like it."""
+        """Return whether a message of this size fits within both bounds, after ``taken`` like
+        it."""
         if 0 < self.max_len <= len(self) + taken:
             return False
         return not 0 < self.max_bytes < self.size_bytes + (taken + 1) * size_bytes
@@ -118,13 +120,13 @@ class MessageQueue:
         return self.max_bytes - self.size_bytes if self.max_bytes > 0 else NO_BOUND
 
     def ever_fits(self, size_bytes: int, taken: int) -> bool:
-        """Whether ``has_room`` would say so if the queue were empty."""
+        """Return whether ``has_room`` would say so if the queue were empty."""
         if 0 < self.max_len <= taken:
             return False
         return not 0 < self.max_bytes < (taken + 1) * size_bytes
 
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
-        """Whether a new message that does not fit is queued all the same, by the policy.
+        """Return whether a new message that does not fit is queued all the same, by the policy.
 
         What has to go for it is taken out and added to ``dropped``. Nothing of a higher
         priority goes for it.
@@ -269,7 +271,7 @@ class MessageQueue:
         return found
 
     def slots(self) -> set[int]:
-        """Those in which something waits, but for 0."""
+        """Return the slots in which something waits, but for 0."""
         return {lane.number >> SLOT_SHIFT for lane in self._lanes.values() if lane.count > 0} - {0}
 
     def in_slot(self, slot: int, limit: int) -> list[Delivery]:
@@ -315,7 +317,7 @@ class MessageQueue:
             self._ranks = []
 
     def between(self, first: int, end: int) -> list[Delivery]:
-        """What waits with sequences from ``first`` to below ``end``, all of one lane."""
+        """Return what waits with sequences from ``first`` to below ``end``, all of one lane."""
         return self._lane(first >> PRIORITY_SHIFT).between(first, end)
 
     def _next(self) -> Lane | None:

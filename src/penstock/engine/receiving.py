@@ -65,7 +65,7 @@ class Receiving:
         self._number = self._arrivals.connected(session_present)
 
     def is_current(self) -> bool:
-        """Whether no other connection took the session over."""
+        """Return whether no other connection took the session over."""
         return self._number == self._arrivals.connection
 
     def arrived(self, publish: Publish, now: Now) -> None:

@@ -82,7 +82,7 @@ class SubscriptionRecord:
 
 @final
 class Progress:
-    """How far a stored session has got.
+    """The progress of a stored session.
 
     Args:
         number: the session's.

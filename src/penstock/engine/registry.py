@@ -99,7 +99,8 @@ class Registry:
         self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
 
     def has_room(self, client_id: str, account: Account | None = None) -> bool:
-        """Whether a session for ``client_id`` exists or may be made, in ``account`` if given."""
+        """Return whether a session for ``client_id`` exists or may be made, in ``account`` if
+        given."""
         if client_id in self.sessions:
             return True
         if len(self.sessions) >= self._limits.sessions_max:
@@ -109,7 +110,7 @@ class Registry:
         return self._effects.kept.has_room_for_sessions()
 
     def belongs_to(self, client_id: str, username: str | None) -> bool:
-        """Whether ``username`` (None: an anonymous client) may open a session of this name.
+        """Return whether ``username`` (None: an anonymous client) may open a session of this name.
 
         One recovered from an older store, which does not tell whose it is, is the next user's.
         """

@@ -83,7 +83,8 @@ class RetainedMessages:
         return self._count
 
     def has_room(self, message: Message, account: Account | None = None) -> bool:
-        """Whether ``message``, which has a payload, would be kept, in ``account`` if given."""
+        """Return whether ``message``, which has a payload, would be kept, in ``account`` if
+        given."""
         grows_bytes = _weight(message)
         is_new_too = self._count < self._limit and not self._is_beyond(grows_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(grows_bytes)):
@@ -205,7 +206,7 @@ class RetainedWalk:
 
     @property
     def finished(self) -> bool:
-        """Whether everything was visited."""
+        """Return whether everything was visited."""
         return not self._ahead
 
     def step(self) -> Message | None:

@@ -58,7 +58,7 @@ class RetainedDelivery:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to deliver."""
+        """Return whether nothing is left to deliver."""
         return self._walk.finished
 
     def next(self, now: Now) -> Message | None:

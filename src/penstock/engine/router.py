@@ -157,7 +157,7 @@ class Router:
         return False
 
     def refuses(self, message: Message, publisher: Session | None) -> bool:
-        """Whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
+        """Return whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
 
         Nobody has got anything of it then, so that sending it again is no duplicate. If it is
         not refused, ``publish`` does what was found here: each place is given away once, and
@@ -218,7 +218,7 @@ class Router:
                 self._refusing_groups = matches.groups[: len(planned) + 1]
 
     def lines_for_room(self) -> list[RoomLine]:
-        """Where to wait for what has just been refused: few lines, whatever refused it."""
+        """Return where to wait for what has just been refused: few lines, whatever refused it."""
         if self._refusing is not None:
             line = self._refusing.line_for_room()
             if self._refusing.has_memory():

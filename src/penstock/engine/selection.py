@@ -21,7 +21,7 @@ ANONYMOUS: Final = ""  # as the pattern of a user: those without a user name
 
 @final
 class SessionSelection:
-    """What must be true of a session.
+    """The conditions that a session must meet, all of them.
 
     Args:
         client: pattern of its client identifier; None = any.
@@ -56,7 +56,8 @@ class SessionSelection:
         self._older_than_us = int(older_than_s * MICROSECONDS)
 
     def has(self, session: Session, connection: ServerConnection | None, now: Now) -> bool:
-        """Whether ``session`` is meant; ``connection`` is its connection, None while it is away."""
+        """Return whether ``session`` is meant; ``connection`` is its connection, None while it is
+        away."""
         is_connected = session.link is not None
         if self.connected is not None and self.connected != is_connected:
             return False

@@ -159,7 +159,7 @@ class ServerConnection(OpeningConnection):
 
     @property
     def saturated(self) -> bool:
-        """Whether as many acknowledgements wait for a commit as a client may leave open.
+        """Return whether as many acknowledgements wait for a commit as a client may leave open.
 
         MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read
         until there is room. What counts is what waits for us: a QoS 2 message that waits for
@@ -217,7 +217,7 @@ class ServerConnection(OpeningConnection):
             self.stalled = True
 
     def must_wait(self) -> bool:
-        """Whether too much waits on our side for more of this client's packets."""
+        """Return whether too much waits on our side for more of this client's packets."""
         link = self.link
         effects = self._server.effects
         if (  # after nearly every packet, so without a call
@@ -233,7 +233,8 @@ class ServerConnection(OpeningConnection):
         return self._must_wait_for_what()
 
     def others_made_enough(self) -> bool:
-        """Whether so much waits for commits and sockets that nobody's packets are decoded."""
+        """Return whether so much waits for commits and sockets that nobody's packets are
+        decoded."""
         effects = self._server.effects
         if effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max:
             return False

@@ -129,7 +129,7 @@ class Session(Outbound):
         self._window.use_only(last_id)
 
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
-        """Who uses this session from now on, and what they may do."""
+        """Set who uses this session from now on, and what they may do."""
         self.username = username
         self.identified = True
         self.permissions = permissions
@@ -200,11 +200,12 @@ class Session(Outbound):
         return is_new
 
     def awaits_release(self, packet_id: int) -> bool:
-        """Whether a QoS 2 message with this packet identifier was received and not released."""
+        """Return whether a QoS 2 message with this packet identifier was received and not
+        released."""
         return self._inbound.waits(packet_id)
 
     def came_here(self, packet_id: int) -> bool:
-        """Whether such a message came on this connection, and not on an earlier one."""
+        """Return whether such a message came on this connection, and not on an earlier one."""
         return self._inbound.came_here(packet_id)
 
     def release(self, packet_id: int) -> int:
@@ -225,7 +226,7 @@ class Session(Outbound):
         held.keep(packet_id, message)
 
     def holds(self, packet_id: int) -> bool:
-        """Whether the message with this packet identifier is not routed yet."""
+        """Return whether the message with this packet identifier is not routed yet."""
         held = self._inbound.held
         return held is not None and held.get(packet_id) is not None
 
@@ -260,7 +261,7 @@ class Session(Outbound):
         return None
 
     def wants(self, asked: list[int]) -> bool:
-        """Whether the bodies asked for are still needed, on either way."""
+        """Return whether the bodies asked for are still needed, on either way."""
         held = self._inbound.held
         return (held is not None and asked is held.wanted) or super().wants(asked)
 
@@ -284,7 +285,7 @@ class Session(Outbound):
         return held if sending < 0 or 0 <= held < sending else sending
 
     def has_room_to_receive(self) -> bool:
-        """Whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
+        """Return whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
 
         Where messages are held, and there is no room for more of them, one that the client owes
         a PUBREL for must go first.
@@ -296,7 +297,7 @@ class Session(Outbound):
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
 
     def has_room_to_hold(self) -> bool:
-        """Whether one more message may be held until its PUBREL."""
+        """Return whether one more message may be held until its PUBREL."""
         return self.account.has_room_for_unreleased()
 
     def watch_held(self, now: Now) -> None:
@@ -316,17 +317,17 @@ class Session(Outbound):
 
     @property
     def waits_for_releases(self) -> bool:
-        """Whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
+        """Return whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
         return len(self._inbound) > 0
 
     @property
     def owes_releases(self) -> bool:
-        """Whether the client still has to send a PUBREL."""
+        """Return whether the client still has to send a PUBREL."""
         return len(self._inbound) > self.released_count
 
     @property
     def was_resumed(self) -> bool:
-        """Whether the client may have left QoS 2 messages open on an earlier connection."""
+        """Return whether the client may have left QoS 2 messages open on an earlier connection."""
         return self._inbound.resumed
 
     @property
@@ -337,7 +338,7 @@ class Session(Outbound):
     # -- publishers that wait for room here -------------------------------------------------
 
     def line_for_room(self) -> RoomLine:
-        """Where they wait; who looks for room asks whether the client reads."""
+        """Return where they wait; who looks for room asks whether the client reads."""
         if self.room_line is None:
             self.room_line = SessionLine(self, self._effects)
         link = self.link
@@ -464,5 +465,5 @@ class SessionLine(RoomLine):
         self._session = session
 
     def is_full(self, size_bytes: int) -> bool:
-        """Whether it refuses so much."""
+        """Return whether it refuses so much."""
         return self._session.refuses(size_bytes, 0)

@@ -46,7 +46,7 @@ class Share:
         self.used_up = 0  # shares, in this turn
 
     def next_turn(self) -> None:
-        """Those who used up their shares go on now, and divide what there is."""
+        """Begin a turn: those that used up their shares go on, and divide the work there is."""
         self.work_max = max(SHARE_MIN, self.together // max(1, self.used_up))
         self.used_up = 0
 

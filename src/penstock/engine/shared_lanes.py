@@ -27,7 +27,7 @@ SLOTS: Final = 127
 
 @final
 class SharedLanes:
-    """Which slot of one session's queue is whose.
+    """The slots of one session's queue, by shared subscription.
 
     Args:
         queue: the queue.

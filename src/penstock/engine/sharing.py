@@ -258,7 +258,7 @@ class Sharing(Groups):
             group.away.permissions_changed()
 
     def spread(self, now: Now) -> None:
-        """What is parked goes to members that are connected and have room for it."""
+        """Hand parked messages to members that are connected and have room."""
         for group in list(self.uneven.values()):
             if group.parked.goes_on():
                 self._spread(group, now)

@@ -45,7 +45,7 @@ _BEFORE: Final = "\0"  # in no MQTT string, so in no producer's name [MQTT-1.5.4
 
 @final
 class Sinks:
-    """How far each sink has got.
+    """The progress of each sink.
 
     Args:
         effects: the open batch.
@@ -59,15 +59,15 @@ class Sinks:
         self._producers = producers
 
     def has_room(self, sink: str) -> bool:
-        """Whether the position of ``sink`` can be kept."""
+        """Return whether the position of ``sink`` can be kept."""
         return self._producers.has_room(_USER, _BEFORE + sink)
 
     def is_done(self, sink: str, batch: int) -> bool:
-        """Whether all of ``batch`` is published, in the open batch or before."""
+        """Return whether all of ``batch`` is published, in the open batch or before."""
         return self._position(sink) >> _SHIFT > batch
 
     def rows_done(self, sink: str, batch: int) -> int:
-        """How many rows of ``batch``, which is not done, are published."""
+        """Return how many rows of ``batch``, which is not done, are published."""
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 

@@ -49,7 +49,7 @@ LEADS_MAX: Final = 256
 
 @final
 class Reading:
-    """What the clocks of the machine say.
+    """One reading of the machine's clocks.
 
     Args:
         wall_us: the wall clock, microseconds since the Unix epoch.
@@ -67,7 +67,7 @@ class Reading:
 
 @final
 class Leads:
-    """How far dates are ahead of the steady clock, by log offset.
+    """The leads of dates over the steady clock, by log offset.
 
     Args:
         entries: (first offset, lead in microseconds), offsets ascending.
@@ -93,7 +93,7 @@ class Leads:
 
 @final
 class ClockRecord:
-    """What the store has of the clock.
+    """The clock's record in the store.
 
     Args:
         steady_us: the steady clock at some moment.

@@ -99,7 +99,7 @@ class StoredLane:
         return sent_below if sent_below > self.head else 0
 
     def lets_leave(self) -> bool:
-        """Whether any of what waits may leave, now or once a commit is durable."""
+        """Return whether any of what waits may leave, now or once a commit is durable."""
         return self.head < max(self._sealed_below, self._leaving_below)
 
     def leaving_end(self) -> int:
@@ -107,7 +107,7 @@ class StoredLane:
         return max(self._sealed_below, self._leaving_below, self.sent_below)
 
     def may_leave(self, sequence: int, durable: int) -> bool:
-        """Whether what has this sequence may leave before the commit that says it did."""
+        """Return whether what has this sequence may leave before the commit that says it did."""
         if self._sealed_in <= durable:
             self._leaving_below = self._sealed_below
         return sequence < self._leaving_below and self._dropped_in <= durable
@@ -222,7 +222,7 @@ class StoredQueue:
         self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
 
     def take_segments(self, queue: MessageQueue) -> list[Run]:
-        """What is to be stored of what waits in ``queue``."""
+        """Return what is to be stored of what waits in ``queue``."""
         segments: list[Run] = []
         self.first.take_segments(segments, queue)
         for lane in self._other_lanes():

@@ -24,7 +24,7 @@ from penstock.engine.message import Delivery
 
 @final
 class Stumbling:
-    """How often in a row connections of one session ended at the same message.
+    """The count of connections in a row of one session that ended at the same message.
 
     Args:
         ends_max: so many ends set the message aside, 1 or more.

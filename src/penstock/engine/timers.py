@@ -18,7 +18,7 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 
 class Timed:
-    """Who can be woken. ``due_us`` is when, on the steady clock, 0 without one."""
+    """The port of who can be woken. ``due_us`` is when, on the steady clock, 0 without one."""
 
     due_us = 0
 

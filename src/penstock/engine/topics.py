@@ -20,7 +20,7 @@ TOPIC_BYTES_MAX: Final = 65535
 
 
 def is_topic_name(topic: str, levels_max: int) -> bool:
-    """Whether a message may be published to ``topic``: not empty, no wildcard, not too deep.
+    """Return whether a message may be published to ``topic``: not empty, no wildcard, not too deep.
 
     Well-formed UTF-8 and the absence of U+0000 were checked when the packet was decoded.
     """
@@ -30,7 +30,8 @@ def is_topic_name(topic: str, levels_max: int) -> bool:
 
 
 def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
-    """Whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2] and not too deep."""
+    """Return whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2] and not too
+    deep."""
     if not topic_filter or topic_filter.count("/") >= levels_max:
         return False
     if "+" not in topic_filter and "#" not in topic_filter:
@@ -46,7 +47,7 @@ def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
 
 
 def is_shared(topic_filter: str) -> bool:
-    """Whether this is a shared subscription, ``$share/{group}/{filter}`` [MQTT 5 §4.8.2]."""
+    """Return whether this is a shared subscription, ``$share/{group}/{filter}`` [MQTT 5 §4.8.2]."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
@@ -68,12 +69,12 @@ def share_name(topic_filter: str) -> str:
 
 
 def is_share_name(name: str) -> bool:
-    """Whether ``name`` may be that of a group [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
+    """Return whether ``name`` may be that of a group [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
     return name != "" and "/" not in name and "+" not in name and "#" not in name
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether only the server publishes to ``topic`` (v5 §4.7.2)."""
+    """Return whether only the server publishes to ``topic`` (v5 §4.7.2)."""
     if not topic.startswith("$"):
         return False
     if topic.startswith((SYSTEM_PREFIX, PENSTOCK_PREFIX, EVENTS_PREFIX)):
@@ -82,7 +83,7 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_bridge_state(topic: str) -> bool:
-    """Whether a foreign bridge tells here whether it is connected: 1, and 0 by its will.
+    """Return whether a foreign bridge tells here whether it is connected: 1, and 0 by its will.
 
     It is Mosquitto's topic, ``$SYS/broker/connection/NAME/state``, the only one below ``$SYS/``
     that a client may publish to.
@@ -93,12 +94,13 @@ def is_bridge_state(topic: str) -> bool:
 
 
 def is_of_events(topic_filter: str) -> bool:
-    """Whether ``topic_filter``, or a topic, is of the broker's events and of nothing else."""
+    """Return whether ``topic_filter``, or a topic, is of the broker's events and of nothing
+    else."""
     return topic_filter == "$events" or topic_filter.startswith(EVENTS_PREFIX)
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:
-    """Whether a message published to ``topic`` belongs to ``topic_filter``.
+    """Return whether a message published to ``topic`` belongs to ``topic_filter``.
 
     Args:
         topic_filter: a well-formed filter.
@@ -122,7 +124,7 @@ def topic_matches(topic_filter: str, topic: str) -> bool:
 
 
 def filter_covers(wide: str, narrow: str) -> bool:
-    """Whether ``wide`` matches every topic that ``narrow`` matches; both well formed."""
+    """Return whether ``wide`` matches every topic that ``narrow`` matches; both well formed."""
     if wide == narrow or (wide == "+/#" and narrow == "#"):
         return True
     if narrow.startswith("$") and wide[:1] in ("+", "#"):  # [MQTT-4.7.2-1]

@@ -50,7 +50,7 @@ _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
 class Transmission(Backlog):
-    """What is on its way to one client, beside what waits for it.
+    """The window of one client at work: messages sent, acknowledged and sent again.
 
     Args:
         client_id: the client identifier.
@@ -417,7 +417,7 @@ class Transmission(Backlog):
     # -- bodies from the log -----------------------------------------------------------
 
     def wants(self, asked: list[int]) -> bool:
-        """Whether the bodies asked for are still needed."""
+        """Return whether the bodies asked for are still needed."""
         return asked is self.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:

@@ -171,7 +171,7 @@ class SubscriptionTrie:
         return Matches(matches, found.groups, identifiers)
 
     def reaches(self, topic: str) -> bool:
-        """Whether a filter may match ``topic``, or something below it."""
+        """Return whether a filter may match ``topic``, or something below it."""
         nodes = [self._root]
         for depth, level in enumerate(topic.split("/")):
             further: list[_Node] = []

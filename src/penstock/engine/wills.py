@@ -72,7 +72,7 @@ class Wills:
         self._effects.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
-        """What the will of ``client_id`` occupies, which another one would replace."""
+        """Return what the will of ``client_id`` occupies, which another one would replace."""
         record = self._wills.get(client_id)
         return 0 if record is None else will_bytes(record.message.size_bytes())
 

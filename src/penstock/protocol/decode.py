@@ -122,7 +122,8 @@ class Decoder:
             self._parts_size += len(data)
 
     def has_packet(self) -> bool:
-        """Whether the whole of the next packet was fed; not, if its header breaks the protocol."""
+        """Return whether the whole of the next packet was fed; not, if its header breaks the
+        protocol."""
         try:
             return self._broken_by == 0 and self._is_whole()
         except RemoteProtocolError:

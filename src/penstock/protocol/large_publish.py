@@ -52,7 +52,7 @@ class LargePublish:
         return end
 
     def is_whole(self) -> bool:
-        """Whether all of it is here."""
+        """Return whether all of it is here."""
         return self._missing == 0
 
     def payload(self) -> bytes:

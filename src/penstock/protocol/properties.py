@@ -136,7 +136,7 @@ class Properties:
 
 
 def is_present(properties: Properties, rule: PropertyRule) -> bool:
-    """Whether the property of this rule is there; an empty list is not."""
+    """Return whether the property of this rule is there; an empty list is not."""
     value: object = getattr(properties, rule.name)
     return value is not None and value != []
 
@@ -379,5 +379,6 @@ def _read_number(reader: Reader, rule: PropertyRule) -> int:
 
 
 def is_response_topic(topic: str) -> bool:
-    """Whether this can be a response topic: a topic name, so not empty and without wildcards."""
+    """Return whether this can be a response topic: a topic name, so not empty and without
+    wildcards."""
     return topic != "" and "+" not in topic and "#" not in topic
