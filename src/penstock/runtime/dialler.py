@@ -134,7 +134,7 @@ class Dialler:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the server has let us in."""
+        """Return whether the server has let us in."""
         return self.connection is not None and self.connection.state == CONNECTED
 
     async def run(self) -> None:
@@ -170,7 +170,7 @@ class Dialler:
         self._become("connected")
 
     def released(self) -> None:
-        """What a former program left is released, if there was any: the session is ours."""
+        """Note that what a former program left, if anything, is released: the session is ours."""
         assert self.connection is not None
         is_noted = self._session.zone == established(self._limits.zone)
         if not is_noted and not self.connection.inherits:

@@ -129,7 +129,8 @@ class Driver:
         self.end_turn_soon()
 
     def now(self) -> Now:
-        """What the clocks say; dates go back only where the wall clock was set back for good."""
+        """Return what the clocks say; dates go back only where the wall clock was set back for
+        good."""
         now = self._clock.now()
         if self._effects.events is not None:
             self._effects.events.now_us = now.wall_us
@@ -226,12 +227,12 @@ class Driver:
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
-        """What a client was sent and the system has not taken yet."""
+        """Return what a client was sent and the system has not taken yet."""
         peer = self._peers.get(link)
         return 0 if peer is None else peer.wire.buffered_bytes()
 
     def decided(self, link: Link, verdict: Verdict) -> None:
-        """Who the client of ``link`` is; it may be gone."""
+        """Give the client of ``link``, which may be gone, its verdict."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)

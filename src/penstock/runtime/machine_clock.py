@@ -80,7 +80,8 @@ class MachineClock:
 
 
 def is_unset(wall_us: int) -> bool:
-    """Whether a wall clock that says this, microseconds since the Unix epoch, cannot be right."""
+    """Return whether a wall clock that says this, microseconds since the Unix epoch, cannot be
+    right."""
     return wall_us < _UNSET_BEFORE_US
 
 

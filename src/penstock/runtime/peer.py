@@ -37,7 +37,7 @@ class Peer:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of it: its socket is gone, and its connection over."""
+        """Return whether nothing is left of it: its socket is gone, and its connection over."""
         return self.is_lost and self.connection.state == CLOSED
 
     def received(self, data: bytes) -> None:

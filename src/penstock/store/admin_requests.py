@@ -16,7 +16,7 @@ LIMIT_MAX: Final = 1000
 
 
 class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which sessions are meant; see ``engine.selection.SessionSelection``."""
+    """The selection of sessions that is meant; see ``engine.selection.SessionSelection``."""
 
     client: str | None = None
     user: str | None = None
@@ -124,7 +124,7 @@ class EndDrain(
 class ShowDrain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain_state", tag_field="do"
 ):
-    """How far it is; ``done`` is ``DrainState``."""
+    """Tell how far the emptying is; ``done`` is ``DrainState``."""
 
 
 class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bans", tag_field="do"):
@@ -167,7 +167,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class DrainState(msgspec.Struct, frozen=True):
-    """How far a broker is emptied.
+    """The progress of a broker that is being emptied.
 
     Attributes:
         draining: whether it is being emptied, or is empty.

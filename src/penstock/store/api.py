@@ -28,7 +28,7 @@ NOTHING_HELD: Final = 2**63 - 1
 
 
 class LogExtent(NamedTuple):
-    """What the log holds: offsets from ``earliest`` up to, not including, ``end``."""
+    """The extent of the log: offsets from ``earliest`` up to, not including, ``end``."""
 
     earliest: int
     end: int
@@ -105,7 +105,8 @@ class Store(Protocol):
         """
 
     def log_extent(self) -> LogExtent:
-        """What the log holds now: committed messages only. Cheap, and safe from any thread."""
+        """Return what the log holds now: committed messages only. Cheap, and safe from any
+        thread."""
 
     def close(self) -> None:
         """Let go of the store; nothing may be called afterwards."""

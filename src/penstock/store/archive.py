@@ -58,7 +58,7 @@ _HOUR_US: Final = 3_600_000_000
 
 @final
 class Archive(msgspec.Struct, array_like=True):
-    """What is known of an archive; it is written with each change.
+    """The record of an archive; it is written with each change.
 
     Attributes:
         layout: of these fields.
@@ -98,11 +98,11 @@ class Archive(msgspec.Struct, array_like=True):
         return ARCHIVE + encode_key(self.number)
 
     def is_of(self, stream: str, topic_filters: list[str] | tuple[str, ...]) -> bool:
-        """Whether it is an archive of the stream with this name and these filters."""
+        """Return whether it is an archive of the stream with this name and these filters."""
         return self.stream == stream and self.topic_filters == sorted(set(topic_filters))
 
     def has(self, key: bytes) -> bool:
-        """Whether `key` is that of a piece of it."""
+        """Return whether `key` is that of a piece of it."""
         return key[:8] == self.key[-8:]
 
     def become(self, other: Archive) -> None:

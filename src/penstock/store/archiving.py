@@ -59,7 +59,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def read_archives(database: Database) -> list[Archive]:
-    """What is known of all archives.
+    """Return what is known of all archives.
 
     Raises:
         StoreBroken: it cannot be understood.
@@ -181,11 +181,11 @@ class Archives:
 
     @property
     def is_any_open(self) -> bool:
-        """Whether something of what leaves the log is kept."""
+        """Return whether something of what leaves the log is kept."""
         return bool(self._open)
 
     def closed(self) -> list[Archive]:
-        """Those that nothing is added to, and that no stream reads."""
+        """Return the archives that nothing is added to, and that no stream reads."""
         return [archive for archive in self._all.values() if not archive.is_open]
 
     def depart(self) -> Departure:
@@ -275,7 +275,7 @@ class Departure:
 
     @property
     def is_large(self) -> bool:
-        """Whether it should be written before more is added."""
+        """Return whether it should be written before more is added."""
         return self._kept_bytes >= PIECE_BYTES
 
     def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:

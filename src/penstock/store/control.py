@@ -65,7 +65,7 @@ class Abandon(
 
 
 class Published(msgspec.Struct, frozen=True):
-    """How far a set is.
+    """The progress of a set of rows.
 
     Attributes:
         is_done: all of it is published, and on disk.
@@ -84,7 +84,7 @@ Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest | AdminRequ
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
-    """What became of it: exactly one of the two."""
+    """The outcome of a request: exactly one of the two is given."""
 
     done: msgspec.Raw = msgspec.Raw()
     error: str | None = None

@@ -188,7 +188,7 @@ class Database:
 
     @property
     def has_parts(self) -> bool:
-        """Whether it had a large value."""
+        """Return whether it had a large value."""
         return PARTS_FAMILY in self.families
 
     def _use_family(self, name: str) -> None:
@@ -325,7 +325,7 @@ def open_for_reading(data_dir: Path) -> Database:
 
 
 def has_database(data_dir: Path) -> bool:
-    """Whether there is a database below ``data_dir``.
+    """Return whether there is a database below ``data_dir``.
 
     Raises:
         StoreError: it cannot be told.

@@ -54,7 +54,7 @@ def examine(data_dir: Path) -> Examination:
 
 
 def has_files(data_dir: Path) -> bool:
-    """Whether there is a database below ``data_dir``, whole or not."""
+    """Return whether there is a database below ``data_dir``, whole or not."""
     return has_database(data_dir) or lacks_current(data_dir / STORE_DIRECTORY)
 
 

@@ -59,7 +59,7 @@ def new_epoch() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What was acknowledged, and is not in the store any more.
+    """A loss: messages that were acknowledged, and are not in the store any more.
 
     Attributes:
         end: offset after the last message that is there.
@@ -73,7 +73,7 @@ class Loss:
 
     @property
     def messages(self) -> int:
-        """How many messages are missing."""
+        """Return how many messages are missing."""
         return max(0, self.committed_end - self.end)
 
     def __str__(self) -> str:
@@ -144,7 +144,7 @@ def begin_epoch(database: Database) -> str:
 
 
 def created_at_us(database: Database) -> int:
-    """When the store was created, µs since the Unix epoch; 0 where nobody wrote it down."""
+    """Return when the store was created, µs since the Unix epoch; 0 where nobody wrote it down."""
     value: bytes | None = database.families["meta"].get(CREATED_AT)
     return 0 if value is None else int(value)
 
@@ -179,12 +179,12 @@ def find_end(database: Database) -> int:
 
 
 def is_comparable(claimed: Committed, epoch: str) -> bool:
-    """Whether the watermark is of the log with this ``epoch``, as far as either is known."""
+    """Return whether the watermark is of the log with this ``epoch``, as far as either is known."""
     return not epoch or claimed.epoch in ("", epoch)
 
 
 def find_loss(database: Database, claimed: Committed | None) -> Loss | None:
-    """What the watermark ``claimed`` to be committed and ``database`` does not hold."""
+    """Return what the watermark ``claimed`` to be committed and ``database`` does not hold."""
     if claimed is None:
         return None
     if not is_comparable(claimed, read_epoch(database) or ""):
@@ -244,7 +244,8 @@ def refuse_broken_files(data_dir: Path) -> None:
 
 
 def unverified(database: Database, claimed: Committed | None) -> bool:
-    """Whether nothing says how far the log in ``database`` should reach, though it holds some."""
+    """Return whether nothing says how far the log in ``database`` should reach, though it holds
+    some."""
     if claimed is not None and claimed.end + claimed.commits > 0:
         known = {"", read_epoch(database), *(epoch for epoch, _ in read_lineage(database))}
         return claimed.epoch not in known
@@ -252,7 +253,7 @@ def unverified(database: Database, claimed: Committed | None) -> bool:
 
 
 def damaged(data_dir: Path, loss: Loss) -> StoreDamaged:
-    """What to raise for a ``loss``."""
+    """Return what to raise for a ``loss``."""
     return StoreDamaged(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"
         " were put in their place: move it away and restore a backup, or run"

@@ -62,7 +62,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
 
 
 class Through(msgspec.Struct, frozen=True):
-    """Where a table is: publishers were told up to ``offset``."""
+    """The position of a table: publishers were told up to ``offset``."""
 
     offset: int
 
@@ -86,7 +86,7 @@ class ForgetTable(
 
 
 class TableState(msgspec.Struct, frozen=True):
-    """Where a table is.
+    """The position of a table, and what it owes its publishers.
 
     Attributes:
         table: its name.
@@ -115,7 +115,7 @@ LandedRequest = Landed | ListTables | ForgetTable
 
 
 def asks_for_receipt(properties: Properties, table: str) -> bool:
-    """Whether a message with these properties asks for a receipt of ``table``."""
+    """Return whether a message with these properties asks for a receipt of ``table``."""
     return properties.response_topic is not None and any(
         name == RECEIPT and value in (table, ANY_TABLE)
         for name, value in properties.user_properties or ()

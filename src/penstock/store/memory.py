@@ -161,7 +161,7 @@ class MemoryStore:
         """Nothing outlives the log here: nobody could read it."""
 
     def log_extent(self) -> LogExtent:
-        """What the log holds; see ``Store.log_extent``."""
+        """Return what the log holds; see ``Store.log_extent``."""
         return LogExtent(self._earliest, self._end, self._log_bytes)
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ class ListReaders(
 
 
 class ReaderState(msgspec.Struct, frozen=True):
-    """Where a reader is.
+    """The position of a registered reader, and its lease.
 
     Attributes:
         group: who it is.

@@ -492,7 +492,7 @@ class RocksStore:
             return back_up(self._database, destination)
 
     def log_extent(self) -> LogExtent:
-        """What the log holds; see ``Store.log_extent``."""
+        """Return what the log holds; see ``Store.log_extent``."""
         size_bytes = self._log_bytes_appended - self._log_bytes_removed
         return LogExtent(self._earliest, self._end, size_bytes)
 

@@ -83,7 +83,7 @@ class StoreNotReady(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What is committed of the log or a stream: offsets from `earliest` up to and without `end`."""
+    """The committed part of a log or stream: offsets from `earliest` up to and without `end`."""
 
     epoch: str
     earliest: int
@@ -132,7 +132,8 @@ class LogFollower:
         self._caught_up_at = 0.0  # monotonic seconds
 
     def extent(self, stream: StreamDefinition | None = None) -> Extent:
-        """What is committed now. Catches up with the broker only when there is something new.
+        """Return what is committed now. Catches up with the broker only when there is something
+        new.
 
         Args:
             stream: counts what is kept of it longer than the log; None for the log alone.
@@ -444,7 +445,7 @@ def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
 
 
 def given_up(begin: int, end: int) -> OffsetOutOfRange:
-    """What to raise where a repair has given up the offsets from `begin` up to `end`."""
+    """Return what to raise where a repair has given up the offsets from `begin` up to `end`."""
     return OffsetOutOfRange(
         f"the offsets {begin} to {end - 1} are lost, a repair of the damaged store has given them"
         f" up: the log goes on at offset {end}"

@@ -82,7 +82,7 @@ class RowSet(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return sum(file.rows for file in self.files)
 
 
@@ -131,7 +131,7 @@ class Staging:
         return name
 
     def size_bytes(self) -> int:
-        """What all that is staged occupies."""
+        """Return what all that is staged occupies."""
         return sum(size for _, size, _ in self._files())
 
     # -- deciding ----------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Staging:
             raise self._failed(error) from error
 
     def is_decided(self, sink: str, batch: int) -> bool:
-        """Whether a batch is decided, and not forgotten yet."""
+        """Return whether a batch is decided, and not forgotten yet."""
         return (self._place(sink, batch) / DECIDED).exists()
 
     def decided(self) -> list[RowSet]:
@@ -302,7 +302,7 @@ class Staging:
 
 
 def is_name(name: str) -> bool:
-    """Whether a sink may be called so: it is the name of a directory, too."""
+    """Return whether a sink may be called so: it is the name of a directory, too."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -39,7 +39,7 @@ _PROPERTIES: Final = tuple(field.name for field in PROPERTIES_TYPE)
 
 
 class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the broker's settings say of messages, and of the staging area."""
+    """The bounds that the broker's settings put on messages and the staging area."""
 
     topic_levels_max: int
     packet_bytes_max: int
@@ -48,7 +48,7 @@ class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Publishing:
-    """What may be done through one stream service to publish.
+    """The actions by which rows are published through one stream service.
 
     Args:
         data_dir: the broker's data directory.

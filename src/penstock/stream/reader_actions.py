@@ -90,7 +90,8 @@ def check_epoch(epoch: str, of_the_log: str) -> None:
 
 
 def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
-    """What the broker answers; it may be asked again, so one that is away is not ready yet."""
+    """Return what the broker answers; it may be asked again, so one that is away is not ready
+    yet."""
     try:
         return ask(data_dir, request, done, PROMPT_S)
     except (NoBroker, StoreFailed) as error:

@@ -75,7 +75,7 @@ CLIENT_ID_CHARACTERS_MAX: Final = 256
 
 
 class Refusal(StrEnum):
-    """Why a request was refused."""
+    """The kinds of reasons for which a request is refused."""
 
     BAD_REQUEST = "bad_request"
     UNAUTHENTICATED = "unauthenticated"
@@ -149,7 +149,7 @@ class RangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class FlightRequest:
-    """What a Flight descriptor asks for: a stream, or what filters and columns leave of it."""
+    """The request in a Flight descriptor: a stream, or what filters and columns leave of it."""
 
     stream: str
     topic_filters: tuple[str, ...] = ()

@@ -390,7 +390,7 @@ def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
 
 
 class Ending:
-    """What ends the process: SIGTERM, SIGINT or the end of its standard input.
+    """The end of the process, awaited: SIGTERM, SIGINT or the end of its standard input.
 
     Signals are noted from when it is made. They are written to a pipe by the interpreter itself
     (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a

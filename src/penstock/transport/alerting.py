@@ -25,7 +25,7 @@ _DISCARDED_READS_MAX: Final = 64  # then the failure is reported after all
 
 @final
 class Failure:
-    """Why one handshake failed.
+    """The reason why one handshake failed.
 
     Args:
         noted: called once, when it failed; the alert is sent right behind that.

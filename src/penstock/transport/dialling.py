@@ -31,7 +31,7 @@ _ALPN: Final = "mqtt"  # registered for MQTT: what servers behind one port tell 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What TLS needs, all of it in PEM files.
+    """The PEM files of a connection that is dialled with TLS.
 
     Attributes:
         ca: the authorities that sign the server's certificate; empty takes those of the system.

@@ -27,7 +27,7 @@ fails at once."""
 
 
 class Place(NamedTuple):
-    """Where to connect to: a family and an address of it."""
+    """A place to connect to: a family and an address of it."""
 
     family: int
     address: tuple[str | bytes | int, ...]

@@ -61,15 +61,15 @@ class StreamWire(asyncio.Protocol):
                 (self.below or self._transport).resume_reading()
 
     def hang_up(self) -> int:
-        """Whether the peer hung up while it was not read."""
+        """Return whether the peer hung up while it was not read."""
         return hang_up(self._transport)
 
     def unwritten_bytes(self) -> int:
-        """What the peer has not taken yet, here and in the system."""
+        """Return what the peer has not taken yet, here and in the system."""
         return self.buffered_bytes() + unread_bytes(self._transport)
 
     def buffered_bytes(self) -> int:
-        """What the system has not taken yet."""
+        """Return what the system has not taken yet."""
         if self._transport is None:
             return 0
         size_bytes = self._transport.get_write_buffer_size()

@@ -198,7 +198,7 @@ def read_authorities(file: Path) -> bytes:
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """What a connection's client proved; None without TLS or without a certificate."""
+    """Return what a connection's client proved; None without TLS or without a certificate."""
     found = transport.get_extra_info("peercert")
     if not found:
         return None
