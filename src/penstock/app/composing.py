@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 
 
 def has_streams(settings: Settings) -> bool:
-    """Whether there is a log on disk that readers of streams may have."""
+    """Return whether there is a log on disk that readers of streams may have."""
     return settings.stream.enabled and settings.durability.persistence == "file"
 
 
@@ -56,7 +56,7 @@ def check_stream_files(stream: Stream) -> None:
 
 
 def login_method(settings: Settings) -> Method | None:
-    """What answers for users that the password file does not name; None where nothing does.
+    """Return what answers for users that the password file does not name; None where nothing does.
 
     Raises:
         ConfigError: a file of it cannot be read.

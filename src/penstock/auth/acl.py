@@ -76,7 +76,8 @@ class AccessList(Authorize):
     )  # by kind and name, as clients asked for them
 
     def permissions(self, username: str | None, client_id: str) -> ListedPermissions:
-        """What this list grants one client, from now on: its lines must not change any more."""
+        """Return what this list grants one client, from now on: its lines must not change any
+        more."""
         shared: list[CompiledRules] = []
         own = self.anonymous if username is None else self.users.get(username)
         if own:
@@ -110,7 +111,9 @@ class CompiledRules:
 
 @final
 class ListedPermissions(Permissions):
-    """What some rules allow; answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind.
+    """The permissions that some rules give.
+
+    Answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind.
 
     Args:
         rules: of this client alone; compiled when they are asked first, and again when the client
@@ -126,7 +129,7 @@ class ListedPermissions(Permissions):
         self._receives = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
 
     def may_publish(self, topic: str) -> bool:
-        """Whether a grant to write matches ``topic`` and no deny does."""
+        """Return whether a grant to write matches ``topic`` and no deny does."""
         known = self._publishes.known.get(topic)
         if known is None:
             granted = any(rules.write.matches(topic) for rules in self._compiled())
@@ -134,14 +137,14 @@ class ListedPermissions(Permissions):
         return known == 1
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether one grant to read covers ``topic_filter`` and no deny does."""
+        """Return whether one grant to read covers ``topic_filter`` and no deny does."""
         compiled = self._compiled()
         return any(rules.read.covers(topic_filter) for rules in compiled) and not any(
             rules.denied.covers(topic_filter) for rules in compiled
         )
 
     def may_receive(self, topic: str) -> bool:
-        """Whether a grant to read matches ``topic`` and no deny does."""
+        """Return whether a grant to read matches ``topic`` and no deny does."""
         known = self._receives.known.get(topic)
         if known is None:
             granted = any(rules.read.matches(topic) for rules in self._compiled())

@@ -91,7 +91,7 @@ class HttpMethod:
         self._limiter = RepeatLimiter()
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Whether the service is asked: about everyone who says a name."""
+        """Return whether the service is asked: about everyone who says a name."""
         return credentials.username is not None
 
     def check(self, credentials: Credentials) -> Answer:

@@ -153,7 +153,7 @@ class TokenMethod:
         self._acl_claim = acl_claim
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Whether the password looks like a token: three parts, the first a JSON object."""
+        """Return whether the password looks like a token: three parts, the first a JSON object."""
         password = credentials.password
         return password is not None and password.startswith(b"eyJ") and password.count(b".") == 2
 

@@ -27,7 +27,7 @@ KEPT_MAX: Final = 200_000
 @final
 @dataclass(frozen=True)
 class Answer:
-    """What a check found out.
+    """The outcome of one check of a client.
 
     Args:
         reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
@@ -46,7 +46,7 @@ class Method(Protocol):
     """A way to find out who somebody is, beside the password file."""
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Whether this method answers for who shows these; on the event loop."""
+        """Return whether this method answers for who shows these; on the event loop."""
         ...
 
     def check(self, credentials: Credentials) -> Answer:
@@ -66,7 +66,7 @@ class FirstOf:
         self._methods = methods
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Whether one of them answers."""
+        """Return whether one of them answers."""
         return any(method.concerns(credentials) for method in self._methods)
 
     def check(self, credentials: Credentials) -> Answer:
@@ -85,7 +85,7 @@ class Granted:
         self._rules: dict[tuple[str | None, str], tuple[Rule, ...] | None] = {}
 
     def knows(self, username: str | None, client_id: str) -> bool:
-        """Whether an answer let this client in."""
+        """Return whether an answer let this client in."""
         return (username, client_id) in self._rules
 
     def permissions(

@@ -46,7 +46,8 @@ def password_line(password: str) -> str:
 
 
 def name_mistake(name: str) -> str:
-    """What is wrong with a user name in the password file, in a few words; empty when nothing."""
+    """Return what is wrong with a user name in the password file, in a few words; empty when
+    nothing."""
     if not name:
         return "is empty"
     if ":" in name or not name.isprintable() or name != name.strip() or name.startswith("#"):
@@ -57,7 +58,7 @@ def name_mistake(name: str) -> str:
 
 
 def mistake_in(line: str) -> str:
-    """What is wrong with a password line, in a few words; empty when nothing is."""
+    """Return what is wrong with a password line, in a few words; empty when nothing is."""
     try:
         if line.startswith(ARGON2):
             return _argon2_mistake(line)
@@ -80,7 +81,7 @@ def mistake_in(line: str) -> str:
 
 
 def verify(line: str, password: bytes) -> bool:
-    """Whether ``password`` belongs to ``line``; slow on purpose."""
+    """Return whether ``password`` belongs to ``line``; slow on purpose."""
     if line.startswith(ARGON2):
         try:
             return _hasher.verify(line, password)
@@ -123,7 +124,8 @@ class Users:
         return list(self._lines.values())
 
     def verify(self, name: str, password: bytes, decoy: str) -> bool:
-        """Whether ``name`` is a user with this password; who is none costs what ``decoy`` does."""
+        """Return whether ``name`` is a user with this password; who is none costs what ``decoy``
+        does."""
         line = self._lines.get(name)
         if line is None:
             verify(decoy, password)

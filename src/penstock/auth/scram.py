@@ -47,7 +47,7 @@ _BAD_ESCAPE: Final = re.compile("=(?!2C|3D)")
 
 @final
 class ScramKeys:
-    """What a server keeps of one user's password (RFC 5802 §3)."""
+    """The keys that a server stores instead of one user's password (RFC 5802 §3)."""
 
     def __init__(self, iterations: int, salt: bytes, stored_key: bytes, server_key: bytes) -> None:
         self.iterations = iterations
@@ -74,7 +74,7 @@ def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> 
 
 
 def is_line(line: str) -> bool:
-    """Whether a password line is one of these."""
+    """Return whether a password line is one of these."""
     return line.startswith(LINE_PREFIX)
 
 
@@ -107,7 +107,7 @@ def parse_line(line: str) -> ScramKeys:
 
 
 def verify(keys: ScramKeys, password: bytes) -> bool:
-    """Whether ``password``, sent in the open, is the one of ``keys``."""
+    """Return whether ``password``, sent in the open, is the one of ``keys``."""
     try:
         prepared = saslprep(password.decode()).encode()
     except ValueError:

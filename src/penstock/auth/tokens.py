@@ -45,7 +45,7 @@ _FINGERPRINT_LENGTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a token may be used for.
+    """The roles and topics that a token may be used for.
 
     Attributes:
         owner: who shows it, for what belongs to somebody; empty for one that may do everything.
@@ -65,7 +65,7 @@ EVERYTHING: Final = Grant()
 
 
 def is_token(text: str) -> bool:
-    """Whether `text` has the form of a token."""
+    """Return whether `text` has the form of a token."""
     return _TOKEN.fullmatch(text) is not None
 
 
@@ -122,11 +122,11 @@ class Tokens:
             self._grants[_digest(grant.token)] = known
 
     def has(self, token: str) -> bool:
-        """Whether `token` is one of them."""
+        """Return whether `token` is one of them."""
         return self.grant(token) is not None
 
     def grant(self, token: str) -> Grant | None:
-        """What `token` may be used for; None where it is not known."""
+        """Return what `token` may be used for; None where it is not known."""
         return self._grants.get(_digest(token))
 
 

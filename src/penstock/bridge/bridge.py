@@ -192,7 +192,7 @@ class Bridge(Application):
                 self._asking[packet_id] = subscription.topic_filter
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """What the remote broker says to our subscriptions."""
+        """Take the remote broker's answer to our subscriptions."""
         del now
         if isinstance(packet, Suback):
             topic_filter = self._asking.pop(packet.packet_id, "")
@@ -293,7 +293,7 @@ class Bridge(Application):
             self._dialler.connection.application_is_full = bool(self._waiting)
 
     def status(self) -> list[tuple[str, object]]:
-        """What is told of it below ``$SYS/broker/``."""
+        """Return what is told of it below ``$SYS/broker/``."""
         session = self._session
         told: list[tuple[str, object]] = [
             ("state", self._dialler.state),
@@ -325,5 +325,5 @@ class Bridge(Application):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the remote broker has let us in."""
+        """Return whether the remote broker has let us in."""
         return self._dialler.is_connected

@@ -37,7 +37,7 @@ def session_of(name: str) -> str:
 
 
 def outgoing(remote: Remote) -> Forwarding:
-    """What becomes of messages on their way out."""
+    """Return what becomes of messages on their way out."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "in":
@@ -46,7 +46,7 @@ def outgoing(remote: Remote) -> Forwarding:
 
 
 def incoming(remote: Remote) -> Forwarding:
-    """What becomes of messages on their way in."""
+    """Return what becomes of messages on their way in."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "out":
@@ -73,7 +73,7 @@ def _forwarding(remote: Remote, rules: list[Rule]) -> Forwarding:
 
 
 def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subscription]:
-    """What the bridge subscribes to in this broker, by filter: what goes out.
+    """Return what the bridge subscribes to in this broker, by filter: what goes out.
 
     ``no_local``: what came in through the bridge does not go out by it. A shared subscription has
     none [MQTT-3.8.3-4]: there the hops end a loop.
@@ -90,7 +90,7 @@ def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subs
 
 
 def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscription]:
-    """What is subscribed to at the remote broker: what comes in."""
+    """Return what is subscribed to at the remote broker: what comes in."""
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
         if version == V5:

@@ -295,7 +295,7 @@ class Administration:
         return was_draining
 
     async def show_drain(self, asked: ShowDrain) -> DrainState:
-        """How far it is."""
+        """Return how far it is."""
         del asked
         return self._drain_state()
 

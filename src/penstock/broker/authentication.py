@@ -112,7 +112,7 @@ class Authentication(Authenticate):
         self._outside_guard.report_to(banned)
 
     def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
-        """Who this is, or None while that is found out."""
+        """Return who this is, or None while that is found out."""
         users = self._access.users
         username = credentials.username
         method = self._method
@@ -158,7 +158,7 @@ class Authentication(Authenticate):
         return before.changed(access.users)
 
     def status(self) -> list[tuple[str, object]]:
-        """What ``$SYS`` says of logins."""
+        """Return what ``$SYS`` says of logins."""
         guards = (self._guard, self._outside_guard)
         waiting = self._checks.waiting + (0 if self._outside is None else self._outside.waiting)
         return [

@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[str, bytes]
 
 @final
 class Check:
-    """What one client shows, under verification, and all who wait for it.
+    """One verification of what a client shows, with all links that wait for its outcome.
 
     Args:
         key: the same for what need be checked once only.

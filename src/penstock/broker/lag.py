@@ -13,14 +13,14 @@ _MICROSECONDS = 1_000_000
 
 
 class Lag(NamedTuple):
-    """How far; ``seconds`` is None where the oldest message is not in the log any more."""
+    """The lag of a reader; ``seconds`` is None where its oldest message left the log already."""
 
     messages: int
     seconds: float | None
 
 
 async def lags(store: Store, offsets: Iterable[int], now: Now) -> dict[int, Lag]:
-    """The lag, by the steady clock, of everyone who has all that lies before these offsets."""
+    """Return the lag, by the steady clock, of those who have all that lies before these offsets."""
     log = store.log_extent()
     wanted = set(offsets)
     first = {offset: max(offset, log.earliest) for offset in wanted}

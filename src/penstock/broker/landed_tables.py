@@ -178,7 +178,7 @@ class LandedTables:
         return was_known
 
     async def tables(self, asked: ListTables) -> list[TableState]:
-        """Where every table is that the owner may know of."""
+        """Return where every table is that the owner may know of."""
         await self._measure()
         return [
             self._state(table) for table in self._known.values() if asked.owner in ("", table.owner)
@@ -198,7 +198,7 @@ class LandedTables:
                 logger.error("tables are where they were after a restart: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """What ``$SYS`` says."""
+        """Return what ``$SYS`` says."""
         found: list[tuple[str, object]] = []
         for table in self._known.values():
             state = self._state(table)

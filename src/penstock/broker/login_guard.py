@@ -56,7 +56,7 @@ class LoginGuard(Generic[T]):
         return source_of(address)
 
     def may_try(self, address: str, name: str) -> bool:
-        """Whether an attempt may be made now that cannot wait for its turn."""
+        """Return whether an attempt may be made now that cannot wait for its turn."""
         now_s = time.monotonic()
         if self.shares.due_s(self.source(address), name, now_s) <= now_s:
             return True

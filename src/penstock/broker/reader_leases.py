@@ -105,7 +105,7 @@ class ReaderLeases:
         return was_known
 
     async def readers(self, asked: ListReaders) -> list[ReaderState]:
-        """Where every group is that the owner may know of."""
+        """Return where every group is that the owner may know of."""
         await self._measure()
         now_s = time.monotonic()
         return [
@@ -152,7 +152,7 @@ class ReaderLeases:
                 logger.error("readers are where they were after a restart: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """What ``$SYS`` says."""
+        """Return what ``$SYS`` says."""
         now_s = time.monotonic()
         found: list[tuple[str, object]] = []
         for reader in self._readers.records():

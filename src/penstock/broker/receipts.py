@@ -51,7 +51,7 @@ COMMIT_S_MAX: Final = 8.0
 
 
 class Told(NamedTuple):
-    """What became of some requests for a receipt."""
+    """The outcome of some requests for a receipt."""
 
     published: int
     refused: int

@@ -37,7 +37,7 @@ _KIBIBYTE: Final = 1024
 
 @final
 class Load:
-    """How fast a total grows, a minute, averaged over the last 1, 5 and 15 minutes.
+    """The growth of a total a minute, averaged over the last 1, 5 and 15 minutes.
 
     Args:
         total: where it starts.

@@ -28,7 +28,7 @@ _DIGEST_BYTES: Final = 32
 
 @final
 class Verified:
-    """What was right, for a time.
+    """A memory of names and passwords that were right, each for a time.
 
     Args:
         verified_s: how long after its client left, seconds; 0 = not at all.
@@ -53,7 +53,7 @@ class Verified:
         return digest.digest()
 
     def knows(self, key: bytes, link: Link, now_s: float) -> bool:
-        """Whether this was right lately; then ``link`` is who uses it now."""
+        """Return whether this was right lately; then ``link`` is who uses it now."""
         found = self._until.get(key)
         if found is None:
             return False

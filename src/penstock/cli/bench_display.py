@@ -133,7 +133,7 @@ def _title(plan: Plan) -> str:
 
 
 def counts_table(figures: Figures) -> Table:
-    """What was counted, and how fast it was."""
+    """Return what was counted, and how fast it was."""
     plan, counts = figures.plan, figures.counts
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -166,7 +166,7 @@ def counts_table(figures: Figures) -> Table:
 
 
 def latency_table(figures: Figures) -> Table:
-    """How long it took, milliseconds."""
+    """Return how long it took, milliseconds."""
     table = Table(box=None, pad_edge=False)
     table.add_column("latency, ms")
     rows = _histograms(figures.acknowledgement, figures.end_to_end)

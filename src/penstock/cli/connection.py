@@ -21,7 +21,7 @@ _FOR_EVER_S: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection(BrokerOptions):
-    """Where the broker is, who we are, and how much is told of it."""
+    """The options that say where the broker is, who we are, and how much is printed."""
 
     client_id: Annotated[
         str | None,
@@ -75,7 +75,7 @@ class Connection(BrokerOptions):
     ] = None
 
     def topics(self, given: list[str] | None) -> list[str]:
-        """Those of ``-t`` and the one of ``-L``."""
+        """Return the topics of ``-t``, and the one of ``-L``."""
         of_url = self.parsed_url().topic
         return [*(given or []), *([of_url] if of_url else [])]
 

@@ -38,7 +38,7 @@ PYTHON_MIN: Final = (3, 11)
 
 
 class Verdict(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     MISSING = "missing"
@@ -63,7 +63,7 @@ class Finding:
 
     @property
     def is_blocking(self) -> bool:
-        """Whether Penstock cannot run like this."""
+        """Return whether Penstock cannot run like this."""
         return self.verdict is Verdict.MISSING
 
 
@@ -130,7 +130,8 @@ def memory(settings: Settings) -> Finding:
 
 
 def wall_clock(wall_us: int) -> Finding:
-    """Whether the wall clock, which says ``wall_us``, was ever set; messages are dated by it."""
+    """Return whether the wall clock, which says ``wall_us``, was ever set; messages are dated by
+    it."""
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
         remedy = "set it, or let the system do so (NTP): messages are dated by it."
@@ -139,7 +140,7 @@ def wall_clock(wall_us: int) -> Finding:
 
 
 def users(settings: Settings) -> Finding:
-    """Who gets in: the password file and the access list, where there are any."""
+    """Return who gets in: the password file and the access list, where there are any."""
     subject = "users"
     files = settings.access
     try:
@@ -178,7 +179,7 @@ def python() -> Finding:
 
 
 def build() -> Finding:
-    """Whether the inner loops run as machine code."""
+    """Return whether the inner loops run as machine code."""
     kind = build_kind()
     if kind == "compiled":
         return Finding("Penstock", Verdict.OK, kind)
@@ -228,7 +229,7 @@ def tool(command: str, package_name: str) -> Finding:
 
 
 def port(subject: str, setting: str, bind: Address) -> Finding:
-    """Whether an address can be listened on."""
+    """Return whether an address can be listened on."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -244,7 +245,7 @@ def port(subject: str, setting: str, bind: Address) -> Finding:
 
 
 def stream(settings: Stream) -> Finding:
-    """Whether the stream service's address can be listened on, and its files be read."""
+    """Return whether the stream service's address can be listened on, and its files be read."""
     subject = "stream port"
     try:
         check_stream_files(settings)
@@ -254,7 +255,7 @@ def stream(settings: Stream) -> Finding:
 
 
 def listening(listener: MainListener | OtherListener) -> Finding:
-    """Whether a listener's address can be listened on, and its certificates be read."""
+    """Return whether a listener's address can be listened on, and its certificates be read."""
     subject = f"listener {listener.name}"
     if listener.is_encrypted:
         try:
@@ -274,7 +275,8 @@ def listening(listener: MainListener | OtherListener) -> Finding:
 
 
 def data_directory(path: Path) -> Finding:
-    """Whether files can be made in the data directory, or the directory itself can be made."""
+    """Return whether files can be made in the data directory, or the directory itself can be
+    made."""
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -62,7 +62,8 @@ def age_s(option: str, text: str | None) -> float:
 
 
 def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
-    """What the broker that uses the data directory answers; errors as in `store.control.ask`."""
+    """Return what the broker that uses the data directory answers; errors as in
+    `store.control.ask`."""
     from penstock.config.load import load_settings
     from penstock.store.control import ask
 

@@ -38,7 +38,7 @@ class OutputFailed(PenstockError):
 
 @final
 class Output:
-    """Where messages are written.
+    """The place where messages are written.
 
     Args:
         path: a directory, which gets a file for each topic; a file that is made or appended to;

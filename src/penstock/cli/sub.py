@@ -32,7 +32,7 @@ _LEVELS_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which messages are printed, and when it ends."""
+    """The options that say which messages are printed, and when the command ends."""
 
     filters_out: Annotated[
         list[str] | None,
@@ -82,7 +82,7 @@ class Selection:
             raise ConfigError("give only one of -R and --retained-only")
 
     def leaves_out(self, topic: str) -> bool:
-        """Whether ``-T`` says so."""
+        """Return whether ``-T`` says so."""
         return any(topic_matches(one, topic) for one in self.filters_out or [])
 
 

@@ -22,7 +22,7 @@ from penstock.protocol.properties import Properties
 
 @dataclass(frozen=True, slots=True)
 class Subscribing:
-    """What is asked of the broker.
+    """The subscriptions to ask the broker for, and how to ask.
 
     Attributes:
         subscriptions: begin.

@@ -27,7 +27,7 @@ _PAUSE_S_MAX: Final = 10.0
 
 @final
 class Ages:
-    """Those of the messages of one session.
+    """The ages of one session's messages.
 
     Args:
         session: the one.

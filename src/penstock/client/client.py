@@ -162,14 +162,14 @@ class Client:
 
     @property
     def status(self) -> Status:
-        """How the client stands with its server."""
+        """Return how the client stands with its server."""
         if self._core is None:
             return Status("closed", str(self._urls[0]), 0, 0.0, "", 0)
         return self._core.status
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection."""
+        """Return whether there is a connection."""
         return self._core is not None and self._core.dialler.is_connected
 
     @property
@@ -191,7 +191,7 @@ class Client:
 
     @property
     def connack(self) -> Connack | None:
-        """What the server said to the latest connection: what it accepts, whether it had our
+        """Return what the server said to the latest connection: what it accepts, whether it had our
         session."""
         return None if self._core is None else self._core.connack
 

@@ -195,7 +195,7 @@ class Core(Application):
 
     @property
     def status(self) -> Status:
-        """How the client stands with its server."""
+        """Return how the client stands with its server."""
         dialler = self.dialler
         if self.failure is not None and not self.is_closed:
             return Status("failed", dialler.url, 0, 0.0, str(self.failure), 0)
@@ -373,7 +373,7 @@ class Core(Application):
 
     @property
     def is_greedy(self) -> bool:
-        """Whether so much was published in this turn that others must have theirs."""
+        """Return whether so much was published in this turn that others must have theirs."""
         return self._published_in_turn >= _IN_A_TURN_MAX
 
     def _turn_ended(self) -> None:

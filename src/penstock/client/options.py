@@ -23,7 +23,7 @@ _WHILE_AWAY_S: Final = 3600  # the session of a client that does not say how lon
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a client stands with its server.
+    """The state of a client towards its server.
 
     Attributes:
         state: "dialling", "connected", "waiting" for the next attempt, or "closed".
@@ -94,7 +94,7 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a client can be told.
+    """The settings of a client.
 
     Attributes:
         client_id: client identifier; empty takes one that nobody else has.
@@ -212,14 +212,14 @@ class Options:
 
     @property
     def keeps_session(self) -> bool:
-        """Whether the session outlives the client."""
+        """Return whether the session outlives the client."""
         if self.outbox is not None or self.clean_start is False:
             return True
         return bool(self.session_expiry_s)
 
     @property
     def begins_clean(self) -> bool:
-        """Whether the first connection starts clean."""
+        """Return whether the first connection starts clean."""
         return not self.keeps_session if self.clean_start is None else self.clean_start
 
     @property

@@ -63,7 +63,7 @@ def _open_outbox(path: Path) -> tuple[Store, Recovered]:
 
 
 def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
-    """Whose outbox it is; empty if it is new.
+    """Return whose outbox it is; empty if it is new.
 
     Raises:
         ConfigError: not that of ``wanted``.

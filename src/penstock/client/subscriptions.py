@@ -152,7 +152,7 @@ class Subscriptions:
 
     @property
     def is_asking(self) -> bool:
-        """Whether an answer is awaited."""
+        """Return whether an answer is awaited."""
         return bool(self._sent or self._waiting)
 
     def close(self, why: str) -> None:

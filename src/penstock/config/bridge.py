@@ -186,7 +186,7 @@ class Remote(Group):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether any address is spoken to with TLS."""
+        """Return whether any address is spoken to with TLS."""
         return any(RemoteUrl.parse(address).is_encrypted for address in self.addresses)
 
 

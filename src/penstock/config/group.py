@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 
 class Group(BaseModel):
-    """What every group shares: no unknown settings, no change after loading."""
+    """The base of all groups: none has unknown settings, or changes after loading."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True

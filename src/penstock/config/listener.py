@@ -187,12 +187,12 @@ class Listener(Group):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """Return whether TLS is spoken."""
         return self.kind in ("tls", "wss")
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines can reach it without proving who they are."""
+        """Return whether other machines can reach it without proving who they are."""
         return not (self.bind.is_loopback or self.require_client_certificate)
 
 
@@ -243,12 +243,12 @@ class MainListener(Listener):
 
 
 def setting_of(listener: MainListener | OtherListener) -> str:
-    """Where a listener's address is set, for messages."""
+    """Return where a listener's address is set, for messages."""
     if isinstance(listener, MainListener):
         return "listener.bind"
     return f"the bind of listener.others {listener.name!r}"
 
 
 def is_any_port(listener: Listener) -> bool:
-    """Whether the system chooses its port, so that no other listener can have the same."""
+    """Return whether the system chooses its port, so that no other listener can have the same."""
     return isinstance(listener.bind, Address) and listener.bind.port == 0

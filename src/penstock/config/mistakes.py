@@ -134,7 +134,7 @@ def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What a setting may be, to follow "must be"."""
+    """Return what a setting may be, to follow "must be"."""
     kind = field.annotation
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]

@@ -107,23 +107,23 @@ class Settings(Group):
 
     @property
     def asks_for_users(self) -> bool:
-        """Whether a user name is more than what a client says."""
+        """Return whether a user name is more than what a client says."""
         return bool(self.access.password_file or self.http_login.url or self.jwt_login.keys)
 
     def lets_anonymous_in(self, listener: Listener) -> bool:
-        """Whether clients without a user name get in through this listener."""
+        """Return whether clients without a user name get in through this listener."""
         is_private = not listener.is_open and not self.asks_for_users
         return listener.allow_anonymous or is_private
 
     def asks_for_token(self) -> bool:
-        """Whether nobody uses the stream service without a token."""
+        """Return whether nobody uses the stream service without a token."""
         stream = self.stream
         has_rules = self.asks_for_users or bool(self.access.acl_file)
         is_open = stream.allow_anonymous or stream.client_ca
         return bool(stream.token_file) or (has_rules and not is_open)
 
     def lets_sinks_publish(self) -> bool:
-        """Whether rows may be published through the stream service, which knows no users."""
+        """Return whether rows may be published through the stream service, which knows no users."""
         has_rules = self.asks_for_users or bool(self.access.acl_file)
         return self.stream.allow_publish or (self.stream.bind.is_loopback and not has_rules)
 

@@ -30,7 +30,7 @@ class StreamDefinition(Group):
 
     @property
     def is_archived(self) -> bool:
-        """Whether messages stay that have left the log."""
+        """Return whether messages stay that have left the log."""
         return self.retention_s is not None or self.retention_bytes_max > 0
 
 

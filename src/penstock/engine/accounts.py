@@ -26,7 +26,7 @@ NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
 
 @final
 class Account(Holder):
-    """What the sessions of one user hold, within its share.
+    """The memory that one user's sessions take, held within that user's share.
 
     Args:
         key: the user's; empty for what belongs to nobody.
@@ -245,7 +245,7 @@ class Account(Holder):
 
 @final
 class Accounts:
-    """Those of one broker; one with neither session nor retained message is forgotten.
+    """The accounts of one broker; one with neither session nor retained message is forgotten.
 
     Args:
         kept: of the whole broker.

@@ -74,7 +74,7 @@ class PenstockDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What comes after `format`."""
+        """Return what comes after `format`."""
         return "penstock"
 
     def schema(self) -> StructType:
@@ -239,7 +239,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._target: Mapping[str, LogPosition] = {}  # where Trigger.AvailableNow stops
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where a query without history begins; the same answer for as long as it has none."""
+        """Return where a query without history begins; the same answer for as long as it has
+        none."""
         if self._initial is None:
             starts = {server: self._start_of(server) for server in self._options.servers}
             self._initial = Position(starts)
@@ -255,7 +256,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._target = _ends(self._brokers.logs())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """How far the next batch goes: what is committed, within the limit and the target."""
+        """Return how far the next batch goes: what is committed, within the limit and the
+        target."""
         logs = self._brokers.logs()
         position = self._understand(start, logs)
         after = dict(position.logs)
