@@ -28,7 +28,7 @@ _PIPE_WIDTH: Final = 100
 
 @final
 class Display:
-    """What is shown of one run, on standard output.
+    """The display of one run, on standard output.
 
     Args:
         plan: what is asked for.

@@ -53,7 +53,7 @@ class FlowUnavailable(PenstockError):
 
 
 class Login(NamedTuple):
-    """Who asks; both None for an anonymous client."""
+    """The user who asks; both None for an anonymous client."""
 
     username: str | None
     password: bytes | None

@@ -14,7 +14,7 @@ _PERIOD_S: Final = 0.2
 
 
 class Progress(NamedTuple):
-    """How far it is.
+    """The progress of a command.
 
     Attributes:
         done: of ``total``, in the same unit.

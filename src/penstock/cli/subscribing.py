@@ -72,7 +72,7 @@ async def read(client: Client, subscribing: Subscribing, reading: Reading) -> in
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What becomes of the messages that come.
+    """The reading end: messages that come are printed, counted and acknowledged.
 
     Attributes:
         client: subscribed.

@@ -59,7 +59,7 @@ class _Ask:
 
 @final
 class Subscriptions:
-    """Those of one client."""
+    """The subscriptions of one client."""
 
     def __init__(self) -> None:
         self.granted: dict[str, tuple[Subscription, Properties | None]] = {}

@@ -109,7 +109,8 @@ class Commitment:
 
 
 def commitment(settings: Settings) -> Commitment:
-    """What ``settings`` commit to: its listeners' connections, and what all clients share."""
+    """Return what ``settings`` commit to: its listeners' connections, and what all clients
+    share."""
     memory = settings.memory
     zones = [settings.limits_of(listener) for listener in settings.listener.open_ones()]
     packet_bytes = max(limits.max_packet_size_bytes for limits in zones)
@@ -243,7 +244,7 @@ def _with_fitting_connections(settings: Settings, budget: int) -> Settings:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is said of memory at a start and by ``penstock doctor``.
+    """The statement on memory at a start and by ``penstock doctor``.
 
     Attributes:
         text: one line: the worst case, and the budget.

@@ -68,7 +68,7 @@ class Account(Holder):
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
     def has_room_for_qos0(self) -> bool:
-        """Whether one more QoS 0 message may wait in a queue of this user."""
+        """Return whether one more QoS 0 message may wait in a queue of this user."""
         return self.kept.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
@@ -82,7 +82,7 @@ class Account(Holder):
         self.kept.remove_qos0(delivery)
 
     def has_room_to_pack(self) -> bool:
-        """Whether one more delivery may be packed."""
+        """Return whether one more delivery may be packed."""
         is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
         return self.kept.has_room_to_pack() and not is_full
 
@@ -94,14 +94,14 @@ class Account(Holder):
     # -- QoS 1 and 2 in queues and windows --------------------------------------------------
 
     def has_room_to_wait(self) -> bool:
-        """Whether one more QoS 1 or 2 message may wait for a client of this user."""
+        """Return whether one more QoS 1 or 2 message may wait for a client of this user."""
         if 0 < self._waiting_bytes_max <= self.waiting_bytes:
             return False
         kept = self.kept
         return not 0 < kept.waiting_bytes_max <= kept.waiting_bytes
 
     def has_room_for_bodies(self) -> bool:
-        """Whether no more than half of that is taken; else what the log has rests there."""
+        """Return whether no more than half of that is taken; else what the log has rests there."""
         if 0 < self._waiting_bytes_max <= 2 * self.waiting_bytes:
             return False
         kept = self.kept
@@ -172,14 +172,14 @@ class Account(Holder):
     # -- what was written for clients that do not read --------------------------------------
 
     def has_room_to_send(self, size_bytes: int) -> bool:
-        """Whether so many more bytes may wait in the buffers of this user's connections."""
+        """Return whether so many more bytes may wait in the buffers of this user's connections."""
         buffered = self.buffered_bytes
         return buffered == 0 or not 0 < self._unsent_bytes_max < buffered + size_bytes
 
     # -- QoS 2 messages of MQTT 3.1 before their PUBREL ------------------------------------
 
     def has_room_for_unreleased(self) -> bool:
-        """Whether one more message of this user may wait for its PUBREL."""
+        """Return whether one more message of this user may wait for its PUBREL."""
         is_full = 0 < self._unreleased_bytes_max <= self.unreleased_bytes
         return not is_full and self.kept.has_room_for_unreleased()
 
@@ -191,7 +191,7 @@ class Account(Holder):
     # -- retained messages -----------------------------------------------------------------
 
     def has_room_for_retained(self, grows_bytes: int) -> bool:
-        """Whether retained messages of this user may weigh so many more bytes."""
+        """Return whether retained messages of this user may weigh so many more bytes."""
         return not 0 < self._retained_bytes_max < self.retained_bytes + grows_bytes
 
     def count_retained(self, grows_bytes: int) -> None:
@@ -202,14 +202,14 @@ class Account(Holder):
     # -- sessions --------------------------------------------------------------------------
 
     def has_room_for_another_session(self) -> bool:
-        """Whether there may be one more session; if not, it is counted."""
+        """Return whether there may be one more session; if not, it is counted."""
         if 0 < self._sessions_max <= self.sessions:
             self.kept.sessions_refused += 1
             return False
         return self.has_room_for_sessions()
 
     def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
-        """Whether there may be one more subscription or will; if not, it is counted.
+        """Return whether there may be one more subscription or will; if not, it is counted.
 
         Args:
             given_up_bytes: of what it takes the place of.

@@ -178,7 +178,7 @@ class Backlog(Stored):
         self._queue.push(delivery, number)
 
     def has_memory(self) -> bool:
-        """Whether memory has a place for one more QoS 1 or 2 message, packed or not."""
+        """Return whether memory has a place for one more QoS 1 or 2 message, packed or not."""
         if self.stored and (self.link is None or len(self._queue) >= HEAD_LEN_MAX):
             return self.account.has_room_to_pack()
         return self.account.has_room_to_wait()

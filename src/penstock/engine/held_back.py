@@ -41,7 +41,7 @@ class _Waiting:
 
 @final
 class HeldBack:
-    """What waits of one client.
+    """The packets of one client that wait for room.
 
     Args:
         limits: bounds of the connection.
@@ -61,21 +61,21 @@ class HeldBack:
 
     @property
     def unacknowledged(self) -> int:
-        """Those above QoS 0."""
+        """Return how many of them are above QoS 0."""
         return 0 if self._by_id is None else len(self._by_id)
 
     def is_much(self) -> bool:
-        """Whether the client is read on only for what may make room."""
+        """Return whether the client is read on only for what may make room."""
         if self.count >= self._count_much or self.size_bytes >= self._bytes_much:
             return True
         return self.size_bytes >= FREE_BYTES and self.lacks_memory()
 
     def lacks_memory(self) -> bool:
-        """Whether what waits for clients of this user takes all the memory it may."""
+        """Return whether what waits for clients of this user takes all the memory it may."""
         return self._account is not None and not self._account.has_room_to_wait()
 
     def is_all(self) -> bool:
-        """Whether as many bytes wait as a client may have in flight."""
+        """Return whether as many bytes wait as a client may have in flight."""
         return self.size_bytes >= self._bytes_all
 
     def put(self, packet: Publish, account: Account | None = None) -> None:
@@ -96,7 +96,7 @@ class HeldBack:
             account.count_waiting(size_bytes)
 
     def has(self, packet: Publish) -> bool:
-        """Whether this one waits already, and was sent again (v3.1 §4.1).
+        """Return whether this one waits already, and was sent again (v3.1 §4.1).
 
         It is answered once, and not published after the PUBREL that answer brings. A new
         message with the identifier of a repeated one of QoS 1 tells that the client has its

@@ -34,12 +34,12 @@ _WILL_BYTES: Final = 512
 
 
 def levels_bytes(topic: str) -> int:
-    """What the nodes of ``topic`` occupy in a tree, if none of them is there yet."""
+    """Return what the nodes of ``topic`` occupy in a tree, if none of them is there yet."""
     return LEVEL_BYTES * (topic.count("/") + 1)
 
 
 def will_bytes(size_bytes: int) -> int:
-    """What a will with a message of this size occupies."""
+    """Return what a will with a message of this size occupies."""
     return _WILL_BYTES + size_bytes
 
 
@@ -85,11 +85,12 @@ class Kept:
         self.unsent_bytes_max = unsent_bytes_max
 
     def has_room_for_unreleased(self) -> bool:
-        """Whether one more message may wait for its PUBREL."""
+        """Return whether one more message may wait for its PUBREL."""
         return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
 
     def may_fetch(self, size_bytes: int) -> bool:
-        """Whether so many more bytes may be read from the log now, beside what is being read."""
+        """Return whether so many more bytes may be read from the log now, beside what is being
+        read."""
         fetching = self.fetching_bytes
         bytes_max = self.waiting_bytes_max // FETCHING_PART
         return fetching == 0 or bytes_max == 0 or fetching + size_bytes <= bytes_max
@@ -97,7 +98,7 @@ class Kept:
     # -- QoS 0 in queues -----------------------------------------------------------------
 
     def has_room_for_qos0(self) -> bool:
-        """Whether one more QoS 0 message may wait in a queue."""
+        """Return whether one more QoS 0 message may wait in a queue."""
         return not 0 < self.qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
@@ -121,7 +122,7 @@ class Kept:
     # -- packed queues -------------------------------------------------------------------
 
     def has_room_to_pack(self) -> bool:
-        """Whether one more delivery may be packed."""
+        """Return whether one more delivery may be packed."""
         return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
     def pack(self, deliveries: int) -> None:
@@ -131,7 +132,8 @@ class Kept:
     # -- sessions ------------------------------------------------------------------------
 
     def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
-        """Whether there may be one more session, subscription or will; if not, it is counted.
+        """Return whether there may be one more session, subscription or will; if not, it is
+        counted.
 
         Args:
             given_up_bytes: of what it takes the place of.

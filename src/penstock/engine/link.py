@@ -143,7 +143,7 @@ class Link:
         return self.may_grow(size_bytes)
 
     def may_grow(self, size_bytes: int) -> bool:
-        """Whether memory has room for so much more here than ``FREE_BYTES``."""
+        """Return whether memory has room for so much more here than ``FREE_BYTES``."""
         turn = self._turn
         waits = turn.unsent_bytes + turn.buffered_bytes
         if waits > 0 and 0 < turn.buffers_bytes_max < waits + size_bytes:

@@ -29,7 +29,7 @@ class Tail:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no run is left; then nothing is between them either."""
+        """Return whether no run is left; then nothing is between them either."""
         return len(self._runs) == 0
 
     def packed(self) -> int:
@@ -105,7 +105,7 @@ class Tail:
         return found
 
     def unpacked(self) -> list[Delivery]:
-        """What no run holds, left in place; some of it may be gone."""
+        """Return what no run holds, left in place; some of it may be gone."""
         return [delivery for _, delivery in self._between]
 
     def forget_gone(self) -> None:

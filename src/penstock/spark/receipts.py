@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 
 class Receipts:
-    """How far one table is, as the broker knows it.
+    """The position of one table, as the broker knows it.
 
     Args:
         client: reaches the stream service; it should not wait for it.

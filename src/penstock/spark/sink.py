@@ -58,7 +58,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task staged: for which sink, batch and attempt, its partition, its files in order.
+    """The rows that one task staged: for which sink, batch and attempt, its partition, its files.
 
     Spark makes a writer for the tasks of a streaming batch, and another one that commits it: what
     the second is to know of the first is here.

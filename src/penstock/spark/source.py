@@ -121,7 +121,7 @@ class Range(InputPartition):
 
 
 class RangeReader:
-    """What both readers share. It is pickled, so connections are made where they are used."""
+    """The base of both readers. It is pickled, so connections are made where they are used."""
 
     task_offsets_min = 1
     """Fewer are not worth a task of their own."""

@@ -81,7 +81,7 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
 
 
 class ChunkFacts(NamedTuple):
-    """What is asked of a chunk most often, and known of a large one without reading its parts."""
+    """The facts most often asked of a chunk, known of a large one without reading its parts."""
 
     rows: int
     newest_us: int  # when its last message was received, µs since the Unix epoch

@@ -54,7 +54,7 @@ _BEHIND: Final = b"\xff" * (_NUMBER_BYTES + 1)
 
 
 class Head(NamedTuple):
-    """What lies under the key of a large value.
+    """The record under the key of a large value.
 
     Attributes:
         run: tells the value's parts from others written for the same key.

@@ -49,7 +49,7 @@ from penstock.store.watermark import Committed
 
 @final
 class View:
-    """What can be read.
+    """A view of the store that shows what can be read, and only that.
 
     Attributes:
         problems: sentences about files; none where the database opens as it is.

@@ -26,7 +26,7 @@ from penstock.transport.client_hello import HELLO_BYTES_MAX, bytes_needed
 
 @final
 class HandshakeTurns:
-    """Who shakes hands next, of those who came through one listening socket."""
+    """The turns of TLS handshakes that came through one listening socket."""
 
     def __init__(self) -> None:
         self._loop: Final = asyncio.get_running_loop()

@@ -117,7 +117,7 @@ class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
         self._buffer: memoryview | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """Return where the next bytes go."""
         del sizehint
         if self._buffer is None:
             self._buffer = memoryview(bytearray(_READ_BYTES_MAX))
