@@ -22,13 +22,18 @@ program that uses the client library.
          ├─ PublishFailed  ├─ SubscribeFailed  └─ RequestFailed
 """
 
+from penstock.masking import masked
+
 
 class PenstockError(Exception):
     """Base of all exceptions raised by Penstock."""
 
 
 class ConfigError(PenstockError):
-    """A mistake in the settings, told in one sentence."""
+    """A mistake in the settings, told in one sentence; it quotes no passwords."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(masked(sentence))
 
 
 class ProtocolError(PenstockError):

@@ -44,6 +44,7 @@ from penstock.engine.server import Server
 from penstock.engine.session import Session, SessionSubscription
 from penstock.engine.stumbling import Stumbling
 from penstock.errors import LocalProtocolError
+from penstock.masking import masked
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Suback
@@ -297,7 +298,7 @@ class Bridge(Application):
         session = self._session
         told: list[tuple[str, object]] = [
             ("state", self._dialler.state),
-            ("address", self._dialler.url),
+            ("address", masked(str(self._dialler.url))),
             ("attempt", self._dialler.attempt),
             ("queue/messages", session.queue_length),
             ("queue/bytes", session.queue_bytes),

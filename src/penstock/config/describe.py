@@ -14,9 +14,9 @@ from penstock.config.address import Address, SocketFile
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
+from penstock.masking import MASK, is_secret, masked
 
 _COMMENT_WIDTH: Final = 96
-_MASK: Final = "********"  # instead of a password
 
 _INTRODUCTION: Final = """\
 # Configuration
@@ -158,8 +158,10 @@ def _given(value: BaseModel) -> list[str]:
 
 def _shown(name: str, value: object) -> str:
     """Return a value in TOML's notation, without what only its owner is to know."""
-    if name == "password" and value:
-        return json.dumps(_MASK)
+    if value and isinstance(value, str) and is_secret(name):
+        return json.dumps(MASK)
+    if name == "user_properties" and isinstance(value, dict):
+        value = {key: MASK if is_secret(key) else text for key, text in value.items()}
     return _toml_value(value)
 
 
@@ -175,6 +177,8 @@ def _toml_value(value: object) -> str:
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
     if isinstance(value, (Path, Address, SocketFile)):
         value = str(value)
+    if isinstance(value, str):
+        value = masked(value)
     return json.dumps(value, ensure_ascii=False)
 
 

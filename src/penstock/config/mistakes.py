@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.config.address import FORM, Address
 from penstock.config.settings import Settings
+from penstock.masking import MASK, is_secret, masked
 
 Origins = dict[tuple[str, str], str]
 """(group, name) to the file, environment variable or command line that set it."""
@@ -90,7 +91,8 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
     if isinstance(path[-1], int) and get_origin(field.annotation) is tuple:  # an item of a list
         field = FieldInfo.from_annotation(get_args(field.annotation)[0])
     wanted = reason if mistake["type"] == "value_error" else allowed(field)
-    return f"{dotted(path)} is {_shown(mistake['input'])}{place}, but must be {wanted}."
+    given = MASK if is_secret(str(path[-1])) else _shown(mistake["input"])
+    return f"{dotted(path)} is {given}{place}, but must be {wanted}."
 
 
 def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
@@ -218,7 +220,7 @@ def _is_outer(path: tuple[int | str, ...], paths: list[tuple[int | str, ...]]) -
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = masked(repr(value))
     if len(text) > _SHOWN_CHARACTERS_MAX:
         text = text[: _SHOWN_CHARACTERS_MAX - 1] + "…"
     return text

@@ -5,8 +5,8 @@ One line per event, time first in UTC, level, part of Penstock, text:
     2026-11-21T07:52:06.120Z WARNING runtime.driver: dropped 2 messages (client m-7): queue full
 
 Names in a line are those of others: client identifiers, users, topics, a server's reason string.
-So what is logged is a text of ours with *arguments*, and each argument is cut and escaped before
-any handler sees it (``get_logger``):
+So what is logged is a text of ours with *arguments*, and each argument is cut, escaped and
+rid of passwords before any handler sees it (``get_logger``):
 
     logger.info("client %s left: %s", client_id, Sentence(because))
                         │  text: 128 characters  │ a sentence that quotes names, an error, a path:
@@ -26,6 +26,7 @@ from collections import OrderedDict
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
+from penstock.masking import masked
 from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
 from penstock.telemetry.log_file import LogFileHandler
 
@@ -59,7 +60,7 @@ class Sentence(str):
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger `name`, which cuts and escapes the arguments of its lines.
+    """Return the logger `name`, which cuts, escapes and masks the arguments of its lines.
 
     It does so for whatever handlers there are: of a program that uses the client library, the
     program's own.
@@ -81,7 +82,9 @@ def _quoted(argument: object) -> object:
         return argument
     text = str(argument)
     is_name = type(argument) is str
-    shown = printable(_cut(text, NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX))
+    shown = printable(
+        _cut(masked(text), NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX)
+    )
     return argument if shown == text else shown
 
 
