@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from rocksdict import WriteBatch
 from penstock.engine.columns import columns_of
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
-from penstock.errors import OffsetOutOfRange, StoreFormatError
+from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError
 from penstock.store.archive import decode_span
 from penstock.store.backup import back_up_unused, restore
 from penstock.store.chunk import chunk_note, encode_key
@@ -253,6 +255,37 @@ def test_writing_a_commit_once_more_leaves_no_other_parts(log: Log) -> None:
     log.store.reopen()
     log.store.commit(commit)
     assert log.parts() == before
+    log.check()
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """This process cannot write larger files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_commit_that_fails_among_its_parts_is_written_again(log: Log) -> None:
+    log.reopen()  # a write-ahead log of its own
+    before = log.parts()
+    commit = Commit(len(log.published))
+    payload = large("again", 3 * LARGE_BYTES)
+    commit.messages.append(Message("t", payload, 1, offset=len(log.published)))
+    with files_of_at_most(LARGE_BYTES), pytest.raises(CommitUnknown, match="File too large"):
+        log.store.commit(commit)
+    log.check()
+    log.store.reopen()
+    log.store.commit(commit)
+    log.published.append(payload)
+    log.check()
+    assert len(log.parts()) == len(before) + 3 * LARGE_BYTES // PART_BYTES + 1
+    log.close()
+    assert examine(log.data_dir).problems == []
+    log.reopen()
     log.check()
 
 

@@ -2,9 +2,10 @@
 
 What differs from the product, so that little load shows much: RocksDB's memory tables and logs are
 small, so that it writes tables, compacts and changes its write-ahead log every few commits;
-retention runs every fifth of a second. The stream service, which only reads, is not started, though
-everything is in a stream that is kept for ever. And each write to a mapped page is announced by a
-system call to a shadow file, just before, for strace sees none in it
+retention runs every fifth of a second. What is large is small, too: a chunk of two messages and
+retained messages are kept in parts (``store.parts``). The stream service, which only reads, is not
+started, though everything is in a stream that is kept for ever. And each write to a mapped page is
+announced by a system call to a shadow file, just before, for strace sees none in it
 (``tests/support/disk_calls.py``).
 
 ``RECORDED_FAULT`` breaks it in one way, so that a test can show that the power cut finds it:
@@ -26,7 +27,7 @@ from penstock.broker import retention
 from penstock.broker.stream_process import StreamProcess
 from penstock.cli.main import main
 from penstock.engine.effects import Commit
-from penstock.store import database, watermark
+from penstock.store import database, large_retained, parts, rocks, watermark
 from penstock.store.database import Database
 from penstock.store.rocks import RocksStore
 
@@ -34,6 +35,9 @@ MAPPED_SUFFIX: Final = ".mapped"  # that of tests/support/disk_calls.py
 _TABLE_BYTES: Final = 64 * 1024
 _LOGS_BYTES_MAX: Final = 256 * 1024
 _RETENTION_INTERVAL_S: Final = 0.2
+_LARGE_BYTES: Final = 30  # of topics, payloads and client identifiers
+_PART_BYTES: Final = 128
+_LARGE_PAYLOAD_BYTES: Final = 1
 
 
 class TellingMap(mmap.mmap):
@@ -87,6 +91,13 @@ if __name__ == "__main__":
     setattr(watermark, "mmap", _Mapping)  # noqa: B010 - a name the module does not export
     setattr(database, "Options", _small)  # noqa: B010
     database._WAL_BYTES_MAX = _LOGS_BYTES_MAX  # type: ignore[misc]
+    for module, name, size_bytes in (
+        (rocks, "LARGE_BYTES", _LARGE_BYTES),
+        (database, "LARGE_BYTES", _LARGE_BYTES),
+        (large_retained, "LARGE_BYTES", _LARGE_PAYLOAD_BYTES),
+        (parts, "PART_BYTES", _PART_BYTES),
+    ):
+        setattr(module, name, size_bytes)
     setattr(StreamProcess, "start", lambda _: None)  # noqa: B010
     setattr(StreamProcess, "stop", _stop)  # noqa: B010
     retention.INTERVAL_S = _RETENTION_INTERVAL_S  # type: ignore[misc]

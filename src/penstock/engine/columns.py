@@ -65,9 +65,10 @@ class Text:
         """Return where each value begins, and where the last one ends."""
         return self._positions.getvalue()
 
-    def pieces(self) -> list[bytes]:
-        """All values, one after the other; joined, but for large ones."""
-        return [*self._pieces, self._values.getvalue()]
+    def data(self) -> bytes | list[bytes]:
+        """All values, one after the other; in pieces where one of them is large."""
+        values = self._values.getvalue()
+        return values if self._pieces_bytes == 0 else [*self._pieces, values]
 
 
 @final
@@ -108,7 +109,7 @@ class Columns:
 
     def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
         self.count = 0  # messages
-        self.newest_us = 0  # when the latest was received
+        self._bytes_max = bytes_max
         self._bytes_left: i64 = bytes_max
         self.topics = Text()
         self.payloads = Text()
@@ -143,10 +144,18 @@ class Columns:
         self.has_properties.add(len(message.properties) > 0)
         self.retained.add(message.retain)
         self.internal.add(message.internal)
-        self.newest_us = message.received_at_us
         _write_i64(self._received_at, message.received_at_us)
         self._qos.append(message.qos)
         self.count += 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all texts together."""
+        return self._bytes_max - int(self._bytes_left)
+
+    def newest_us(self) -> int:
+        """When the latest was received; there must be one."""
+        return int.from_bytes(self._received_at.getvalue()[-8:], sys.byteorder)
 
     def received_at(self) -> bytes:
         """Return when each was received."""

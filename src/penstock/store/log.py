@@ -23,13 +23,13 @@ def chunk_of(columns: Columns) -> list[bytes]:
         bytes | list[bytes]
     ] = [  # each begins with its validity, which is empty where nothing is null
         *(b"", columns.received_at()),
-        *(b"", columns.topics.positions(), columns.topics.pieces()),
-        *(b"", columns.payloads.positions(), columns.payloads.pieces()),
+        *(b"", columns.topics.positions(), columns.topics.data()),
+        *(b"", columns.payloads.positions(), columns.payloads.data()),
         *(b"", columns.qos()),
         *(b"", columns.retained.data()),
-        *(b"", columns.client_ids.positions(), columns.client_ids.pieces()),
+        *(b"", columns.client_ids.positions(), columns.client_ids.data()),
         *(properties.data() if without else b"", columns.properties.positions()),
-        columns.properties.pieces(),
+        columns.properties.data(),
         *(b"", columns.internal.data()),
     ]
     return encode_chunk(count, (0, 0, 0, 0, 0, 0, without, 0), buffers)

@@ -70,7 +70,7 @@ from penstock.store.identity import (
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
-from penstock.store.parts import LARGE_BYTES, Large, new_run, size_of
+from penstock.store.parts import LARGE_BYTES, Large, new_run
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
 from penstock.telemetry.logs import get_logger
@@ -235,14 +235,15 @@ class RocksStore:
         if commit.appended:
             columns = commit.columns or columns_of(commit.messages)
             key, pieces = encode_key(commit.base_offset), chunk_of(columns)
-            size_bytes = size_of(pieces)
-            appended += size_bytes
-            if size_bytes < LARGE_BYTES:
-                batch.put(key, b"".join(pieces), handles["log"])
+            if columns.size_bytes < LARGE_BYTES:
+                chunk = b"".join(pieces)
+                appended += len(chunk)
             else:
-                note = chunk_note(columns.count, columns.newest_us)
+                note = chunk_note(columns.count, columns.newest_us())
                 large.append(Large("log", key, pieces, self._run, note))
-                batch.put(key, large[-1].head, handles["log"])
+                appended += large[-1].size_bytes
+                chunk = large[-1].head
+            batch.put(key, chunk, handles["log"])
             batch.put(LOG_BYTES_APPENDED, encode_key(appended), handles["meta"])
         self._write_sessions(batch, commit)
         for progress in commit.progress:

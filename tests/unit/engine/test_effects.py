@@ -48,7 +48,7 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
     commit = effects.seal()
     assert commit.messages == []
     assert commit.columns is not None
-    assert commit.columns.topics.pieces() == [b"t/0t/1t/2"]
+    assert commit.columns.topics.data() == b"t/0t/1t/2"
     assert commit.writes
     assert (commit.appended, commit.next_offset) == (3, 6)
     empty = effects.seal()

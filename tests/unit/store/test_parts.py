@@ -64,7 +64,7 @@ def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
     columns = columns_of(messages)
     pieces = chunk_of(columns)
     chunk = b"".join(pieces)
-    note = chunk_note(columns.count, columns.newest_us)
+    note = chunk_note(columns.count, columns.newest_us())
     assert facts_of(Large("log", b"", pieces, new_run(), note).head) == facts_of(chunk)
     assert facts_of(chunk) == (4, 100, len(chunk))
     payloads = [message.payload for message in messages]
