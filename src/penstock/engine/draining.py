@@ -18,7 +18,6 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.engine.connection import Connection
-from penstock.engine.grants import BRIDGE_SESSIONS
 from penstock.engine.session_order import SessionOrder
 
 VISITS_PER_TICK_MAX: Final = 5000
@@ -58,10 +57,8 @@ class Draining:
             return
         for session in order.after(self._cursor, VISITS_PER_TICK_MAX):
             self._cursor = session.number
-            if session.link is None or session.client_id.startswith(BRIDGE_SESSIONS):
-                continue
             connection = connections.get(session.client_id)
-            if connection is None:
+            if connection is None:  # it is away, or a bridge of ours
                 continue
             self._found = True
             self.sent_away += 1

@@ -150,6 +150,13 @@ async def test_what_cannot_be_asked_is_one_sentence(
         await operator.clear(ClearRetained("a/#/b"))
 
 
+async def test_what_is_answered_is_on_disk(bench: Bench, operator: Administration) -> None:
+    await operator.remove(RemoveSessions(Which()))
+    assert bench.store.recover().sessions == []
+    await operator.clear(ClearRetained("#"))
+    assert bench.store.recover().retained == []
+
+
 async def test_who_is_away_is_not_kicked(operator: Administration) -> None:
     assert (await operator.kick(Kick(Which()))).count == 0
 

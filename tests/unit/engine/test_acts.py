@@ -1,18 +1,40 @@
 """What an operator does to a broker, on the bench: each act is an event."""
 
+from typing import final
+
 import pytest
 
-from penstock.engine.acts import ban_source, clear, drain, end_drain, kick, remove
+from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.acts import BANNED as BANNED_BY_OPERATOR
+from penstock.engine.acts import ban, ban_source, clear, drain, end_drain, kick, lift, remove
+from penstock.engine.bans import FOR_GOOD, USER
 from penstock.engine.draining import Draining
 from penstock.engine.events import ADMINISTERED, BANNED, KINDS
 from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.listing import SessionWalk
+from penstock.engine.link import Link
+from penstock.engine.listing import SUBSCRIPTIONS_TOLD_MAX, SessionWalk, session_whole
 from penstock.engine.options import EventOptions
 from penstock.engine.selection import ANONYMOUS, SessionSelection
 from penstock.protocol import reasons
-from penstock.protocol.packets import Connect, Disconnect, Will
+from penstock.protocol.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Subscribe,
+    Subscription,
+    Will,
+)
 from tests.unit.engine.bench import Bench, publishes
+
+
+@final
+class Later(Authenticate):
+    """Owes every answer."""
+
+    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+        del credentials, link
+        return None
 
 
 def told(bench: Bench) -> list[str]:
@@ -44,18 +66,21 @@ def test_a_kicked_client_has_its_will_published(bench: Bench, version: int) -> N
     assert told(bench) == ["kick"]
 
 
-@pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("connected", [True, False])
+@pytest.mark.parametrize(("durable", "connected"), [(True, True), (True, False), (False, True)])
 def test_a_removed_session_is_nowhere(bench: Bench, durable: bool, connected: bool) -> None:
     line = bench.join("c", durable=durable)
-    if not connected and not durable:
-        return
     session = line.session
     if not connected:
         line.cut()
     assert remove(bench.server, session, bench.now)
     assert not remove(bench.server, session, bench.now)
     bench.commit()
+    assert told(bench) == (["remove", "kick"] if connected else ["remove"])
+    assert line.connection.link.closed
+    if connected:
+        (farewell,) = line.read()
+        assert isinstance(farewell, Disconnect)
+        assert farewell.reason_code == reasons.ADMINISTRATIVE_ACTION
     assert "c" not in bench.server.registry.sessions
     assert bench.server.registry.order.after(0, 10) == []
     assert bench.store.recover().sessions == []
@@ -69,6 +94,64 @@ def test_a_cleared_message_is_not_there_after_a_restart(bench: Bench) -> None:
     assert told(bench) == ["clear"]
     bench.restart()
     assert len(bench.server.router.retained) == 0
+
+
+def test_a_ban_and_its_end_are_told_once(bench: Bench) -> None:
+    made = ban(bench.server, USER, "alice", 60.0, "", bench.now)
+    assert (made.until_s, made.reason) == (bench.now.monotonic_s + 60.0, BANNED_BY_OPERATOR)
+    assert ban(bench.server, USER, "bob", 0.0, "why", bench.now).until_s == FOR_GOOD
+    assert lift(bench.server, USER, "alice")
+    assert not lift(bench.server, USER, "alice")
+    assert told(bench) == ["ban", "ban", "lift"]
+
+
+def test_after_a_pause_no_more_are_sent_away_than_in_a_second(bench: Bench) -> None:
+    for number in range(10):
+        bench.join(f"c{number}")
+    drain(bench.server, Draining(reasons.USE_ANOTHER_SERVER, "", 4.0, bench.now))
+    bench.pass_s(100.0)
+    assert len(bench.server.connections) == 6
+
+
+def test_whoever_is_found_later_is_sent_away_too(bench: Bench) -> None:
+    """It walks again for as long as it finds somebody."""
+    bench.join("early", durable=True).cut()
+    for number in range(3):
+        bench.join(f"c{number}")
+    draining = Draining(reasons.USE_ANOTHER_SERVER, "", 1.0, bench.now)
+    drain(bench.server, draining)
+    bench.pass_s(1.0)
+    bench.server.draining = None
+    bench.join("early", durable=True)
+    bench.server.draining = draining
+    for _ in range(8):
+        bench.pass_s(1.0)
+    assert (len(bench.server.connections), draining.drained) == (0, True)
+
+
+def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
+    """Its password was checked meanwhile."""
+    bench = Bench(authenticate=Later())
+    line = bench.line()
+    line.send(Connect("c"))
+    draining = Draining(reasons.SERVER_MOVED, "other", 4.0, bench.now)
+    drain(bench.server, draining)
+    line.connection.decided(Verdict(reasons.SUCCESS), bench.now)
+    bench.commit()
+    (answer,) = line.read()
+    assert isinstance(answer, Connack)
+    assert answer.reason_code == reasons.SERVER_MOVED
+    assert draining.refused == 1
+
+
+def test_of_a_session_with_many_subscriptions_the_first_are_told(bench: Bench) -> None:
+    line = bench.join("c")
+    count = SUBSCRIPTIONS_TOLD_MAX + 1
+    line.send(Subscribe(1, [Subscription(f"f/{number}", 0) for number in range(count)]))
+    whole = session_whole(bench.server, line.session)
+    filters = whole["filters"]
+    assert isinstance(filters, list)
+    assert (whole["subscriptions"], len(filters)) == (count, SUBSCRIPTIONS_TOLD_MAX)
 
 
 def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
@@ -130,7 +213,7 @@ def test_selections(bench: Bench) -> None:
     assert chosen(address="10.0.0.0/8") == chosen(address="10.1.2.3") == ["m-1"]
     assert chosen(address="192.168.0.0/16") == []
     assert chosen(user=ANONYMOUS) == chosen(older_than_s=59.0) == chosen()
-    assert chosen(user="*x") == chosen(older_than_s=61.0) == []
+    assert chosen(user="*x") == chosen(older_than_s=60.0) == []
     with pytest.raises(ValueError, match="neither an IP address nor a network"):
         SessionSelection(address="not/a/network")
 

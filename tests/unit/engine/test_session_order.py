@@ -1,5 +1,6 @@
 """Sessions by number: a walk may begin anywhere, whatever came and went meanwhile."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,11 +47,12 @@ def test_a_walk_goes_on_where_its_last_session_was() -> None:
     assert [one.number for one in order.after(cursor, 2)] == [7, 8]
 
 
-def test_few_survivors_take_few_chunks() -> None:
+@pytest.mark.parametrize("step", [1, -1])
+def test_few_survivors_take_few_chunks(step: int) -> None:
     order = SessionOrder()
     for one in SESSIONS:
         order.add(one)
-    for one in SESSIONS:
+    for one in SESSIONS[::step]:
         if one.number % CHUNK_MAX:
             order.remove(one)
     assert len(order._chunks) == 1
