@@ -150,6 +150,16 @@ async def test_what_cannot_be_asked_is_one_sentence(
         await operator.clear(ClearRetained("a/#/b"))
 
 
+async def test_whoever_is_connected_is_removed_only_where_that_is_meant(
+    bench: Bench, operator: Administration
+) -> None:
+    line = bench.join("here", durable=True)
+    assert (await operator.remove(RemoveSessions(Which()))).count == SESSIONS
+    assert not line.connection.link.closed
+    assert (await operator.remove(RemoveSessions(Which(connected=True)))).count == 1
+    assert line.connection.link.closed
+
+
 async def test_what_is_answered_is_on_disk(bench: Bench, operator: Administration) -> None:
     await operator.remove(RemoveSessions(Which()))
     assert bench.store.recover().sessions == []

@@ -7,7 +7,8 @@ import pytest
 from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import Offers
-from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
+from penstock.protocol import reasons
+from penstock.protocol.packets import Connect, Disconnect, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
@@ -64,3 +65,24 @@ def test_a_session_of_another_listener_shows_nothing_beyond_the_mount_point(vers
     assert seen(line) == [("a", b"2"), ("b", b"4")]
     line.send(Publish("c", b"5", 0))
     assert seen(line) == [("c", b"5")]
+
+
+def test_a_topic_alias_stands_for_the_mounted_topic() -> None:
+    bench = Bench(EngineLimits(topic_alias_maximum=1), zones={"tenant": MOUNTED})
+    all_of_it = bench.subscriber("all", "#", 0)
+    line = behind(bench, 5)
+    for topic, payload in (("a", b"1"), ("", b"2")):
+        line.send(Publish(topic, payload, 0, properties=Properties(topic_alias=1)))
+    assert seen(all_of_it) == [("tenant/a", b"1"), ("tenant/a", b"2")]
+
+
+def test_a_topic_that_is_too_long_with_its_mount_point_is_refused_by_its_bytes() -> None:
+    bench = Bench(zones={"tenant": MOUNTED})
+    for characters, is_refused in ((32_764, False), (32_765, True)):
+        line = behind(bench, 5)
+        line.send(Publish(characters * "é", b"", 0))  # two bytes each, and seven of "tenant/"
+        farewell = [packet for packet in line.read() if isinstance(packet, Disconnect)]
+        assert line.connection.link.closed is is_refused
+        assert [packet.reason_code for packet in farewell] == (
+            [reasons.TOPIC_NAME_INVALID] if is_refused else []
+        )

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
+from penstock.engine.options import Offers
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -469,3 +470,29 @@ def test_a_connect_has_few_user_properties() -> None:
     assert connect(60, 4) == reasons.SUCCESS
     assert connect(65, 0) == reasons.QUOTA_EXCEEDED
     assert connect(61, 4) == reasons.QUOTA_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("offers", "qos", "retain", "code"),
+    [
+        (Offers(qos_max=1), 2, False, reasons.QOS_NOT_SUPPORTED),
+        (Offers(qos_max=0), 1, False, reasons.QOS_NOT_SUPPORTED),
+        (Offers(retain_available=False), 0, True, reasons.RETAIN_NOT_SUPPORTED),
+        (Offers(retain_available=False), 1, True, reasons.RETAIN_NOT_SUPPORTED),
+        (Offers(qos_max=1), 1, True, reasons.SUCCESS),
+        (Offers(retain_available=False), 2, False, reasons.SUCCESS),
+    ],
+)
+def test_what_a_listener_does_not_offer_ends_the_connection(
+    offers: Offers, qos: int, retain: bool, code: int
+) -> None:
+    """[MQTT-3.2.2-11] [MQTT-3.2.2-14]: to publish it is an error, and to ask for it by a will."""
+    limits = EngineLimits()
+    limits.offers = offers
+    line = Bench(limits).join("c")
+    line.send(Publish("t", b"x", qos, retain, packet_id=1 if qos else 0))
+    if code != reasons.SUCCESS:
+        assert farewell(line) == code
+    assert line.connection.link.closed is (code != reasons.SUCCESS)
+    _, answer = Bench(limits).connect(Connect("c", will=Will("w", b"", qos, retain)))
+    assert answer.reason_code == code
