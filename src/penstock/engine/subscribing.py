@@ -159,11 +159,9 @@ class Subscribing(Request):
 
     def _deliver_retained(self, now: Now) -> None:
         entry = self._added[self._delivered]
-        session = self._session
+        is_new = self._is_new[self._delivered]
         self._server.effects.share.spent += 1
-        if entry.subscription.topic_filter in session.subscriptions:  # nobody took it away
-            is_new = self._is_new[self._delivered]
-            self._server.router.deliver_retained(session, entry, is_new, now)
+        self._server.router.deliver_retained(self._session, entry, is_new, now)
 
 
 @final

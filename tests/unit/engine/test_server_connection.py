@@ -496,3 +496,13 @@ def test_what_a_listener_does_not_offer_ends_the_connection(
     assert line.connection.link.closed is (code != reasons.SUCCESS)
     _, answer = Bench(limits).connect(Connect("c", will=Will("w", b"", qos, retain)))
     assert answer.reason_code == code
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_foreign_bridge_subscribes_as_its_dialect_means(version: int) -> None:
+    """A shared subscription has no No Local [MQTT-3.8.3-4]."""
+    line, _ = Bench().connect(Connect("c", version, is_bridge=True))
+    line.send(Subscribe(1, [Subscription("t", 1), Subscription("$share/g/t", 1)]))
+    asked = [entry.subscription for entry in line.session.subscriptions.values()]
+    assert [one.no_local for one in asked] == [True, False]
+    assert [one.retain_as_published for one in asked] == [True, True]
