@@ -7,10 +7,13 @@ import pytest
 from penstock.engine.arrivals import LEFT
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CLOSED, CONNECTED
+from penstock.engine.drop_counts import ENDED_AT
 from penstock.engine.inflight import InFlightWindow
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
+from penstock.engine.stumbling import Stumbling
 from penstock.errors import LocalProtocolError
+from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Auth,
@@ -605,3 +608,57 @@ def test_a_disconnect_of_the_server_says_why() -> None:
     assert rig.connection.closed_because.startswith("the server disconnected: ")
     assert rig.connection.closed_because.endswith(": bye")
     assert rig.ends == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [
+        (reasons.PACKET_TOO_LARGE, True),
+        (reasons.TOPIC_NAME_INVALID, True),
+        (reasons.SERVER_BUSY, False),
+        (reasons.SERVER_SHUTTING_DOWN, False),
+        (reasons.SESSION_TAKEN_OVER, False),
+        (reasons.ADMINISTRATIVE_ACTION, False),
+    ],
+)
+def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
+    code: int, counts: bool
+) -> None:
+    rig = opened()
+    rig.session.stumbling = Stumbling(2)
+    rig.publish(b"x", 1)
+    for _ in range(2):
+        rig.says(Disconnect(code))
+        rig.connection.lost("closed", rig.now)
+        rig.dial()
+        rig.says(Connack(0, True))
+    assert rig.drops.counts[ENDED_AT] == int(counts)
+    assert rig.session.window_length == (0 if counts else 1)
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_only_the_server_ends_a_connection_at_a_message(ours: bool) -> None:
+    rig = opened()
+    rig.session.stumbling = Stumbling(1)
+    rig.publish(b"x", 1)
+    if ours:
+        rig.connection.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard", rig.now)
+    else:
+        rig.connection.lost("cut", rig.now)
+    assert rig.drops.counts[ENDED_AT] == int(not ours)
+
+
+@pytest.mark.parametrize(("code", "may_not"), [(0x84, True), (0x87, False), (None, True)])
+def test_who_does_not_know_our_dialect_says_so_or_hangs_up(code: int | None, may_not: bool) -> None:
+    rig = Rig(4)
+    if code is not None:
+        rig.says(Connack(code))
+    else:
+        rig.connection.lost("cut", rig.now)
+    assert rig.connection.may_not_know_dialect is may_not
+
+
+def test_a_server_that_is_silent_may_know_it() -> None:
+    rig = Rig(4)
+    rig.connection.close(reasons.UNSPECIFIED_ERROR, "no CONNACK in time", rig.now)
+    assert not rig.connection.may_not_know_dialect
