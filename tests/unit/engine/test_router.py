@@ -4,6 +4,7 @@ import pytest
 
 from penstock.engine.drop_counts import RETAINED_FULL
 from penstock.engine.limits import EngineLimits
+from penstock.engine.router import SYSTEM_TOPICS_MAX
 from penstock.protocol.packets import (
     Publish,
     Suback,
@@ -227,3 +228,22 @@ def test_subscriptions_survive_a_crash_with_their_options() -> None:
     (message,) = publishes(line.read())
     assert (message.payload, message.retain) == (b"x", True)
     assert message.properties == Properties(subscription_identifiers=[9])
+
+
+def test_bridges_of_others_take_half_of_the_places_for_the_broker_at_most() -> None:
+    """What finds none is told to those who are there, and one that is known is still kept."""
+    bench = Bench()
+    router = bench.server.router
+    places = SYSTEM_TOPICS_MAX // 2
+    for number in range(places + 1):
+        router.publish_bridge_state(f"$SYS/broker/connection/{number}/state", b"1", bench.now)
+    assert len(router.system) == places
+    last = f"$SYS/broker/connection/{places}/state"
+    line = bench.subscriber("watches", last, 0)
+    router.publish_bridge_state(last, b"0", bench.now)
+    bench.commit()
+    assert [message.payload for message in publishes(line.read())] == [b"0"]
+    router.publish_bridge_state("$SYS/broker/connection/0/state", b"0", bench.now)
+    kept = router.system.get("$SYS/broker/connection/0/state")
+    assert kept is not None
+    assert kept.payload == b"0"
