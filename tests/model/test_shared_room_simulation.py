@@ -26,12 +26,13 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.access import Authorize, Permissions
-from penstock.engine.away_members import Member as GroupMember
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.message import Delivery
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.registry import LowestOffset
 from penstock.engine.session import Session
+from penstock.engine.share_group import ShareGroup
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -499,14 +500,18 @@ class World:
                         continue
                     size_bytes = delivery.size_bytes if message is None else message.size_bytes()
                     member = group.choose(message, size_bytes, session, True, None, shared.qos)
-                    assert member is None or self.got_its_body(session, member, shared.qos)
+                    assert member is None or self.read_since(group, session, delivery)
 
     @staticmethod
-    def got_its_body(holder: Session, member: GroupMember, qos: int) -> bool:
-        """Whether ``holder`` may keep what ``member`` could have: it is connected, will send it
-        itself, and read the body from the log after the group had looked. As long as it lay there,
-        ``member`` was barred from it, or had no memory for it at QoS 0."""
-        return holder.link is not None and member.is_kept_from(None, qos)
+    def read_since(group: ShareGroup, holder: Session, delivery: Delivery) -> bool:
+        """Return whether ``holder`` may keep what a member has room for: it is connected, will send
+        it itself, and read its body after the group had looked; from the log nobody could take it.
+        """
+        message, shared = delivery.message, delivery.shared
+        if holder.link is None or delivery.offset < 0 or message is None or shared is None:
+            return False
+        size_bytes = message.size_bytes()
+        return group.choose(None, size_bytes, holder, True, None, shared.qos) is None
 
     def _waiting(self) -> list[tuple[int, int]]:
         sessions = self.bench.server.registry.sessions.values()
