@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
                     shown_s = time.monotonic()
                     print(
                         f"  {name}: {played} of {asked.seeds} seeds, {len(failures)} failed",
+                        *(seed for seed, _ in failures[-5:]),
                         file=sys.stderr,
                         flush=True,
                     )
