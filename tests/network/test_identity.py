@@ -390,6 +390,19 @@ def test_paho_with_a_password(
     assert answers[0] is gets_in
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_refused_subscription_is_in_the_log(
+    broker: Broker, clients: Clients, version: int
+) -> None:
+    """Else nobody finds why this client gets no messages: in MQTT 3.1 it is not told itself."""
+    client, answer = log_in(clients, broker, "alice", version=version, client_id=f"deaf-{version}")
+    assert answer.reason_code == 0
+    client.subscribe(f"elsewhere/{version}", qos=0)
+    asked = f"client deaf-{version} to 'elsewhere/{version}'"
+    said = f"refused a subscription of {asked}: not authorized"
+    wait_for("the line", lambda: said in broker.log())
+
+
 def test_each_reason_for_a_refusal_has_a_line(changing: Broker, clients: Clients) -> None:
     """One does not hide another, and how often each was is told."""
     for _ in range(3):

@@ -92,6 +92,7 @@ A connection::
     waiting_publisher, room_line  who waits for room where, and is told of it
     waiting_sizes      the smallest of what waits there
     subscribing        SUBSCRIBE and UNSUBSCRIBE
+    refused_filters    subscriptions that were refused lately, for the log
     answers            refusals in words
     keepalive          when a silent peer is given up
     rate, slow_peer    who sends too fast, who reads nothing

@@ -30,6 +30,7 @@ from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.producers import Producers
 from penstock.engine.records import Recovered
+from penstock.engine.refused_filters import RefusedFilters
 from penstock.engine.registry import Registry
 from penstock.engine.router import Router
 from penstock.engine.sinks import Sinks
@@ -110,6 +111,7 @@ class Server:
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
         self.half_received = HalfReceived(self.effects, limits.half_received_bytes_max)
+        self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
         self.shutting_down = False

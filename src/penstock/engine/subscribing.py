@@ -124,6 +124,8 @@ class Subscribing(Request):
         version = self._link.version
         topic_filter = subscription.topic_filter
         code = _judge(topic_filter, session, server, self._limits, version)
+        if code != reasons.SUCCESS:
+            server.refused_filters.note(session.client_id, topic_filter, code)
         if code == reasons.SUCCESS:
             subscription.qos = min(subscription.qos, self._limits.offers.qos_max)
             code = subscription.qos

@@ -480,6 +480,7 @@ class Driver:
         self._give_up_who_hung_up(now)
         self._server.tick(now)
         self._log_drops(now)
+        self._log_refused_filters(now)
         self.end_turn_soon()
 
     def _look_at_clock(self) -> None:
@@ -525,6 +526,24 @@ class Driver:
                 dropped.topic,
                 REASONS[dropped.reason],
                 count=count,
+            )
+
+    def _log_refused_filters(self, now: Now) -> None:
+        for refused in self._server.refused_filters.take():
+            many = f"{refused.count:,} subscriptions" if refused.count > 1 else "a subscription"
+            latest = ", the last to" if refused.count > 1 else " to"
+            warn_limited(
+                logger,
+                self._limiter,
+                now.monotonic_s,
+                f"filter {refused.code} {refused.client_id}",
+                "refused %s of client %s%s %r: %s",
+                many,
+                refused.client_id,
+                latest,
+                refused.topic_filter,
+                reasons.name_of(refused.code),
+                count=refused.count,
             )
 
     # -- the end -----------------------------------------------------------------------
