@@ -20,7 +20,7 @@ from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
 from tests.support.fixtures import Clients, running_broker
 
-WHOLE, PLANT, OTHER, READER = (f"{name}-0123456789abcdef" for name in "wpor")
+WHOLE, PLANT, OTHER, READER, SECOND = (f"{name}-0123456789abcdef" for name in "wpors")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
     tokens = tmp_path / "tokens"
     tokens.write_text(
         f"{WHOLE}\nplant:{PLANT} read,lease,publish plant/#\nother:{OTHER} read,lease\n"
-        f"reader:{READER} read plant/#\n"
+        f"reader:{READER} read plant/#\nsecond:{SECOND} publish\n"
     )
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite #\n")
@@ -141,6 +141,19 @@ def test_the_role_publish_reaches_its_topics_and_no_others(broker: Broker) -> No
             pytest.raises(PenstockError, match="role 'publish'"),
         ):
             without.stage(PutRequest("s", 2, "r", 0), rows("plant/1"))
+
+
+def test_nobody_moves_on_or_abandons_anothers_sink(broker: Broker) -> None:
+    """Of batches with higher numbers a sink takes none that come later: they would be lost."""
+    with client(broker, PLANT) as plant, client(broker, SECOND) as second:
+        staged = plant.stage(PutRequest("s", 0, "r", 0), rows("plant/1"))
+        strange = second.stage(PutRequest("s", 7, "r", 0), rows("strange"))
+        assert second.publish(SetRequest("s", 7, "r", "x", (strange,))) == 0
+        second.abandon(SetRequest("s", 0, "r"))
+        assert plant.publish(SetRequest("s", 0, "r", "spark", (staged,))) == 0
+        with pytest.raises(PenstockError, match="a name must be"):
+            second.stage(PutRequest("plant~s", 8, "r", 0), rows("strange"))
+    assert topics(broker, WHOLE) == ["strange", "plant/1"]
 
 
 @pytest.mark.parametrize("is_open", [False, True])

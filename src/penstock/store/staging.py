@@ -62,6 +62,7 @@ _ATTEMPTS_MAX: Final = 100
 """How often a directory that is removed meanwhile is made again."""
 NAME_RULE: Final = "1 to 128 letters, digits and . _ - that start with a letter or digit"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_OWNED: Final = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}~)?{_NAME.pattern}")
 
 
 class StagedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -306,8 +307,13 @@ def is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+def owned(owner: str, sink: str) -> str:
+    """Return what a sink of `owner` is called here, so that another's of that name is another."""
+    return f"{owner}~{sink}" if owner else sink
+
+
 def _checked(name: str) -> str:
-    if not is_name(name):
+    if _OWNED.fullmatch(name) is None:
         raise StoreError(f"a name must be {NAME_RULE}, not {name!r}")
     return name
 

@@ -6,6 +6,9 @@
 A row that no client could publish is refused with all that came with it, and so is a record batch
 whose offsets point beside its buffers, which Arrow itself does not look at: the broker takes what
 is staged as it is.
+
+A sink belongs to the token that publishes through it: another token's sink of the same name is
+another sink, and nobody can move on or abandon that of another.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from penstock.protocol.wire import bytes_of
 from penstock.store import control
 from penstock.store.control import NoBroker, Published
 from penstock.store.secondary import StoreNotReady
-from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging
+from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned
 from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
@@ -93,9 +96,8 @@ class Publishing:
                 "the staging area has no room for these rows: stream.staged_bytes_max is"
                 f" {limits.staged_bytes_max}"
             )
-        return self._staging.stage(
-            request.sink, request.batch, request.run, request.partition, checked
-        )
+        sink = owned(grant.owner, request.sink)
+        return self._staging.stage(sink, request.batch, request.run, request.partition, checked)
 
     def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
         """Have the broker publish a set; how far it is.
@@ -106,7 +108,7 @@ class Publishing:
             StoreError: why it is not published.
         """
         self._allowed(grant)
-        sink, batch = request.sink, request.batch
+        sink, batch = owned(grant.owner, request.sink), request.batch
         proposal = ""
         if not self._staging.is_decided(sink, batch):
             files = tuple(StagedFile(*file) for file in request.files)
@@ -119,7 +121,8 @@ class Publishing:
     def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
         """Have the broker remove what an attempt staged, if it is not decided; errors as above."""
         self._allowed(grant)
-        return self._ask(control.Abandon(request.sink, request.batch, request.run))
+        sink = owned(grant.owner, request.sink)
+        return self._ask(control.Abandon(sink, request.batch, request.run))
 
     def _ask(self, request: control.Publish | control.Abandon) -> Published:
         try:

@@ -186,7 +186,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self, request: FlightRequest, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """One endpoint for each range without a gap. How many rows match, and bytes, is not known:
-        records are the offsets they span, -1 where filters leave an unknown part of them."""
+        records are the offsets they span, -1 where filters leave an unknown part of them. Bytes
+        are -1: the log counts those of its chunks, with messages that are in no stream, and a
+        flight has other columns."""
         stream = self._stream(request.stream)
         schema = _schema(request.columns)
         extent = self._log.extent(stream)
