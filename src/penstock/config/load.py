@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from penstock.config.mistakes import Origins, sentences, unknown_setting
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
+from penstock.masking import MASK
 
 ENVIRONMENT_PREFIX: Final = "PENSTOCK_"
 COMMAND_LINE: Final = "the command line"
@@ -57,6 +58,7 @@ def load_settings(
         if value is not None:
             group, _, name = setting.partition(".")
             _add(group, name, value, COMMAND_LINE, groups, origins)
+    _refuse_masks(groups, origins)
     try:
         settings = Settings.model_validate(groups)
     except ValidationError as error:
@@ -68,6 +70,17 @@ def load_settings(
             " or set listener.enabled = true"
         )
     return settings
+
+
+def _refuse_masks(groups: Groups, origins: Origins) -> None:
+    """What `penstock config` printed is a file of settings, but for the secrets left out of it."""
+    for group, settings in groups.items():
+        for name, value in settings.items():
+            if MASK in str(value):
+                raise ConfigError(
+                    f"{group}.{name} (from {origins[group, name]}) has {MASK} in it, which"
+                    " `penstock config` prints instead of a secret: write the secret itself."
+                )
 
 
 def _add(

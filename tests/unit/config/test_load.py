@@ -277,3 +277,14 @@ def test_nonsense_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
     found = mistake(path)
     assert said.replace("FILE", str(path)) in found
     assert "\n" not in found
+
+
+def test_a_masked_secret_is_no_secret(tmp_path: Path) -> None:
+    """A bridge would log in with eight asterisks."""
+    remote = (
+        '[[bridge.remotes]]\nname = "a"\naddresses = ["mqtt://x"]\npassword = "geheim"\n'
+        'forwards = [{topic_filters = ["#"], direction = "out"}]\n'
+    )
+    printed = as_toml(load_settings(written(tmp_path, remote), environ={}))
+    path = written(tmp_path, printed)
+    assert mistake(path).startswith(f"bridge.remotes (from {path}) has ******** in it")
