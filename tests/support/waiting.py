@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, SHARED_BYTES
+from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES
+from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.session import Session
@@ -28,7 +29,7 @@ def check_waiting(server: Server) -> None:
 
 
 def _of(session: Session, large: dict[int, Message]) -> int:
-    waiting = [(item, True) for item in session._window._entries.values()]
+    waiting = [(item, True) for item in session._window._entries.values() if item.counted]
     for lane in session._queue._lanes.values():
         there = [item for item in lane._unpacked_items() if not item.gone]
         waiting.extend((item, item.qos > 0) for item in there)
@@ -37,7 +38,7 @@ def _of(session: Session, large: dict[int, Message]) -> int:
         total += DELIVERY_BYTES if has_place else 0
         message = delivery.message
         if message is not None and (has_place or delivery.offset >= 0):
-            if message.size_bytes() <= SHARED_BYTES:
+            if message.size_bytes() <= SMALL_BYTES:
                 total += message.size_bytes()
             else:
                 large[id(message)] = message

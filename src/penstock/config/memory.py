@@ -2,8 +2,8 @@
 
 ::
 
-      for each connection   what was read and is not understood yet, up to 64 KiB that
-                            wait to be sent, and itself                                connections
+      for each connection   what was read and is not understood yet, 64 KiB to be sent,
+                            a window of small messages, and itself                     connections
       for the broker        packets that have not arrived whole                        half received
                             QoS 1 and 2 in queues and windows, and read for them       waiting
                             what is to be sent beyond 64 KiB of each                   unsent
@@ -35,8 +35,9 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.machine import Available
 from penstock.config.settings import Settings
 from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
-from penstock.engine.kept import FETCHING_PART, LEVEL_BYTES
-from penstock.engine.limits import FREE_BYTES
+from penstock.engine.inflight import UNCOUNTED_MAX
+from penstock.engine.kept import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
+from penstock.engine.limits import FREE_BYTES, SMALL_BYTES
 from penstock.engine.producers import PRODUCER_BYTES
 
 UNBOUNDED: Final = -1
@@ -132,7 +133,12 @@ def commitment(settings: Settings) -> Commitment:
                 _or_unbounded(waiting and waiting + waiting // FETCHING_PART),
                 "memory.waiting_bytes_max",
             ),
-            _part(settings, "unsent", "unsent_bytes_max", packet_bytes),
+            _part(
+                settings,
+                "unsent",
+                "unsent_bytes_max",
+                settings.durability.commit_bytes_max + packet_bytes,
+            ),
             _part(settings, "unreleased", "unreleased_bytes_max", packet_bytes),
             _part(settings, "QoS 0", "qos0_bytes_max", packet_bytes),
             _part(settings, "packed", "spilled_bytes_max", 0),
@@ -162,14 +168,15 @@ def _part(settings: Settings, name: str, setting: str, over_bytes: int) -> Part:
 def _of_a_connection(settings: Settings, listener: MainListener | OtherListener) -> int:
     """What one connection may hold whatever the others hold.
 
-    A packet that has not arrived whole, or one CONNECT, with what was read behind it; what waits to
-    be sent, with TLS also in the transport below.
+    A packet that has not arrived whole, or one CONNECT, with what was read behind it; a window of
+    small messages; what waits to be sent, with TLS also in the transport below.
     """
     limits: Limits = settings.limits_of(listener)
     early_bytes = min(limits.connect_packet_size_bytes_max, limits.max_packet_size_bytes)
     reading_bytes = max(FREE_BYTES, early_bytes) + _READ_BYTES
     below_bytes = _BELOW_TLS_BYTES if listener.is_encrypted else 0
-    return _CONNECTION_BYTES + reading_bytes + FREE_BYTES + below_bytes
+    window_bytes = UNCOUNTED_MAX * (DELIVERY_BYTES + SMALL_BYTES)
+    return _CONNECTION_BYTES + reading_bytes + window_bytes + FREE_BYTES + below_bytes
 
 
 def _retained(settings: Settings, packet_bytes: int) -> int:

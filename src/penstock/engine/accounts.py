@@ -18,7 +18,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.addresses import source_of
-from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, SHARED_BYTES, Kept
+from penstock.engine.kept import DELIVERY_BYTES, PACKED_BYTES, Kept
+from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.message import Delivery, Holder, Message
 
 NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
@@ -108,39 +109,56 @@ class Account(Holder):
         return not 0 < kept.waiting_bytes_max <= 2 * kept.waiting_bytes
 
     def add_waiting(self, delivery: Delivery) -> None:
-        """A QoS 1 or 2 delivery joined a queue or a window."""
+        """A QoS 1 or 2 delivery, whose ``size_bytes`` are known, joined a queue or a window."""
         size_bytes = DELIVERY_BYTES
         message = delivery.message
         if message is not None:
-            size_bytes += self._body_bytes(message)
-        self.count_waiting(size_bytes)
+            if delivery.size_bytes <= SMALL_BYTES:
+                size_bytes += delivery.size_bytes
+            else:
+                self._add_large(message, delivery.size_bytes)
+        self.waiting_bytes += size_bytes
+        self.kept.waiting_bytes += size_bytes
 
     def remove_waiting(self, delivery: Delivery) -> None:
         """It left, with the body it has now."""
         size_bytes = DELIVERY_BYTES
         message = delivery.message
         if message is not None:
-            size_bytes += self._body_bytes_left(message)
-        self.count_waiting(-size_bytes)
+            if delivery.size_bytes <= SMALL_BYTES:
+                size_bytes += delivery.size_bytes
+            else:
+                self._remove_large(message, delivery.size_bytes)
+        self.waiting_bytes -= size_bytes
+        self.kept.waiting_bytes -= size_bytes
 
-    def add_body(self, message: Message) -> None:
+    def add_body(self, delivery: Delivery) -> None:
         """A delivery that waits got its body from the log."""
-        self.count_waiting(self._body_bytes(message))
+        message = delivery.message
+        if message is None:
+            return
+        if delivery.size_bytes <= SMALL_BYTES:
+            self.count_waiting(delivery.size_bytes)
+        else:
+            self._add_large(message, delivery.size_bytes)
 
-    def remove_body(self, message: Message) -> None:
-        """A delivery that waits let go of its body."""
-        self.count_waiting(-self._body_bytes_left(message))
+    def remove_body(self, delivery: Delivery) -> None:
+        """A delivery that waits is about to let go of its body, if it has one."""
+        message = delivery.message
+        if message is None:
+            return
+        if delivery.size_bytes <= SMALL_BYTES:
+            self.count_waiting(-delivery.size_bytes)
+        else:
+            self._remove_large(message, delivery.size_bytes)
 
     def count_waiting(self, grows_bytes: int) -> None:
         """So many more bytes wait; fewer if negative."""
         self.waiting_bytes += grows_bytes
         self.kept.waiting_bytes += grows_bytes
 
-    def _body_bytes(self, message: Message) -> int:
-        """What one more delivery adds; a large body counts by itself, once here and once in all."""
-        size_bytes = message.size_bytes()
-        if size_bytes <= SHARED_BYTES:
-            return size_bytes
+    def _add_large(self, message: Message, size_bytes: int) -> None:
+        """One more delivery has this body, which counts once here and once in all."""
         holders = message.holders
         if holders is None:
             holders = message.holders = {}
@@ -150,24 +168,18 @@ class Account(Holder):
         if count == 0:
             self.waiting_bytes += size_bytes
         holders[self] = count + 1
-        return 0
 
-    def _body_bytes_left(self, message: Message) -> int:
-        """The same for one delivery less."""
-        size_bytes = message.size_bytes()
-        if size_bytes <= SHARED_BYTES:
-            return size_bytes
+    def _remove_large(self, message: Message, size_bytes: int) -> None:
         holders = message.holders
         assert holders is not None
         count = holders[self] - 1
         if count > 0:
             holders[self] = count
-            return 0
+            return
         del holders[self]
         self.waiting_bytes -= size_bytes
         if not holders:
             self.kept.waiting_bytes -= size_bytes
-        return 0
 
     # -- what was written for clients that do not read --------------------------------------
 

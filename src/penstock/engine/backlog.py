@@ -156,7 +156,12 @@ class Backlog(Stored):
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
-        if delivery.qos > 0 and not self.has_memory():
+        is_short = not self.account.has_room_for_bodies()
+        if (
+            delivery.qos > 0
+            and (is_short or self.link is None or len(self._queue) >= HEAD_LEN_MAX)
+            and not self.has_memory()
+        ):
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
         if not self._make_room(delivery.qos, delivery.size_bytes, priority):
@@ -173,7 +178,7 @@ class Backlog(Stored):
                 delivery.sequence = lane.number()
                 lane.joined(delivery)
                 self._touch()
-            if self.link is None or not self.account.has_room_for_bodies():
+            if self.link is None or is_short:
                 delivery.rest_in_log()
         self._queue.push(delivery, number)
 

@@ -29,11 +29,13 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.accounts import Account
-from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS
+from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
 from penstock.engine.message import Delivery, Message
 from penstock.engine.packet_ids import KeptIds, packet_id_of
 from penstock.engine.records import SharedEntry, WindowEntry
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
+
+UNCOUNTED_MAX: Final = 32  # small ones of a client that is connected, within what each may have
 
 AWAIT_PUBACK: Final = 1
 AWAIT_PUBREC: Final = 2
@@ -68,11 +70,12 @@ class InFlightWindow:
     Args:
         capacity: places, 1..65535; set anew by each connection's Receive Maximum.
         stored: whether what is sent has sequences, which give packet identifiers.
-        account: where what is in it counts.
+        account: where what is in it counts, but for a few small ones while it is connected.
     """
 
     def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
+        self.is_long = False  # when somebody looked for room last
         self._account = account
         self.kept = KeptIds()
         self._step = -1 if stored else 1
@@ -110,6 +113,7 @@ class InFlightWindow:
     def has_room(self) -> bool:
         """Return whether one more message may be sent: nothing older waits and a place is free."""
         taken = len(self._entries)
+        self.is_long = taken >= UNCOUNTED_MAX
         if taken >= self.capacity or self._unsent:
             return False
         return taken + len(self._reserved) < self._last_id
@@ -141,8 +145,9 @@ class InFlightWindow:
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
-        if self._account is not None:
-            self._account.add_waiting(delivery)
+        message = delivery.message
+        if self.is_long or (message is not None and len(message.payload) > SMALL_BYTES):
+            self._count(delivery)
 
     def _unused_packet_id(self) -> int:
         """The next that is; one of those kept free only if there is no other."""
@@ -201,8 +206,7 @@ class InFlightWindow:
         """
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
-        if self._account is not None:
-            self._account.add_waiting(delivery)
+        self._count(delivery)
         if packet_id != packet_id_of(delivery.sequence):
             self._cursor = packet_id
 
@@ -285,8 +289,8 @@ class InFlightWindow:
                 if body is not None:
                     delivery.message = body
                     delivery.size_bytes = body.size_bytes()
-                    if self._account is not None:
-                        self._account.add_body(body)
+                    if self._account is not None and delivery.counted:
+                        self._account.add_body(delivery)
                 if delivery.offset in missing:
                     self.give_up(delivery)
                     given_up.append(delivery)
@@ -362,6 +366,13 @@ class InFlightWindow:
                 offsets.append(entry.offset)
         return offsets
 
+    def sleep(self) -> None:
+        """The client is away, and the session stored: all is counted, and rests in the log."""
+        for entry in self._entries.values():
+            if not entry.counted:
+                self._count(entry)
+            self.rest_in_log(entry)
+
     def rest_in_log(self, entry: Delivery) -> None:
         """Let go of the body of ``entry`` if the log has it."""
         message = entry.message
@@ -373,17 +384,27 @@ class InFlightWindow:
         """The session is over: nothing is counted any more."""
         if self._account is not None:
             for entry in self._entries.values():
-                self._account.remove_waiting(entry)
+                if entry.counted:
+                    self._account.remove_waiting(entry)
+                    entry.counted = False
             self._account = None
 
+    def _count(self, entry: Delivery) -> None:
+        if self._account is not None:
+            if entry.message is not None:
+                entry.size_bytes = entry.message.size_bytes()
+            self._account.add_waiting(entry)
+            entry.counted = True
+
     def _drop_body(self, entry: Delivery) -> None:
-        if self._account is not None and entry.message is not None:
-            self._account.remove_body(entry.message)
+        if self._account is not None and entry.counted:
+            self._account.remove_body(entry)
         entry.message = None
 
     def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
-        if self._account is not None:
+        if entry.counted and self._account is not None:
             self._account.remove_waiting(entry)
+            entry.counted = False
         if not entry.sent and self._unsent is not None and entry in self._unsent:
             self._unsent.remove(entry)

@@ -24,7 +24,6 @@ PACKED_BYTES: Final = 13  # one in a run, see ``runs``
 LEVEL_BYTES: Final = 384  # a node of a tree of topics
 IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
 
-SHARED_BYTES: Final = 512  # a body that is larger counts once, in however many queues it waits
 
 FETCHING_PART: Final = 4  # of what may wait is read from the log at the same time, at most
 _SESSION_BYTES: Final = 4096

@@ -63,7 +63,10 @@ class Lane:
         if tail is None:
             if len(self._head) < self._head_len_max or delivery.sequence == 0:
                 self._head.append(delivery)
-                self._enters(delivery)
+                if delivery.qos > 0:
+                    self._account.add_waiting(delivery)
+                else:
+                    self._enters(delivery)
                 return
             tail = self._tail = Tail()
         if tail.push(delivery):
@@ -243,9 +246,8 @@ class Lane:
     def rest_in_log(self) -> None:
         """Let go of the bodies the log has."""
         for delivery in self._unpacked_items():
-            message = delivery.message
-            if message is not None and delivery.offset >= 0 and not delivery.gone:
-                self._account.remove_body(message)
+            if delivery.offset >= 0 and not delivery.gone:
+                self._account.remove_body(delivery)
             delivery.rest_in_log()
 
     def sleep(self) -> None:
@@ -295,8 +297,8 @@ class Lane:
                 continue
             if delivery.qos > 0:
                 self._account.remove_waiting(delivery)
-            elif delivery.offset >= 0 and delivery.message is not None:
-                self._account.remove_body(delivery.message)
+            elif delivery.offset >= 0:
+                self._account.remove_body(delivery)
         if self._tail is not None:
             self._account.pack(-self._tail.packed())
 
@@ -309,13 +311,13 @@ class Lane:
         """``delivery``, not packed, is counted; of QoS 0 the body, if the log has it too."""
         if delivery.qos > 0:
             self._account.add_waiting(delivery)
-        elif delivery.offset >= 0 and delivery.message is not None:
-            self._account.add_body(delivery.message)
+        elif delivery.offset >= 0:
+            self._account.add_body(delivery)
 
     def _comes(self, delivery: Delivery, body: Message) -> None:
         delivery.message = body
         if delivery.qos > 0 or delivery.offset >= 0:
-            self._account.add_body(body)
+            self._account.add_body(delivery)
 
     def _leaves_middle(self, delivery: Delivery) -> None:
         delivery.gone = True
@@ -329,8 +331,8 @@ class Lane:
     def _leaves_qos0(self, delivery: Delivery) -> None:
         self.qos0_count -= 1
         self._account.remove_qos0(delivery)
-        if delivery.offset >= 0 and delivery.message is not None:
-            self._account.remove_body(delivery.message)
+        if delivery.offset >= 0:
+            self._account.remove_body(delivery)
 
     def _tidy(self) -> None:
         """Forget those marked as gone when they are many."""

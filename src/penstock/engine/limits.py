@@ -9,6 +9,8 @@ from penstock.engine.priorities import TopicPriorities
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 FETCHED_BYTES_MAX: Final = 262_144  # bodies asked from the log for one session, if several
+SMALL_BYTES: Final = 512  # a body that is larger counts by itself, see ``accounts``
+LARGE_BYTES: Final = 4096  # bodies below it ask no leave of what all links may buffer
 FREE_BYTES: Final = 65_536  # that each connection may hold in any buffer, whoever else holds what
 PACKET_IDENTIFIERS: Final = 65535
 V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most

@@ -134,7 +134,8 @@ class Link:
         """``has_room``, and whether memory has, for a message of this size.
 
         Up to ``FREE_BYTES`` every link may have; beyond that, all links and those of one user
-        have a bound together.
+        have a bound together. Messages of less than ``LARGE_BYTES`` need not ask: who does not
+        read is congested soon.
         """
         if self.congested or self.pending_bytes >= self.pending_bytes_max:
             return False

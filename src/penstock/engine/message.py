@@ -238,6 +238,7 @@ class Delivery:
         self.shared: Shared | None = None
         self.size_bytes = 0  # of the message; set when it joins a queue
         self.gone = False  # dropped while it waits among others
+        self.counted = False  # in the window, in its account
         self.untold = False  # it is known to have no events of its own, see ``events``
         self.packet_id = 0  # in the window
         self.state = 0

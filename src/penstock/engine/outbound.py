@@ -32,7 +32,7 @@ from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.events import MOVED
 from penstock.engine.held_up import NOTHING
-from penstock.engine.limits import FREE_BYTES, EngineLimits
+from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
@@ -90,8 +90,7 @@ class Outbound(Transmission):
             self.permissions.forget_answers()
         if self.stored:
             self._queue.sleep()
-            for delivery in self._window.entries():
-                self._window.rest_in_log(delivery)
+            self._window.sleep()
 
     # -- sending -----------------------------------------------------------------------
 
@@ -168,7 +167,11 @@ class Outbound(Transmission):
         link = self.link
         overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
         if link is not None and (
-            link.congested or (not overtakes and self._has_room_for_qos0(link, message))
+            link.congested
+            or (
+                not overtakes
+                and (len(message.payload) < LARGE_BYTES or self._has_room_for_qos0(link, message))
+            )
         ):
             self._send_qos0(link, message, retain, subscription_ids, at_once, now)
         elif link is not None or self._limits.mqueue_store_qos0:
@@ -193,6 +196,12 @@ class Outbound(Transmission):
             self._effects.resume_in_tick(link.user)
         return False
 
+    def _has_memory_for(self, link: Link, message: Message) -> bool:
+        """Whether memory has room for ``message`` in the window, and for its packet."""
+        if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
+            return False
+        return self.account.has_room_to_wait()
+
     def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
         link = self.link
         if link is None:
@@ -201,8 +210,11 @@ class Outbound(Transmission):
         elif (
             len(self._queue) == 0
             and self._window.has_room()
-            and link.has_room_for(message.size_bytes())
-            and self.account.has_room_to_wait()
+            and link.has_room()
+            and (
+                (len(message.payload) <= SMALL_BYTES and not self._window.is_long)
+                or self._has_memory_for(link, message)
+            )
         ):
             if self.stored and message.offset >= 0:
                 delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
@@ -210,7 +222,7 @@ class Outbound(Transmission):
             self._send_new(link, delivery, message, now)
         else:
             self._enqueue(delivery, message)
-            self._must_wait_for_room(link, message.size_bytes())
+            self._must_wait_for_room(link, delivery.size_bytes)
             self._held_up.watch(self._queue, now)
             if link.congested:
                 self._held_up.by(WRITE_BUFFER, now)
@@ -237,7 +249,9 @@ class Outbound(Transmission):
                 if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
                 break
-            if self._must_wait_for_room(link, head.size_bytes):
+            if (not link.has_room() or head.size_bytes >= LARGE_BYTES) and self._must_wait_for_room(
+                link, head.size_bytes
+            ):
                 return
             message = head.message
             if message is None:

@@ -32,7 +32,13 @@ from penstock.engine.inflight import (
     VIOLATION,
     InFlightWindow,
 )
-from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.limits import (
+    FETCHED_BYTES_MAX,
+    LARGE_BYTES,
+    PACKET_IDENTIFIERS,
+    SMALL_BYTES,
+    EngineLimits,
+)
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
 from penstock.engine.mounting import sees
@@ -117,7 +123,11 @@ class Transmission(Backlog):
             events.sent(SENT, self.client_id, delivery, None if at_once else link)
         if link.version == V31:
             self._sent(link, delivery, now)
-        elif self.stored and not self.account.has_room_for_bodies():
+        elif (
+            len(message.payload) > SMALL_BYTES
+            and self.stored
+            and not self.account.has_room_for_bodies()
+        ):
             self._window.rest_in_log(delivery)
 
     def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
@@ -472,7 +482,7 @@ class Transmission(Backlog):
 
     def _must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
         """Whether a message of this size may not be sent now; then it is tried again."""
-        if link.has_room_for(size_bytes):
+        if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
         if link.user is not None and not link.is_full() and not link.congested:
