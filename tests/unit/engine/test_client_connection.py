@@ -662,3 +662,15 @@ def test_a_server_that_is_silent_may_know_it() -> None:
     rig = Rig(4)
     rig.connection.close(reasons.UNSPECIFIED_ERROR, "no CONNACK in time", rig.now)
     assert not rig.connection.may_not_know_dialect
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "least"),
+    [(None, 0, 0), (1000, 0, 1000), (None, 500, 500), (1000, 500, 500), (500, 1000, 500)],
+)
+def test_packets_are_as_large_as_both_sides_allow(
+    theirs: int | None, ours: int, least: int
+) -> None:
+    rig = Rig(limits=EngineLimits(sent_packet_bytes_max=ours))
+    rig.says(Connack(0, True, Properties(maximum_packet_size=theirs)))
+    assert rig.connection.link.max_packet_size_bytes == least
