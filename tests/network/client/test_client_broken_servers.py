@@ -5,6 +5,7 @@ No exception escapes: neither to the program nor to the log.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
@@ -30,8 +31,9 @@ from penstock.protocol.packets import (
     Subscription,
     Unsuback,
 )
-from tests.support.deadline import until
+from tests.support.deadline import DEADLINE_S, until
 from tests.support.fake_server import (
+    Answer,
     FakeServer,
     after_connack,
     connack,
@@ -217,8 +219,11 @@ async def test_a_server_that_dismisses_us_is_dialled_again() -> None:
         assert "maintenance" in waiting.error
 
 
-async def test_what_the_server_has_no_room_for_is_published_again() -> None:
-    refusals = [reasons.QUOTA_EXCEEDED, reasons.SUCCESS]
+async def test_what_the_server_has_no_room_for_is_published_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.client.client._QUOTA_PAUSE_S", 0.01)
+    refusals = [reasons.QUOTA_EXCEEDED, reasons.QUOTA_EXCEEDED, reasons.SUCCESS]
 
     def answer(packet: Seen) -> bytes | None:
         if packet.kind == PUBLISH:
@@ -236,13 +241,14 @@ async def test_what_the_server_never_has_room_for_fails_after_the_time_for_it() 
             return v5(Puback(packet.packet_id, reasons.QUOTA_EXCEEDED))
         return well_behaved()(packet)
 
-    for retry_s in (0.0, 0.01):
+    for retry_s, is_told_once in ((0.0, True), (0.01, False)):
         async with (
             FakeServer(answer) as server,
             opened(server.address, client_id="c", quota_retry_s=retry_s) as client,
         ):
             with pytest.raises(PublishFailed, match="quota exceeded"):
                 await client.publish("a", "x", 1)
+            assert (len(server.of(PUBLISH)) == 1) is is_told_once
 
 
 @pytest.mark.parametrize("code", [reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED])
@@ -262,12 +268,48 @@ async def test_a_client_that_may_goes_where_the_server_says(code: int) -> None:
                     pass
 
 
+@pytest.mark.parametrize(("code", "asked"), [(0x9C, 2), (0x9D, 1)])
+async def test_it_goes_there_once_or_for_good(code: int, asked: int) -> None:
+    """Use another server, and server moved (v5 §4.11)."""
+    async with FakeServer(only_to(PUBLISH, None), well_behaved()) as other:
+
+        def elsewhere(packet: Seen) -> bytes | None:
+            named = Properties(server_reference="{}:{}".format(*other.address))
+            return connack(code, properties=named) if packet.kind == CONNECT else None
+
+        async with (
+            FakeServer(elsewhere) as server,
+            opened(server.address, client_id="c", follow_references=True) as client,
+        ):
+            assert await client.publish("a", "x", 1) == 0
+            assert (server.connections, other.connections) == (asked, 2)
+
+
+async def test_servers_that_name_each_other_are_not_followed_for_ever() -> None:
+    ring: list[FakeServer] = []
+
+    def naming(number: int) -> Answer:
+        def answer(packet: Seen) -> bytes | None:
+            named = Properties(server_reference="{}:{}".format(*ring[number].address))
+            return connack(0x9C, properties=named) if packet.kind == CONNECT else None
+
+        return answer
+
+    async with FakeServer(naming(1)) as first, FakeServer(naming(0)) as second:
+        ring += [first, second]
+        async with asyncio.timeout(DEADLINE_S):
+            with pytest.raises(ConnectFailed):
+                async with opened(first.address, client_id="c", follow_references=True):
+                    pass
+        assert min(first.connections, second.connections) > 1
+
+
 async def test_a_server_that_acknowledges_with_an_error_is_believed() -> None:
     async with (
         FakeServer(only_to(PUBLISH, v5(Puback(1, reasons.QUOTA_EXCEEDED)))) as server,
         opened(server.address, client_id="c") as client,
     ):
         publication = await client.send("a", "x", 1)
-        with pytest.raises(Exception, match="quota exceeded"):
+        with pytest.raises(PublishFailed, match="quota exceeded"):
             await publication
         assert client.pending == 0

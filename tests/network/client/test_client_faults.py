@@ -14,6 +14,7 @@ import pytest
 
 from penstock import Client
 from penstock.client.options import Version
+from penstock.errors import PublishFailed
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet_name
 from tests.support.broker import Broker
 from tests.support.deadline import until
@@ -249,7 +250,9 @@ async def test_a_client_that_is_closed_in_a_partition_ends(
         async with opened(proxy.address, client_id=name, drain_s=0.05) as client:
             proxy.partition()
             publication = await client.send(name, "x", 1)
-            with pytest.raises(Exception, match="1 messages were not acknowledged within drain_s"):
+            with pytest.raises(
+                PublishFailed, match="1 messages were not acknowledged within drain_s"
+            ):
                 await client.close()
         assert publication.is_done
         assert _others() == []

@@ -51,12 +51,12 @@ def test_a_line_of_json() -> None:
         raise ValueError("mistake")
     except ValueError:
         record = logging.LogRecord(
-            "penstock.a.b", logging.INFO, "", 0, "\x1b[2J %s\n", ("ü",), sys.exc_info()
+            "penstock.a.b", logging.INFO, "", 0, "\x1b[2J \x9b2J %s\n", ("ü",), sys.exc_info()
         )
     line = OneObject().format(record)
     assert line.isprintable()
     found = json.loads(line)
     assert found["level"] == "info"
     assert found["logger"] == "a.b"
-    assert found["message"] == "\x1b[2J ü\n"
+    assert found["message"] == "\x1b[2J \x9b2J ü\n"
     assert "ValueError: mistake" in found["exception"]
