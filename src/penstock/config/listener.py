@@ -60,7 +60,7 @@ class Listener(Group):
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; further ones are closed, unless one leaves within a second. 1 to 1000000.
     The limit of open files bounds all listeners together, see docs/listeners.md. Where it is not
-    set, fewer if memory.budget_bytes has no room for 416 KiB of each, but 500 at least."""
+    set, fewer if memory.budget_bytes has no room for 416 KiB of each, but 400 at least."""
 
     connections_per_address_max: int = Field(default=0, ge=0, le=1_000_000)
     """Open connections from one source address, or from one IPv6 network of 64 bits; further ones

@@ -46,7 +46,7 @@ _READ_BYTES: Final = 262_144  # the event loop hands over so much at a time
 _BELOW_TLS_BYTES: Final = 65_536  # the event loop's own bound of a transport's write buffer
 _CONNECTION_BYTES: Final = 8192  # of one that does nothing
 _LOWEST_BYTES: Final = 1_048_576  # no bound is fitted below this
-_LOWEST_CONNECTIONS: Final = 500  # nor the connections
+_LOWEST_CONNECTIONS: Final = 400  # nor the connections
 _COMMITS: Final = 3  # one is written, the next fills, and twice while the store cannot write
 
 _BUDGET: Final = 3 / 4  # of the memory there is; the rest is the broker's own, and the system's

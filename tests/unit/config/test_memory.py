@@ -189,7 +189,7 @@ def test_the_worst_case_fits_on_every_machine(gib: float) -> None:
 
 def test_a_machine_that_is_too_small_is_warned_of() -> None:
     settings = fitted(load_settings(None, {}, {}), machine(2**28))
-    assert settings.listener.max_connections == 500
+    assert settings.listener.max_connections == 400
     assert "lower listener.max_connections" in statement(settings, machine(2**28)).warning
 
 
@@ -205,7 +205,7 @@ def test_listeners_that_set_no_connections_share_what_is_left() -> None:
     ]
     settings = fitted(load_settings(None, {"listener.others": others}, {}), machine(2**32))
     first, second, third = settings.listener.open_ones()
-    assert 500 < first.max_connections == second.max_connections < 1500
+    assert 400 < first.max_connections == second.max_connections < 1500
     assert third.max_connections == 700
     assert statement(settings, machine(2**32)).warning == ""
     set_all = {"listener.max_connections": 9000, "listener.others": others[1:]}
