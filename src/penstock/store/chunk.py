@@ -17,7 +17,7 @@ on the bytes of one commit keeps a chunk far below.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, final
 
 import pyarrow as pa
 
@@ -80,12 +80,32 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
         raise StoreFormatError(f"a chunk of the log cannot be read: {error}") from error
 
 
-class ChunkFacts(NamedTuple):
-    """The facts most often asked of a chunk, known of a large one without reading its parts."""
+@final
+class ChunkFacts:
+    """What is asked of a chunk most often, and known of a large one without reading its parts.
 
-    rows: int
-    newest_us: int  # when its last message was received, µs since the Unix epoch
-    size_bytes: int
+    Attributes:
+        rows: how many it has.
+        size_bytes: of its stored form.
+        batch: the chunk itself, where it is not large.
+    """
+
+    __slots__ = ("_newest_us", "batch", "rows", "size_bytes")
+
+    def __init__(
+        self, rows: int, size_bytes: int, newest_us: int, batch: pa.RecordBatch | None
+    ) -> None:
+        self.rows = rows
+        self.size_bytes = size_bytes
+        self.batch = batch
+        self._newest_us = newest_us
+
+    @property
+    def newest_us(self) -> int:
+        """When its last message was received, µs since the Unix epoch."""
+        if self.batch is None:
+            return self._newest_us
+        return int(self.batch.column("received_at")[-1].as_py())
 
 
 def chunk_note(rows: int, newest_us: int) -> bytes:
@@ -100,10 +120,8 @@ def facts_of(value: bytes) -> ChunkFacts:
         StoreFormatError: `value` is neither.
     """
     head = read_head(value)
-    if head is not None:
-        length = KEY_LENGTH_BYTES
-        rows, newest_us = decode_key(head.note[:length]), decode_key(head.note[length:])
-        return ChunkFacts(rows, newest_us, head.size_bytes)
-    batch = decode_chunk(value)
-    newest_us = int(batch.column("received_at")[-1].as_py())
-    return ChunkFacts(int(batch.num_rows), newest_us, len(value))
+    if head is None:
+        batch = decode_chunk(value)
+        return ChunkFacts(int(batch.num_rows), len(value), 0, batch)
+    rows = decode_key(head.note[:KEY_LENGTH_BYTES])
+    return ChunkFacts(rows, head.size_bytes, decode_key(head.note[KEY_LENGTH_BYTES:]), None)

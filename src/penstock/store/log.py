@@ -40,12 +40,13 @@ def messages_of(
 ) -> list[Message]:
     """The messages in ``rows`` of the chunk that starts at ``base_offset``, dated by ``leads``."""
     payloads = batch.column("payload")
-    without = batch.drop_columns("payload")
-    table = without.take(pa.array(rows, type=pa.int64())).to_pylist()
+    is_large = payloads.buffers()[2].size >= PART_BYTES
+    columns = batch.drop_columns("payload") if is_large else batch
+    table = columns.take(pa.array(rows, type=pa.int64())).to_pylist()
     return [
         Message(
             values["topic"],
-            _payload(payloads, row),
+            _payload(payloads, row) if is_large else values["payload"],
             values["qos"],
             values["retain"],
             values["client_id"],

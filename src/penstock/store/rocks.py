@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
+import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
@@ -39,7 +40,14 @@ from penstock.store import records
 from penstock.store.api import NOTHING_HELD, LogExtent
 from penstock.store.archiving import Archives, Departure
 from penstock.store.backup import back_up
-from penstock.store.chunk import chunk_note, decode_chunk, decode_key, encode_key, facts_of
+from penstock.store.chunk import (
+    ChunkFacts,
+    chunk_note,
+    decode_chunk,
+    decode_key,
+    encode_key,
+    facts_of,
+)
 from penstock.store.database import (
     PRODUCERS,
     STORE_DIRECTORY,
@@ -373,7 +381,8 @@ class RocksStore:
                 continue
             key, value = chunks.key(), chunks.value()
             base = decode_key(key)
-            end = base + facts_of(value).rows
+            facts = facts_of(value)
+            end = base + facts.rows
             rows: list[int] = []
             while at < len(wanted) and wanted[at] < end:
                 rows.append(wanted[at] - base)
@@ -382,7 +391,7 @@ class RocksStore:
                 at += 1
                 continue
             try:
-                batch = decode_chunk(self._database.whole("log", key, value))
+                batch = self._chunk(key, value, facts)
             except StoreFormatError:
                 if self._families["log"].get(key) is None:
                     continue  # retention has removed it meanwhile
@@ -390,6 +399,12 @@ class RocksStore:
             for message in messages_of(batch, base, rows, self._leads):
                 found[message.offset] = message
         return found
+
+    def _chunk(self, key: bytes, value: bytes, facts: ChunkFacts) -> pa.RecordBatch:
+        """The chunk under ``key``, of which ``value`` was found there."""
+        if facts.batch is not None:
+            return facts.batch
+        return decode_chunk(self._database.whole("log", key, value))
 
     def retain(
         self,
@@ -438,8 +453,7 @@ class RocksStore:
             if end > held_from and size_bytes <= held_bytes_max:
                 break
             if self._archives.is_any_open:
-                chunk = decode_chunk(self._database.whole("log", key, value))
-                departure.add(base, chunk, facts.size_bytes)
+                departure.add(base, self._chunk(key, value, facts), facts.size_bytes)
             earliest = decode_key(chunks.key())
             if earliest > end:
                 self._tell_hole(end, earliest)

@@ -225,10 +225,12 @@ class LogFollower:
             chunks.next()
             if base + facts.rows <= position:
                 continue
-            chunk = self._whole(opened, "log", key, value)
-            if chunk is None:
-                break
-            batch = decode_chunk(chunk)
+            batch = facts.batch
+            if batch is None:
+                chunk = self._whole(opened, "log", key, value)
+                if chunk is None:
+                    break
+                batch = decode_chunk(chunk)
             first = max(0, position - base)
             if base > position:
                 if gathered:

@@ -65,8 +65,10 @@ def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
     pieces = chunk_of(columns)
     chunk = b"".join(pieces)
     note = chunk_note(columns.count, columns.newest_us())
-    assert facts_of(Large("log", b"", pieces, new_run(), note).head) == facts_of(chunk)
-    assert facts_of(chunk) == (4, 100, len(chunk))
+    for value in (chunk, Large("log", b"", pieces, new_run(), note).head):
+        facts = facts_of(value)
+        assert (facts.rows, facts.newest_us, facts.size_bytes) == (4, 100, len(chunk))
+        assert (facts.batch is None) == (value is not chunk)
     payloads = [message.payload for message in messages]
     assert decode_chunk(chunk).column("payload").to_pylist() == payloads
     assert any(piece is payloads[0] for piece in pieces)  # and not a copy of it
