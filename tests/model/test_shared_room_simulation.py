@@ -142,6 +142,9 @@ class Member:
     def bar(self, topics: tuple[str, ...]) -> None:
         """It may not have these topics, or may again; in a varied world as the broker says it."""
         barred = self.permissions.barred ^ set(topics)
+        if self.line is None and self._world.random.random() < 0.5:
+            self.permissions = Fickle(*barred)  # as a token may say it: known when it comes
+            return
         if self._world.varied:
             self.permissions = Fickle(*barred)
             self.permit()
