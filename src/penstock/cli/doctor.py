@@ -26,15 +26,18 @@ from penstock.cli.version import build_kind, package_version
 from penstock.config.address import Address
 from penstock.config.listener import MainListener, OtherListener, setting_of
 from penstock.config.machine import available
-from penstock.config.memory import excess, fitted, statement
+from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
 from penstock.runtime.machine_clock import is_unset
 from penstock.spark.java import JavaNotFound, find_java
+from penstock.store.faults import with_remedy
 from penstock.transport.tls import Certificates
 
 PYTHON_MIN: Final = (3, 11)
+
+_ROOM_BYTES: Final = 16_777_216  # for what opening a store writes, and some commits
 
 
 class Verdict(StrEnum):
@@ -275,17 +278,17 @@ def listening(listener: MainListener | OtherListener) -> Finding:
 
 
 def data_directory(path: Path) -> Finding:
-    """Return whether files can be made in the data directory, or the directory itself can be
-    made."""
+    """Return whether the data directory, there or still to be made, takes files and has room."""
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent
     try:
-        with tempfile.TemporaryFile(dir=place):
-            pass
+        with tempfile.TemporaryFile(dir=place) as file:
+            os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
+        free = readable(shutil.disk_usage(place).free)
     except OSError as error:
-        remedy = "choose another with --data-dir or durability.data_dir, or change its owner."
-        detail = f"{path}: {error.strerror or error}"
+        remedy = "choose another with --data-dir or durability.data_dir, or mend this one."
+        detail = f"{path}: {with_remedy(error.strerror or error, path)}"
         return Finding("data directory", Verdict.MISSING, detail, remedy)
     made = "" if path.exists() else ", will be made"
-    return Finding("data directory", Verdict.OK, f"{path.absolute()}{made}")
+    return Finding("data directory", Verdict.OK, f"{path.absolute()}{made}, {free} free")

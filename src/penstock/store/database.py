@@ -434,7 +434,8 @@ def _not_opened(path: Path, error: Exception) -> StoreError:
     part = damaged_part(error)
     if part is not None:
         return broken(path.parent, part)
-    return StoreError(f"the store in {path.parent} cannot be opened: {error}")
+    why = with_remedy(error, path.parent)
+    return StoreError(f"the store in {path.parent} cannot be opened: {why}")
 
 
 def _in_use(data_dir: Path) -> StoreLocked:

@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_a_data_directory_is_probed_without_being_made(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert doctor.data_directory(file / "below").is_blocking
+
+
+def test_a_data_directory_without_room_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else `penstock doctor` finds nothing wrong, and the broker does not start."""
+    monkeypatch.setattr(doctor, "_ROOM_BYTES", 2**60)
+    found = doctor.data_directory(Path(tempfile.gettempdir()))
+    assert found.is_blocking
+    assert "File too large: raise the limit" in found.detail
 
 
 def test_a_required_package_blocks_and_an_optional_one_does_not() -> None:
