@@ -173,6 +173,14 @@ def test_a_broker_that_is_emptied_sends_clients_elsewhere(
     clients.join(own_broker, "again")
 
 
+def test_the_other_server_has_a_name_that_can_be_told(own_broker: Broker, clients: Clients) -> None:
+    """One that is no string of MQTT would end every tick of the broker with an error."""
+    here = clients.join(own_broker, "here")
+    for name in ("x" * 1001, "other.example\n"):
+        assert operate(own_broker, "clients", "drain", "--to", name).exit_code != 0
+    assert here.publish("t", b"x", 1) == reasons.NO_MATCHING_SUBSCRIBERS
+
+
 def test_the_socket_is_its_owners_alone(own_broker: Broker) -> None:
     assert Path(own_broker.data_dir / "control").stat().st_mode & 0o777 == 0o600
 

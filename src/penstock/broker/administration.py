@@ -68,6 +68,7 @@ PORTION_S: Final = 0.002
 VISITS: Final = 64
 """Entries between two looks at the clock."""
 
+REFERENCE_CHARACTERS_MAX: Final = 1000  # as of mqtt5.server_reference
 LEVELS_MAX: Final = 65_535
 _BAN_S_MAX: Final = 10_000_000_000
 
@@ -275,6 +276,12 @@ class Administration:
         """Begin to empty the broker, or go on in another way."""
         if not 0 < asked.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
+        name = asked.server_reference
+        if len(name) > REFERENCE_CHARACTERS_MAX or not name.isprintable():
+            raise ConfigError(
+                "the other server's name has printable characters only, at most"
+                f" {REFERENCE_CHARACTERS_MAX}"
+            )
         code = reasons.SERVER_MOVED if asked.moved else reasons.USE_ANOTHER_SERVER
         draining = Draining(code, asked.server_reference, asked.per_s, self._now())
         drain(self._server, draining)

@@ -97,6 +97,12 @@ def _is_branch(value: str) -> bool:
     return value.endswith("/") and not value.startswith("$") and len(value) <= 1000
 
 
+def _told(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("printable characters, or nothing")
+    return value
+
+
 def _id_prefix(value: str) -> str:
     if value.startswith("$") or not value.isprintable():
         raise ValueError("printable characters, the first of them not $, or nothing")
@@ -144,6 +150,7 @@ StreamName = Annotated[str, AfterValidator(_name)]
 TableName = Annotated[str, AfterValidator(_name)]
 GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
+Told = Annotated[str, AfterValidator(_told)]
 IdPrefix = Annotated[str, AfterValidator(_id_prefix)]
 MountPoint = Annotated[str, AfterValidator(_mount_point)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.topics import TOPIC_BYTES_MAX
 from penstock.protocol import reasons
 
 REDIRECTIONS: Final[dict[str, int]] = {
@@ -110,7 +111,8 @@ class ServerOptions:
     def response_information_for(self, client_id: str, username: str) -> str | None:
         """The response information for a client, None when there is none for it.
 
-        It is the beginning of response topics, so that names with a wildcard cannot be in it.
+        It is the beginning of response topics, so that names with a wildcard cannot be in it, and
+        that it can be no longer than a topic.
         """
         template = self._response_information
         if not template:
@@ -119,7 +121,8 @@ class ServerOptions:
             if mark in template and (not name or "+" in name or "#" in name):
                 return None
         parts = template.split("%c")
-        return client_id.join([part.replace("%u", username) for part in parts])
+        told = client_id.join([part.replace("%u", username) for part in parts])
+        return told if len(told.encode()) <= TOPIC_BYTES_MAX else None
 
 
 @final

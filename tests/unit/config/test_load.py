@@ -269,6 +269,8 @@ def test_a_setting_with_one_underscore_is_not_left_out_without_a_word() -> None:
         ('[http_login]\nurl = "https://x:99999/"', "but must be http://HOST[:PORT]/PATH"),
         ('[access]\nidentity_from_certificate = "subject"', "no listener asks for one"),
         ("[access]\nuse_subject_as_username = true", "mean access.identity_from_certificate?"),
+        ('[mqtt5]\nserver_reference = "\\u0000"', "but must be printable characters"),
+        ('[mqtt5]\nresponse_information = "\\u0007"', "but must be printable characters"),
         ("[listener]\nmax_qos = 1", "did you mean listener.maximum_qos?"),
     ],
 )
