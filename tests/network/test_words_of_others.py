@@ -8,12 +8,16 @@ from typing import Final
 
 import pytest
 
+from penstock.client import Client
+from penstock.errors import ConnectFailed
+from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Disconnect, Publish
 from penstock.protocol.properties import Properties
-from penstock.protocol.reasons import NOT_AUTHORIZED
+from penstock.protocol.reasons import NOT_AUTHORIZED, USE_ANOTHER_SERVER
+from tests.support.bridged import bridge
 from tests.support.broker import Broker
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import DEADLINE_S, until, wait_for
 from tests.support.fake_server import FakeServer, connack
 from tests.support.fixtures import Clients, running_broker
 from tests.support.pseudo_terminal import HOSTILE, on_a_terminal, what_is_obeyed
@@ -82,6 +86,24 @@ async def test_a_reason_string_of_a_server_does_nothing_on_a_terminal(command: s
     assert what_is_obeyed(shown) == ""
     assert SHOWN in shown
     assert len(shown) < 1000
+
+
+async def test_what_a_server_says_is_cut_and_escaped_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To a bridge, and to a client in a program whose handlers are its own."""
+    why = Properties(reason_string=LONG, server_reference=LONG)
+    for code in (NOT_AUTHORIZED, USE_ANOTHER_SERVER):
+        async with FakeServer(lambda _: connack(code, properties=why)) as server:  # noqa: B023
+            remote = json.dumps([bridge(server.address)])
+            with running_broker(tmp_path, {"bridge.remotes": remote}, "memory") as broker:
+                said = reasons.name_of(code)
+                await until("the refusal", lambda: said in broker.log())  # noqa: B023
+                _check(broker.log())
+            with caplog.at_level("DEBUG", "penstock"), pytest.raises(ConnectFailed):
+                async with Client(f"mqtt://127.0.0.1:{server.address[1]}"):
+                    pass
+    _check("\n".join(caplog.messages))
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

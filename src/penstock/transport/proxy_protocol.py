@@ -93,6 +93,8 @@ class ProxyHeader:
             return
         if len(words) != 6 or words[1] not in ("TCP4", "TCP6"):
             raise ProxyHeaderError("its line has another form than PROXY TCP4|TCP6 and addresses")
+        if "%" in words[2] or "%" in words[3]:  # what Python takes behind it may be any text
+            raise ProxyHeaderError("its address has a zone")
         kind = ipaddress.IPv4Address if words[1] == "TCP4" else ipaddress.IPv6Address
         try:
             source, _ = kind(words[2]), kind(words[3])

@@ -46,6 +46,7 @@ VALID: dict[str, tuple[bytes, str | None]] = {
 }
 
 INVALID = {
+    "v1 zone": b"PROXY TCP6 fe80::1%\x1b[2J ::1 1 2\r\n",
     "MQTT": b"\x10\x0c\x00\x04MQTT\x05\x02\x00\x3c",
     "TLS": bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03 00"),
     "HTTP": b"GET /mqtt HTTP/1.1\r\n",
