@@ -45,7 +45,6 @@ class Account(Holder):
         sessions_max: int = 0,
         known: dict[str, Account] | None = None,
     ) -> None:
-        super().__init__()
         self.key = key
         self.kept = kept
         self.sessions = 0

@@ -189,3 +189,16 @@ def test_a_clock_that_was_never_set_is_told() -> None:
     assert "1970-01-01 01:00:00" in found.detail
     assert not found.is_blocking
     assert doctor.wall_clock(1_800_000_000_000_000).verdict is Verdict.OK
+
+
+def test_the_worst_case_of_memory_is_fitted_warned_of_or_blocks() -> None:
+    fits = doctor.memory(load_settings(None, {}, {}))
+    assert (fits.verdict, fits.remedy) == (Verdict.OK, "")
+    assert "leave behind take at most" in fits.detail
+    unbounded = doctor.memory(load_settings(None, {"memory.waiting_bytes_max": 0}, {}))
+    assert unbounded.verdict is Verdict.ABSENT
+    assert "lower memory.waiting_bytes_max" in unbounded.remedy
+    changes = {"memory.budget_bytes": 2**20, "memory.sessions_bytes_max": 2**30}
+    refused = doctor.memory(load_settings(None, changes, {}))
+    assert refused.is_blocking
+    assert "memory.budget_bytes is 1048576" in refused.remedy
