@@ -58,7 +58,7 @@ from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_ke
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, FORMAT_WITH_PARTS, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
-from penstock.store.parts import PARTS_FAMILY, whole
+from penstock.store.parts import PARTS_FAMILY, read_head, whole
 from penstock.store.ranges import join_ranges
 from penstock.store.recyclable import find_recyclable
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
@@ -151,6 +151,9 @@ class LogFollower:
             stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
             if watermark > self._seen_end or stale:
                 self._catch_up(opened)
+                if _lacks_parts(opened):
+                    self._close()
+                    opened = self._open_log()
             end = min(watermark, self._seen_end) if self._seen_end else 0
             earliest = _first_offset(opened.log)
             epoch, holes = self._epoch, self._given_up
@@ -255,8 +258,13 @@ class LogFollower:
         """The value under `key`, of which `value` was found there; None: it is just removed.
 
         Raises:
+            StoreNotReady: it is the first large one, and the log was opened before it.
             StoreFailed: it cannot be read.
         """
+        if _lacks_parts(opened) and read_head(value) is not None:
+            with self._lock:
+                self._close()
+            raise StoreNotReady("the first large value came after the log was opened")
         try:
             return whole(family, key, value, opened.parts)
         except (StoreFormatError, StoreFailed) as error:
@@ -391,14 +399,17 @@ class LogFollower:
     def _catch_up(self, opened: _Opened) -> None:
         try:
             opened.database.try_catch_up_with_primary()
-            if opened.parts is None and opened.meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS:
-                raise StoreNotReady("the first large value came after the log was opened")
             self._seen_end = _end_offset(opened.log)
             self._archives = _read_archives(opened)
         except Exception as error:  # rocksdict raises plain Exception
             self._close()
             raise StoreNotReady(f"the log in {self._store} cannot be followed: {error}") from error
         self._caught_up_at = time.monotonic()
+
+
+def _lacks_parts(opened: _Opened) -> bool:
+    """Whether the first large value was written after the log was opened."""
+    return opened.parts is None and opened.meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS
 
 
 def _read_epoch(meta: Rdict, store: Path) -> str:
