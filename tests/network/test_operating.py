@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
+from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.store.admin_requests import ListSessions, Page
 from penstock.store.control import NoBroker, ask
@@ -115,6 +116,12 @@ def test_where_no_broker_answers_it_says_why(own_broker: Broker, tmp_path: Path)
     assert "it has no socket 'control'" in said(tmp_path)
     own_broker.kill()
     assert said(own_broker.data_dir).endswith("Connection refused; is it running?")
+
+
+def test_a_request_that_is_no_text_is_a_mistake(own_broker: Broker) -> None:
+    """Arguments are bytes, and a shell passes on any."""
+    result = operate(own_broker, "clients", "list", "--client", "\udcff*")
+    assert isinstance(result.exception, ConfigError)
 
 
 def test_retained_messages_are_listed_shown_and_cleared(

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.store.admin_requests import AdminRequest
 from penstock.store.landed_requests import LandedRequest
 from penstock.store.manifest import Manifest
@@ -107,11 +107,15 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
         timeout_s: how long it may be silent; None for as long as it takes.
 
     Raises:
+        ConfigError: the request has text in it that is no UTF-8.
         NoBroker: none runs, or one that is too old to listen.
         StoreError: the broker says why it could not.
         StoreFailed: it went away or is silent, and may have done it or not.
     """
-    line = msgspec.json.encode(request) + b"\n"
+    try:
+        line = msgspec.json.encode(request) + b"\n"
+    except UnicodeEncodeError:
+        raise ConfigError("the request has bytes in it that are no UTF-8") from None
     if len(line) > REQUEST_BYTES_MAX:
         raise StoreError(f"the request has {len(line)} bytes, and may have {REQUEST_BYTES_MAX}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
