@@ -60,6 +60,9 @@ def test_what_clients_call_themselves_does_nothing_on_a_terminal(
         shown = on_a_terminal([*PENSTOCK, *command])
         assert what_is_obeyed(shown) == "", command
         assert SHOWN in shown, (command, shown)
+    shown = on_a_terminal([*PENSTOCK, *heard, "-F", "\\e[92m%p\\e[0m \\a"])
+    assert "\x1b[92ma\\u001b[2J" in shown  # colours of the user's own, as with mosquitto_sub
+    assert what_is_obeyed(shown) == "\a"
     commands = [
         ("clients", "list", "--json", *here),
         ("clients", "show", HOSTILE, "--json", *here),

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.protocol.properties import Properties
+from penstock.telemetry.terminal import Obeyed
 
 if TYPE_CHECKING:
     from penstock.client import Message
@@ -80,7 +81,7 @@ Piece = Callable[[Received], bytes]
 
 
 def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
-    """Read ``-F``.
+    """Read ``-F``. What the format itself has, such as colours, comes as ``Obeyed``.
 
     Args:
         text: the format.
@@ -134,7 +135,8 @@ def as_json(received: Received) -> bytes:
 
 
 def _constant(value: bytes) -> Piece:
-    return lambda _: value
+    own = Obeyed(value)
+    return lambda _: own
 
 
 def _of_time(code: str | None) -> Piece:

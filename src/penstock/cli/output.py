@@ -66,6 +66,8 @@ class Output:
     async def write(self, topic: str, data: bytes) -> None:
         """Write a message; the operating system has all of it when this returns.
 
+        On a terminal it is escaped, unless it is ``Obeyed``.
+
         Raises:
             BrokenPipeError: nobody reads any more.
             OutputFailed: the disk is full, for example.

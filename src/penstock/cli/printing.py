@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli.message_format import NotJson, as_json, parse_format, received_now
 from penstock.errors import ConfigError
+from penstock.telemetry.terminal import Obeyed, bytes_for_terminal
 
 if TYPE_CHECKING:
     from penstock.client import Message
@@ -44,8 +45,11 @@ class Printing:
         bool, typer.Option("--json", help="Print one JSON object a line, with everything in it.")
     ] = False
 
-    def printer(self) -> Printer:
+    def printer(self, *, on_terminal: bool) -> Printer:
         """The function that makes of a message what is printed; nothing of an empty one.
+
+        Args:
+            on_terminal: escape the message's parts of a format, and not the format's own.
 
         Raises:
             ConfigError: there is no such format.
@@ -56,7 +60,7 @@ class Printing:
                 raise ConfigError("give only one of --json, -F and -v")
             return lambda message: as_json(received_now(message)) + b"\n"
         if self.form is not None:
-            return _formatted(self.form, self.pretty, end)
+            return _formatted(self.form, self.pretty, end, on_terminal)
         if self.verbose:
             return lambda message: (
                 message.topic.encode() + b" " + (message.payload or b"(null)") + end
@@ -64,15 +68,18 @@ class Printing:
         return lambda message: message.payload + end if message.payload else b""
 
 
-def _formatted(form: str, pretty: bool, end: bytes) -> Printer:
+def _formatted(form: str, pretty: bool, end: bytes, on_terminal: bool) -> Printer:
     pieces = parse_format(form, pretty=pretty)
 
     def formatted(message: Message) -> bytes:
         received = received_now(message)
         try:
-            return b"".join([piece(received) for piece in pieces]) + end
+            parts = [piece(received) for piece in pieces]
         except NotJson as error:
             print(f"penstock: {error}; %j takes any", file=sys.stderr)
             return b""
+        if on_terminal:
+            return Obeyed(b"".join(map(bytes_for_terminal, parts)) + end)
+        return b"".join(parts) + end
 
     return formatted

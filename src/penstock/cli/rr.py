@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -65,7 +66,7 @@ def rr(
     from penstock.cli.requesting import Asking, ask
 
     given = parse_properties(connection.properties, ("connect", "publish", "will"))
-    printer = printing.printer()
+    printer = printing.printer(on_terminal=output is None and sys.stdout.isatty())
     client = client_for(connection, given)
     is_v5 = client.options.version == "5"
     if response_topic is None and not is_v5:

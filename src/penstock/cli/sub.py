@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -139,7 +140,7 @@ def sub(
     subscriptions = [
         Subscription(one, qos, retain_as_published=retain_as_published) for one in wanted
     ]
-    printer = printing.printer()
+    printer = printing.printer(on_terminal=output is None and sys.stdout.isatty())
     client = client_for(connection, properties)
     subscribing = Subscribing(subscriptions, ended or [], properties)
     if only_subscribes or not wanted:

@@ -49,6 +49,11 @@ class EscapingStream(io.TextIOWrapper):
         return len(text)
 
 
+@final
+class Obeyed(bytes):
+    """What its maker has a terminal obey: the user's own colours, and what is escaped already."""
+
+
 def guard_terminals() -> None:
     """From now on `sys.stdout` and `sys.stderr` escape, each of them that is a terminal."""
     for name in ("stdout", "stderr"):
@@ -72,7 +77,12 @@ def for_terminal(text: str) -> str:
 
 
 def bytes_for_terminal(data: bytes) -> bytes:
-    r"""Return `data` as `for_terminal` has it; bytes that are no UTF-8 become ``\udcXX``."""
+    r"""Return `data` as `for_terminal` has it; bytes that are no UTF-8 become ``\udcXX``.
+
+    What is `Obeyed` stays as it is.
+    """
+    if isinstance(data, Obeyed):
+        return data
     return for_terminal(data.decode(errors="surrogateescape")).encode()
 
 

@@ -144,7 +144,7 @@ def test_a_payload_that_is_no_text_is_base64_in_json() -> None:
 def test_a_message_is_printed_as_the_options_say(
     printing: Printing, shown: bytes, shown_of_an_empty_one: bytes
 ) -> None:
-    printer = printing.printer()
+    printer = printing.printer(on_terminal=False)
     assert printer(message()) == shown
     if printing.form != "%J":
         assert printer(message(b"")) == shown_of_an_empty_one
