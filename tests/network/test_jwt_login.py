@@ -135,7 +135,7 @@ def test_a_password_that_is_no_token_is_for_others(keys: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"keys": []}', '{"keys": [{"kty": "x"}]}'])
 def test_a_file_that_is_no_key_set(tmp_path: Path, text: str) -> None:
     (tmp_path / "keys").write_text(text)
-    with pytest.raises(ConfigError, match="is none"):
+    with pytest.raises(ConfigError, match="is no JSON Web Key Set"):
         KeySet(str(tmp_path / "keys"), 60.0)
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         KeySet(str(tmp_path / "nothing"), 60.0)
