@@ -13,7 +13,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from penstock.auth.files import write_passwords
-from penstock.auth.http_requests import HttpMethod
+from penstock.auth.http_requests import BODY_BYTES_MAX, HttpMethod
 from penstock.engine.access import Credentials
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Will
@@ -22,6 +22,7 @@ from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 
 CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+YES: Final = b'{"result": "allow"}'
 ACL: Final = [
     {"permission": "allow", "action": "publish", "topic": "devices/%u/#"},
     {"permission": "allow", "action": "subscribe", "topic": "devices/${username}/#"},
@@ -51,6 +52,11 @@ class Service:
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
+
+            def do_GET(self) -> None:  # where a redirection leads
+                service.asked.append({})
+                self.send_response(204)
+                self.end_headers()
 
             def log_message(self, *told: object) -> None:
                 del told
@@ -167,7 +173,7 @@ def test_only_a_clear_yes_lets_in(
 
 def test_a_service_that_is_not_there_or_says_nonsense_lets_nobody_in(service: Service) -> None:
     method = HttpMethod(service.url, 5.0, 60.0)
-    for body in (b"", b"{", b"[" * 100_000, b"\xff", b"x" * 2_000_000):
+    for body in (b"", b"{", b"[" * 100_000, b"\xff", YES + b" " * BODY_BYTES_MAX):
         service.answers["dave"] = lambda body=body: (200, body)  # type: ignore[misc]
         answer = method.check(Credentials("c", "dave", b"x"))
         assert answer.reason_code == reasons.SERVER_UNAVAILABLE
@@ -209,7 +215,28 @@ def test_answers_are_cached_by_name_client_and_password(service: Service) -> Non
     method.check(Credentials("c", "dave", b"y"))
     method.check(Credentials("d", "dave", b"x"))
     assert len(service.asked) == 3
+    for password in (b"\xff", "\ufffd".encode()):  # the same in what is asked
+        method.check(Credentials("c", "dave", password))
+    assert len(service.asked) == 5
     assert set(service.tokens) == {"Bearer t0ken"}
+
+
+def test_an_answer_with_an_end_is_asked_for_each_time(service: Service) -> None:
+    """It counts from each login, and what is remembered would be older."""
+    service.says("dave", 200, {"result": "allow", "expire_at": time.time() + 100})
+    method = HttpMethod(service.url, 5.0, 60.0)
+    for _ in range(2):
+        assert 90 < method.check(Credentials("c", "dave", b"x")).lasts_s <= 100
+    assert len(service.asked) == 2
+
+
+def test_few_answers_are_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.auth.http_requests.CACHED_MAX", 1)
+    service.says("dave", 204)
+    method = HttpMethod(service.url, 5.0, 60.0)
+    for client_id in ("a", "b", "b", "a"):
+        method.check(Credentials(client_id, "dave", b"x"))
+    assert [asked["clientid"] for asked in service.asked] == ["a", "b", "a"]
 
 
 def test_who_is_let_in_until_a_time_is_sent_away_then(

@@ -21,7 +21,7 @@ jwt = pytest.importorskip("jwt")
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: E402
 
-from penstock.auth.json_web_tokens import KeySet, TokenMethod  # noqa: E402
+from penstock.auth.json_web_tokens import LEEWAY_S, KeySet, TokenMethod  # noqa: E402
 
 ACL: Final = [{"permission": "allow", "action": "all", "topic": "devices/%u/%c/#"}]
 RSA_KEY: Final = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -70,6 +70,24 @@ def test_who_has_a_token_is_let_in(keys: Path) -> None:
     assert code_of(asked, token()) == reasons.SUCCESS
     assert code_of(asked, token(), "dave") == reasons.SUCCESS
     assert code_of(asked, token(RSA_KEY, "RS256", "r")) == reasons.SUCCESS
+    answer = asked.check(Credentials("c", None, token()))
+    assert 600 <= answer.lasts_s <= 600 + LEEWAY_S
+
+
+def test_only_algorithms_that_are_allowed_and_are_their_keys_own_are_taken(keys: Path) -> None:
+    """The token names one, and believing it would let it choose (RFC 8725 §3.1)."""
+    narrow = TokenMethod(KeySet(str(keys), 60.0), ("RS256",))
+    assert code_of(narrow, token(RSA_KEY, "RS256", "r")) == reasons.SUCCESS
+    assert code_of(narrow, token()) == reasons.BAD_USER_NAME_OR_PASSWORD
+    other = TokenMethod(KeySet(str(keys), 60.0), ("RS256", "RS512"))
+    assert code_of(other, token(RSA_KEY, "RS512", "r")) == reasons.BAD_USER_NAME_OR_PASSWORD
+
+
+def test_a_key_that_is_for_something_else_signs_nothing(keys: Path) -> None:
+    said = key_set()
+    said["keys"][1]["use"] = "enc"
+    keys.write_text(json.dumps(said))
+    assert code_of(method(keys), token()) == reasons.BAD_USER_NAME_OR_PASSWORD
 
 
 @pytest.mark.parametrize(

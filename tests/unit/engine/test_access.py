@@ -8,6 +8,7 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.engine import drop_counts as drops
 from penstock.engine.access import Authenticate, Credentials, Verdict
 from penstock.engine.bans import FOR_GOOD
+from penstock.engine.clock import Now
 from penstock.engine.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
@@ -174,6 +175,23 @@ def test_a_client_that_waits_is_not_read_from() -> None:
     before = line.connection.stalled
     line.connection.decided(ALICE, bench.now)
     assert (before, line.connection.stalled) == (True, False)
+
+
+def test_who_is_let_in_for_a_time_is_sent_away_then() -> None:
+    bench, _, line = pending()
+    line.connection.decided(Verdict(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now)
+    bench.commit()
+    line.read()
+    ends_s = bench.now.monotonic_s + 10.0
+    assert line.connection.deadline_s() == ends_s
+    bench.now = Now(ends_s - 0.1, bench.now.wall_us)
+    line.connection.tick(bench.now)
+    assert not line.connection.link.closed
+    bench.now = Now(ends_s, bench.now.wall_us)
+    line.connection.tick(bench.now)
+    (farewell,) = line.read()
+    assert isinstance(farewell, Disconnect)
+    assert farewell.reason_code == reasons.MAXIMUM_CONNECT_TIME
 
 
 def test_what_waits_is_bounded() -> None:
