@@ -134,6 +134,24 @@ def test_everything_else_is_refused(keys: Path, made: Callable[[], bytes]) -> No
     assert code_of(method(keys), made()) == reasons.BAD_USER_NAME_OR_PASSWORD
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: token(exp=time.time() - 60), "its token (Signature has expired)"),
+        (lambda: token(STRANGER), "its token (Signature verification failed)"),
+        (lambda: token(kid="unknown"), "its token (no key for it, or another algorithm)"),
+        (lambda: token(aud="x"), "its token (Audience doesn't match)"),
+    ],
+)
+def test_the_operator_is_told_what_is_wrong_with_a_token(
+    keys: Path, made: Callable[[], bytes], said: str
+) -> None:
+    found = method(keys, audience="broker" if "Audience" in said else "").check(
+        Credentials("c", "dave", made())
+    )
+    assert found.detail == said
+
+
 def test_a_token_is_for_one_user_one_audience_and_of_one_issuer(keys: Path) -> None:
     wrong = reasons.BAD_USER_NAME_OR_PASSWORD
     assert code_of(method(keys), token(), "alice") == wrong

@@ -44,8 +44,8 @@ CACHED_MAX: Final = 10_000
 
 _LEVELS_MAX: Final = 1000
 _ACTIONS: Final = {"publish": WRITE, "subscribe": READ, "all": READWRITE}
-_UNAVAILABLE: Final = Answer(reasons.SERVER_UNAVAILABLE)
-_WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
+_UNAVAILABLE: Final = Answer(reasons.SERVER_UNAVAILABLE, detail="http_login.url could not say")
+_WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail="http_login.url says so")
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -29,6 +29,7 @@ from penstock.auth.http_requests import rules_of
 from penstock.auth.outside import Answer
 from penstock.auth.passwords import name_mistake
 from penstock.engine.access import Credentials
+from penstock.engine.answers import REASON_CHARACTERS_MAX
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.telemetry.logs import get_logger
@@ -40,8 +41,6 @@ TIMEOUT_S: Final = 5.0
 KEYS_BYTES_MAX: Final = 1_048_576
 TOKEN_BYTES_MAX: Final = 65_536
 LEEWAY_S: Final = 5
-
-_WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
 
 
 class KeysUnavailable(Exception):
@@ -161,15 +160,16 @@ class TokenMethod:
         """Verify the token."""
         token = credentials.password or b""
         if len(token) > TOKEN_BYTES_MAX:
-            return _WRONG
+            detail = "its token (it is too long)"
+            return Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail=detail)
         try:
             claims = self._claims(token)
             return self._answer(claims, credentials)
         except KeysUnavailable:
-            return Answer(reasons.SERVER_UNAVAILABLE)
+            return Answer(reasons.SERVER_UNAVAILABLE, detail="jwt_login.keys cannot be read")
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-            logger.debug("a token was refused: %s", error)
-            return _WRONG
+            detail = f"its token ({str(error)[:REASON_CHARACTERS_MAX]})"
+            return Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail=detail)
 
     def _claims(self, token: bytes) -> dict[str, Any]:
         header = jwt.get_unverified_header(token)

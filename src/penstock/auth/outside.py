@@ -34,12 +34,15 @@ class Answer:
         username: who it is.
         rules: what it may do; None leaves that to the access list of the broker.
         lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
+        detail: what the operator is told beside the name of the code, what others chose in
+            parentheses; the client is not told.
     """
 
     reason_code: int
     username: str | None = None
     rules: tuple[Rule, ...] | None = None
     lasts_s: float = 0.0
+    detail: str = ""
 
 
 class Method(Protocol):

@@ -218,7 +218,7 @@ class Authentication(Authenticate):
             if answer.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD:
                 for _ in check.links:
                     guard.fails(address, check.name)
-            self._report(check, Verdict(answer.reason_code))
+            self._report(check, Verdict(answer.reason_code, detail=answer.detail))
 
     def _admitting(self, check: Check, answer: Answer) -> Verdict:
         access = self._access
