@@ -258,3 +258,33 @@ def test_a_very_large_retained_set_arrives_whole(
         if number % 500 == 0:
             publisher.publish(f"{name}x", b"", 1)
     assert len(seen) == count
+
+
+def test_what_is_not_read_is_told_bounded_and_given_back(
+    tmp_path: Path, clients: Clients, name: str
+) -> None:
+    """Buffers of all connections together have a bound, and no client in it stays counted."""
+    bound = MIB
+    settings = {
+        "memory.unsent_bytes_max": bound,
+        "memory.share_max": 1,
+        "status.sys_interval_s": 0.2,
+    }
+    with running_broker(tmp_path, settings, "memory") as broker:
+        watcher = clients.join(broker, f"{name}w")
+        watcher.subscribe("$SYS/broker/unsent/bytes")
+        publisher = clients.join(broker, f"{name}p")
+        unread = [deaf(broker, f"{name}{number}") for number in range(5)]
+        for client in unread:
+            client.sendall(encode(Subscribe(1, [Subscription(name, 0)]), 4))
+            assert client.recv(5)[:1] == b"\x90"
+        for _ in range(60):
+            publisher.publish(name, bytes(200_000), 1)
+        told = int(watcher.take().payload)
+        while told < bound // 2:
+            told = int(watcher.take().payload)
+        assert told < bound + 5 * BUFFER_BYTES + 200_000
+        for client in unread:
+            client.close()
+        while told > 0:
+            told = int(watcher.take().payload)
