@@ -130,7 +130,7 @@ def commitment(settings: Settings) -> Commitment:
             _part(settings, "half received", "half_received_bytes_max", packet_bytes),
             Part(
                 "waiting",
-                _or_unbounded(waiting and waiting + waiting // FETCHING_PART),
+                _or_unbounded(waiting and waiting + waiting // FETCHING_PART + packet_bytes),
                 "memory.waiting_bytes_max",
             ),
             _part(

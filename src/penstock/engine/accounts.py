@@ -184,8 +184,8 @@ class Account(Holder):
 
     def has_room_to_send(self, size_bytes: int) -> bool:
         """Return whether so many more bytes may wait in the buffers of this user's connections."""
-        buffered = self.buffered_bytes
-        return buffered == 0 or not 0 < self._unsent_bytes_max < buffered + size_bytes
+        bound = self._unsent_bytes_max
+        return not 0 < bound < self.buffered_bytes + min(size_bytes, bound // 2)
 
     # -- QoS 2 messages of MQTT 3.1 before their PUBREL ------------------------------------
 

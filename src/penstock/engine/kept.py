@@ -90,9 +90,8 @@ class Kept:
     def may_fetch(self, size_bytes: int) -> bool:
         """Return whether so many more bytes may be read from the log now, beside what is being
         read."""
-        fetching = self.fetching_bytes
         bytes_max = self.waiting_bytes_max // FETCHING_PART
-        return fetching == 0 or bytes_max == 0 or fetching + size_bytes <= bytes_max
+        return not 0 < bytes_max < self.fetching_bytes + min(size_bytes, bytes_max // 2)
 
     # -- QoS 0 in queues -----------------------------------------------------------------
 

@@ -144,10 +144,14 @@ class Link:
         return self.may_grow(size_bytes)
 
     def may_grow(self, size_bytes: int) -> bool:
-        """Return whether memory has room for so much more here than ``FREE_BYTES``."""
+        """Return whether memory has room for so much more here than ``FREE_BYTES``.
+
+        A message that is larger than half of the bound finds room when half of it is free.
+        """
         turn = self._turn
+        bound = turn.buffers_bytes_max
         waits = turn.unsent_bytes + turn.buffered_bytes
-        if waits > 0 and 0 < turn.buffers_bytes_max < waits + size_bytes:
+        if 0 < bound < waits + min(size_bytes, bound // 2):
             return False
         return self.account is None or self.account.has_room_to_send(size_bytes)
 

@@ -242,3 +242,17 @@ def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> No
     for line in lines:
         assert acknowledge_all(bench, line) == 20
     assert bench.server.effects.kept.fetching_bytes == 0
+
+
+def test_a_message_that_is_larger_than_the_bound_finds_room_when_half_of_it_is_free() -> None:
+    """Small packets are always on their way to somebody."""
+    bench = bench_of(unsent_bytes_max=80 * KIB, waiting_bytes_max=400 * KIB)
+    line = receiver(bench, "c")
+    busy = receiver(bench, "busy", "busy", "u")
+    busy.connection.link.buffers(50 * KIB)
+    publish(bench, "t")
+    assert publishes(line.read()) == []
+    busy.connection.link.buffers(10 * KIB)
+    bench.pass_s(0.25)
+    bench.commit()
+    assert [packet.payload for packet in publishes(line.read())] == [LARGE]
