@@ -47,7 +47,6 @@ class Rank:
     def remove(self, lane: Lane) -> None:
         """Forget an empty lane."""
         self.lanes.pop(lane.number, None)
-        self._with_qos0.pop(lane.number, None)
 
     def restored(self) -> None:
         """A lane got what the store holds, which stays packed until somebody asks."""

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.lane import Lane
-from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, SPILL, EngineLimits
+from penstock.engine.limits import (
+    DROP_NEWEST,
+    DROP_OLDEST,
+    OUT_OF_DATE_MAX,
+    SPILL,
+    EngineLimits,
+)
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.queue import SLOT_SHIFT, MessageQueue
+from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
+from penstock.engine.runs import Run
 
 
 def delivery(name: str, qos: int, offset: int = -1, sequence: int = 0) -> Delivery:
@@ -143,6 +150,48 @@ def test_nothing_of_a_higher_priority_goes_for_a_lower() -> None:
     assert add(queue, delivery("alarm 2", 1), 9) == ["qos 0 alarm"]
     assert add(queue, delivery("alarm 3", 1), 9) == ["alarm"]
     assert names(queue) == ["alarm 2", "alarm 3"]
+
+
+def test_what_has_the_lowest_priority_goes_first() -> None:
+    queue = bounded(3)
+    for topic, priority in (("a", 5), ("b", 9), ("c", 1)):
+        queue.push(delivery(topic, 1), priority)
+    assert [add(queue, delivery("new", 1), 9) for _ in range(3)] == [["c"], ["a"], ["b"]]
+
+
+def test_qos_0_of_another_lane_goes_once_the_first_has_none() -> None:
+    queue = bounded(3)
+    for offset, (topic, qos, slot) in enumerate((("a", 0, 1), ("b", 1, 1), ("c", 0, 2))):
+        queue.push(delivery(topic, qos, offset), slot << SLOT_SHIFT)
+    assert [add(queue, delivery("new", 1, 3 + n)) for n in range(3)] == [["a"], ["c"], ["b"]]
+
+
+def test_what_is_restored_into_a_lane_that_was_looked_at_is_found() -> None:
+    queue = bounded()
+    number = 1 << SLOT_SHIFT
+    queue.push(delivery("a", 1, 5), number)
+    assert name(queue.pop()) == "a"
+    assert queue.head() is None
+    run = Run(number << PRIORITY_SHIFT)
+    assert run.add(run.first, 7, 1, (1, False, (), None))
+    queue.restore(run, 0)
+    head = queue.head()
+    assert head is not None
+    assert head.offset == 7
+
+
+def test_what_leaves_a_lane_behind_the_first_leaves_nothing_in_the_order() -> None:
+    queue = bounded()
+    first = delivery("stays", 1, 0)
+    queue.push(first)
+    for offset in range(1, 1000):
+        item = delivery("goes", 1, offset)
+        queue.push(item, 1 << SLOT_SHIFT)
+        assert queue.head() is first
+        assert queue.take({item}, {1}) == [item]
+        assert sum(len(rank._heap) for rank in queue._ranks) <= 2 * 2 + OUT_OF_DATE_MAX
+    queue.forget_slots()
+    assert (list(queue._lanes), queue._ranks) == ([0], [])
 
 
 def test_spill_keeps_what_the_log_holds_whatever_the_limit() -> None:
@@ -303,7 +352,7 @@ STEP = st.one_of(
 )
 
 
-@given(st.lists(STEP, max_size=60), st.sampled_from([0, 3, 5]))
+@given(st.lists(STEP, min_size=20, max_size=60), st.sampled_from([0, 3, 5]))
 def test_lanes_against_the_definition(
     steps: list[tuple[str, tuple[int, int], int]], default_priority: int
 ) -> None:
@@ -351,7 +400,7 @@ def test_lanes_against_the_definition(
                 queue.take_qos0()
                 del model[waiting]
         elif what == "take":
-            here = queue.in_slot(slot, 10)
+            here = queue.in_slot(slot, len(steps))
             assert set(here) == {item for item in model if model[item][1] >> SLOT_SHIFT == slot}
             gone = set(here[number:])
             left = [*queue.take(set(gone), {slot})]
