@@ -156,7 +156,7 @@ class Connection(Resumable):
         share = self._share
         share.spent += self._bytes_work
         self._bytes_work = 0
-        spent_max: i64 = self._began_at + share.work_max
+        spent_max: i64 = self._began_at + share.left()
         counters = self.link.counters
         decoder = self._decoder
         while True:

@@ -21,6 +21,7 @@ from penstock.engine.retained import RetainedMessages
 from penstock.engine.retained_delivery import RetainedDelivery
 from penstock.engine.room_line import RoomLine
 from penstock.engine.session import Session, SessionSubscription
+from penstock.engine.share import SENT_BYTES_OF_A_UNIT
 from penstock.engine.share_group import ShareGroup
 from penstock.engine.sharing import Sharing
 from penstock.engine.topic_answers import TopicAnswers
@@ -139,7 +140,8 @@ class Router:
                     member = planned[position]
                 if self.sharing.publish(group, member, message, at_once, now):
                     reached += 1
-        self._share.spent += reached + matches.identifiers
+        bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
+        self._share.spent += reached * (1 + bytes_work) + matches.identifiers
         if told is not None:
             told["sessions"] = reached
         return reached

@@ -4,15 +4,17 @@ The engine reads no clock, so work is counted in units that cost about the same,
 some adds it to ``spent``::
 
       packet ················· 10      message to a session, filter of a walk ····· 1
-      64 bytes received ······· 1      identifier, user property, 8 queues asked ·· 1
+      64 bytes received ······· 1      256 bytes of a message to a session ········ 1
       filter of a SUBSCRIBE ·· 20      level of a retained topic ·················· 4
+                                       identifier, user property, 8 queues asked ·· 1
 
-Who has its turn takes the difference. How much one may spend in a turn follows from two things that
-are told::
+Who has its turn takes the difference. How much one may spend in a turn follows from three things::
 
       used up     how many connections had to stop in the turn before: they share what there is
-      took        how long one of them, or all that went on together, took for its share: longer
-                  than ``SLICE_S`` halves what there is, shorter lets it grow back slowly
+      spent       in this turn, by all: where many begin at once, the turn before knew nothing, and
+                  what is above ``BURST`` times what there is has the smallest share
+      took        how long a turn took in which somebody had to stop: longer than ``SLICE_S`` halves
+                  what there is, shorter lets it grow back slowly
 
 So a turn is bounded in time on any machine, interpreted or compiled, whatever the packets are and
 however many clients send them. A client that sends little never uses up its share, and so is never
@@ -28,11 +30,13 @@ from mypy_extensions import i64
 PACKETS_PER_TURN_MAX: Final = 1000
 WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
 BYTES_OF_A_UNIT: Final = 64  # received: copied, decoded, kept
+SENT_BYTES_OF_A_UNIT: Final = 256  # to one session: written
 WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 
 SLICE_S: Final = 0.02  # a turn's work should take no longer
 WORK_PER_TURN_MIN: Final = WORK_PER_TURN_MAX // 10  # of all together, on a slow machine
 SHARE_MIN: Final = 10 * WORK_OF_A_PACKET  # of one connection, however many there are
+BURST: Final = 5  # shares, of those who begin in the same turn
 
 
 @final
@@ -44,14 +48,24 @@ class Share:
         self.work_max = WORK_PER_TURN_MAX
         self.together = WORK_PER_TURN_MAX  # what those who use up their shares have in all
         self.used_up = 0  # shares, in this turn
+        self._before: i64 = 0  # ``spent``, when this turn began
+
+    def left(self) -> i64:
+        """Return what a connection may spend whose part of this turn begins now."""
+        of_all: i64 = BURST * self.together - (self.spent - self._before)
+        return max(SHARE_MIN, min(self.work_max, of_all))
 
     def next_turn(self) -> None:
-        """Begin a turn: those that used up their shares go on, and divide the work there is."""
+        """Those who used up their shares go on now, and divide what there is."""
         self.work_max = max(SHARE_MIN, self.together // max(1, self.used_up))
         self.used_up = 0
+        self._before = self.spent
 
-    def took(self, seconds: float) -> None:
-        """A share was used up, or several together were, and it took so long."""
+    def turn_took(self, seconds: float) -> None:
+        """A turn is over, and took so long."""
+        self._before = self.spent
+        if self.used_up == 0:
+            return
         if seconds > SLICE_S:
             self.together = max(WORK_PER_TURN_MIN, self.together // 2)
         elif self.together < WORK_PER_TURN_MAX:

@@ -114,6 +114,7 @@ class Driver:
         self._reading = Reading(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_ends = False
+        self._turn_began_s = 0.0  # when somebody was first heard in it
         self._turn_begins = False
         self._progress_timer: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
@@ -186,16 +187,12 @@ class Driver:
         connection = peer.connection
         was = connection.state
         now = self.now()
-        share = self._effects.share
-        used_up = share.used_up
+        self.end_turn_soon()
         connection.receive(data, now)
-        if share.used_up != used_up:
-            share.took(time.monotonic() - now.monotonic_s)
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
             self._note_connected(peer)
         self._reading.settle(peer)
-        self.end_turn_soon()
 
     def congested(self, peer: Peer) -> None:
         """A client does not take at once what is written: from now on that is measured."""
@@ -274,6 +271,7 @@ class Driver:
         """Settle this turn once all sockets that are ready have been read."""
         if not self._turn_ends:
             self._turn_ends = True
+            self._turn_began_s = time.monotonic()
             self._loop.call_soon(self._end_turn)
 
     def push(self) -> None:
@@ -292,6 +290,7 @@ class Driver:
         self._turn_ends = False
         self._effects.now = None
         self.push()
+        self._effects.share.turn_took(time.monotonic() - self._turn_began_s)
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)
@@ -302,16 +301,13 @@ class Driver:
         """Go on with what earlier turns left over, after the sockets had theirs."""
         self._turn_begins = False
         now = self.now()
+        self.end_turn_soon()
         went_on = self._server.resume(now)
-        share = self._effects.share
-        if share.used_up > 0:
-            share.took(time.monotonic() - now.monotonic_s)
         for user in went_on:
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
                     self._reading.settle(peer)
-        self.end_turn_soon()
 
     def _write_ready(self) -> None:
         effects = self._effects

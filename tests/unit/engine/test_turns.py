@@ -8,8 +8,10 @@ from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.router import LOOKS_OF_A_UNIT
 from penstock.engine.share import (
+    BURST,
     BYTES_OF_A_UNIT,
     PACKETS_PER_TURN_MAX,
+    SENT_BYTES_OF_A_UNIT,
     SHARE_MIN,
     SLICE_S,
     WORK_OF_A_PACKET,
@@ -95,15 +97,50 @@ def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
     assert bench.server.effects.share.work_max == WORK_PER_TURN_MAX
 
 
+def test_many_who_begin_in_one_turn_have_little_each() -> None:
+    """In the turn before nobody had to stop, so that it told nothing of how many they are."""
+    bench = Bench()
+    greedy = [bench.join(f"c{number}", 4) for number in range(50)]
+    share = bench.server.effects.share
+    share.turn_took(0.0)
+    before = share.spent
+    for line in greedy:
+        arrive(line, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
+    assert share.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 2 * SHARE_MIN
+    answered = [len(line.read()) for line in greedy]
+    assert min(answered) > 0
+    share.turn_took(0.0)
+    late = bench.join("late", 4)
+    arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_OF_A_PACKET))
+    assert not late.connection.stalled
+
+
+def test_what_is_sent_counts_by_its_bytes() -> None:
+    bench = Bench()
+    for number in range(10):
+        bench.subscriber(f"s{number}", "t", 0, 4)
+    line = bench.join("p", 4)
+    before = bench.server.effects.share.spent
+    arrive(line, Publish("t", bytes(10 * SENT_BYTES_OF_A_UNIT)))
+    received = 10 * SENT_BYTES_OF_A_UNIT // BYTES_OF_A_UNIT + WORK_OF_A_PACKET
+    assert bench.server.effects.share.spent - before >= received + 10 * 11
+
+
 def test_a_share_follows_how_long_it_took() -> None:
     share = Share()
     for _ in range(20):
-        share.took(2 * SLICE_S)
+        share.turn_took(2 * SLICE_S)
     share.next_turn()
+    assert share.work_max == WORK_PER_TURN_MAX  # nobody had to stop: it was not their work
+    for _ in range(20):
+        share.used_up = 1
+        share.turn_took(2 * SLICE_S)
+        share.next_turn()
     assert share.work_max == WORK_PER_TURN_MIN
     for _ in range(50):
-        share.took(SLICE_S / 2)
-    share.next_turn()
+        share.used_up = 1
+        share.turn_took(SLICE_S / 2)
+        share.next_turn()
     assert share.work_max == WORK_PER_TURN_MAX
     share.used_up = 1_000_000
     share.next_turn()
