@@ -4,12 +4,15 @@ import pytest
 
 from penstock.engine import dead_letters
 from penstock.engine import drop_counts as drops
+from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
 from penstock.engine.limits import DROP_NEWEST, EngineLimits
+from penstock.engine.message import Message
 from penstock.protocol.packets import Puback, Publish, Pubrec, Subscribe, Subscription
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes
 
 TOPIC = "penstock/dead-letters"
+MEGABYTE = 1_000_000
 LIMITS = EngineLimits(max_mqueue_len=2, max_inflight=1)
 
 
@@ -182,3 +185,27 @@ def test_full_queues_that_get_dead_letters_too_make_no_loop(policy: str) -> None
     assert len(letters(bench, watcher)) == 2
     for _ in range(5):
         assert letters(bench, watcher) == []
+
+
+def test_bodies_that_wait_have_a_bound_and_are_published_a_few_at_a_time() -> None:
+    """Ten thousand of the largest packets would be 10 GiB."""
+    limits = EngineLimits(max_inflight=1, max_mqueue_len=1)
+    bench = Bench(limits, streams=(), dead_letters="lost")
+    greedy = bench.join("greedy")
+    greedy.send(Subscribe(1, [Subscription("t", 1)]))
+    reader = bench.subscriber("reader", "lost", 0)
+    dropped = 2 + PENDING_BYTES_MAX // MEGABYTE
+    for _ in range(2 + dropped):
+        message = Message("t", bytes(MEGABYTE), 1, False, "p", bench.now.wall_us)
+        bench.server.router.publish(message, None, bench.now)
+    bench.commit()
+    assert bench.server.drops.counts[drops.QUEUE_FULL] == dropped
+    lost = bench.server.drops.counts[drops.DEAD_LETTER_LOST]
+    assert lost == 2
+    came: list[int] = []
+    for _ in range(10):
+        bench.pass_s(0.25)
+        bench.commit()
+        came.append(len(publishes(reader.read())))
+    assert max(came) <= PER_TICK_BYTES_MAX // MEGABYTE
+    assert sum(came) == dropped - lost
