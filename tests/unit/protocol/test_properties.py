@@ -3,7 +3,9 @@
 import pytest
 
 from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import (
+    USER_PROPERTIES_MAX,
     Properties,
     decode_properties,
     encode_for,
@@ -11,6 +13,7 @@ from penstock.protocol.properties import (
     parse_properties,
 )
 from penstock.protocol.property_rules import RULES
+from penstock.protocol.reasons import QUOTA_EXCEEDED
 from tests.vectors.properties import (
     EVERY_CARRIER,
     MISTAKES,
@@ -32,6 +35,16 @@ def test_every_property_of_the_table_has_a_vector() -> None:
 def test_both_ways(vector: PropertyVector) -> None:
     assert parse_properties(vector.data) == vector.properties
     assert encode_properties(vector.properties) == vector.data
+
+
+def test_what_is_stored_may_have_more_user_properties_than_a_packet_may() -> None:
+    """A log of an older version must be readable."""
+    pairs = [("a", "b")] * (USER_PROPERTIES_MAX + 1)
+    encoded = encode_properties(Properties(user_properties=pairs))
+    assert parse_properties(encoded).user_properties == pairs
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_properties(encoded, 0, len(encoded), PUBLISH)
+    assert caught.value.reason == QUOTA_EXCEEDED
 
 
 @pytest.mark.parametrize("carrier", sorted(EVERY_CARRIER))

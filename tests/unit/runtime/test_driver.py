@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.server import Server
+from penstock.engine.share import WORK_PER_TURN_MAX
 from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
@@ -230,6 +232,34 @@ async def test_a_greedy_client_leaves_others_their_turn() -> None:
     await until(lambda: greedy_wire.reading)  # the turn after the last portion finds nothing left
     assert paused
     await rig.driver.stop()
+
+
+async def test_how_long_a_share_took_makes_the_next_ones_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    greedy, _ = rig.connect("a")
+    share = rig.server.effects.share
+    slow = itertools.count(time.monotonic())  # a second from each look to the next
+    monkeypatch.setattr(time, "monotonic", lambda: next(slow))
+    send(greedy, *[Pingreq()] * 10_000)
+    assert share.together == WORK_PER_TURN_MAX // 2, "what came in one read"
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert share.together < WORK_PER_TURN_MAX // 2, "and what went on in the next turn"
+    monkeypatch.undo()
+    await rig.driver.stop()
+
+
+async def test_the_store_knows_the_clock_from_the_start_to_the_end() -> None:
+    rig = Rig()
+    await rig.driver.durable()
+    began = rig.store.memory.recover().clock
+    assert began is not None
+    await rig.driver.stop()
+    ended = rig.store.memory.recover().clock
+    assert ended is not None
+    assert ended.steady_us > began.steady_us
 
 
 @pytest.mark.parametrize("decided", [True, False])

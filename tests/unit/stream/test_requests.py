@@ -33,6 +33,7 @@ def test_a_single_filter_needs_no_list() -> None:
         ({"stream": 1}, "stream must be given, as text"),
         ({"epoch": None}, "epoch must be given, as text"),
         ({"start": -1}, "start must be given, as an offset of 0 or more"),
+        ({"end": 2**63}, "end must be given, as an offset of 0 or more"),
         ({"end": True}, "end must be given, as an offset of 0 or more"),
         ({"start": 9}, "the range ends at 2, before it starts at 9"),
         ({"filter": "a/#/b"}, "'a/#/b' is not an MQTT topic filter"),
