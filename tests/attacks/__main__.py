@@ -4,7 +4,7 @@
 
     python -m tests.attacks --seconds 60 --write      # docs/attacks.md anew
     python -m tests.attacks --only WebSocket          # those whose name has this word
-    python -m tests.attacks --mosquitto               # then, for a third of the time, Mosquitto
+    python -m tests.attacks --mosquitto               # against Mosquitto instead
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.support import mosquitto_broker
-
 if TYPE_CHECKING:
     from tests.attacks.attack import Attack, Outcome
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "attacks.md"
-_BEGIN: Final = "<!-- measured: python -m tests.attacks --write -->\n"
+_BEGIN: Final = "<!-- measured: python -m tests.attacks {} -->\n"
 _END: Final = "<!-- end of what is measured -->\n"
 
 
@@ -37,37 +35,34 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each attack (60)")
     parser.add_argument("--only", default="", help="a part of the name")
-    parser.add_argument("--mosquitto", action="store_true", help="then the same to Mosquitto")
+    parser.add_argument(
+        "--mosquitto", action="store_true", help="play them against Mosquitto instead"
+    )
     parser.add_argument("--write", action="store_true", help=f"into {DOCUMENT.name}")
     asked = parser.parse_args(arguments)
     os.environ["PENSTOCK_ATTACK_SECONDS"] = str(asked.seconds)  # before the attacks are read
     from tests.attacks import attack as attacks
 
     chosen = [attack for attack in _all() if asked.only.lower() in attack.name.lower()]
+    play: Callable[[Attack, Path, float], Outcome] = attacks.play
+    if asked.mosquitto:
+        play = attacks.play_mosquitto
     held = True
     rows: list[str] = []
     for attack in chosen:
-        outcome = _outcome(rows, attack.name, partial(attacks.play, attack), asked.seconds)
+        if asked.mosquitto and isinstance(attack.mosquitto, str):
+            rows.append(_not_played(attack.name, attack.mosquitto))
+            continue
+        outcome = _outcome(rows, attack.name, partial(play, attack), asked.seconds)
         held = held and outcome is not None and outcome.is_whole()
-    tables = ["\n".join([attacks.HEAD, *rows])]
-    if asked.mosquitto and not mosquitto_broker.IS_INSTALLED:
-        tables.append("Mosquitto is not installed: apt-get install mosquitto.")
-    elif asked.mosquitto:
-        seconds = asked.seconds / 3
-        rows = []
-        for attack in chosen:
-            if isinstance(attack.mosquitto, str):
-                rows.append(_not_played(attack.name, attack.mosquitto))
-            else:
-                _outcome(rows, attack.name, partial(attacks.play_mosquitto, attack), seconds)
-        about = f"The same against {mosquitto_broker.version()}, {seconds:g} seconds each:"
-        tables += [about, "\n".join([attacks.HEAD, *rows])]
-    table = "\n\n".join(tables) + "\n"
+    table = "\n".join([attacks.HEAD, *rows]) + "\n"
     print(f"\n{table}")
     if asked.write:
-        before, _, rest = DOCUMENT.read_text().partition(_BEGIN)
-        DOCUMENT.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}")
-    return int(not held)
+        begin = _BEGIN.format("--mosquitto --write" if asked.mosquitto else "--write")
+        before, _, rest = DOCUMENT.read_text().partition(begin)
+        _, end, behind = rest.partition(_END)
+        DOCUMENT.write_text(f"{before}{begin}\n{table}\n{end}{behind}")
+    return int(not (held or asked.mosquitto))
 
 
 def _all() -> list[Attack]:

@@ -103,10 +103,3 @@ class Mosquitto:
         code = self.process.wait(DEADLINE_S)
         self._process = None
         return code
-
-
-def version() -> str:
-    """Return its name and version, as it says them."""
-    assert _PROGRAM is not None
-    said = subprocess.run([_PROGRAM, "-h"], capture_output=True, text=True, check=False).stdout
-    return said.splitlines()[0]
