@@ -11,6 +11,7 @@ from typing import Final, final
 import pytest
 from argon2 import PasswordHasher
 
+from penstock.auth import scram
 from penstock.auth.acl import WRITE, Rule
 from penstock.auth.files import Access
 from penstock.auth.outside import Answer
@@ -19,7 +20,7 @@ from penstock.broker.authentication import NICENESS, Authentication
 from penstock.broker.checks import Check, Checks
 from penstock.broker.login_guard import LoginGuard
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access import Credentials, Verdict
+from penstock.engine.access import CONTINUE, FAILURE, Credentials, Step, Verdict
 from penstock.engine.link import Link, Turn
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
@@ -183,6 +184,29 @@ async def test_rules_that_came_with_an_answer_outlast_the_files() -> None:
     assert permissions is not None
     assert permissions.may_publish("own/c")
     assert not permissions.may_publish("own/other")
+    logins.authentication.close()
+
+
+async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -> None:
+    """From an address that many share, a name waits once it is known whose it is."""
+    logins = Logins(SHARED)
+    users = {"carol": scram.line_of(scram.keys_for("carol's", 4096))}
+    logins.authentication.reload(Access(Users(users), None))
+    credentials = Credentials("c", None, None, True, "127.0.0.1:40000")
+
+    def step(*messages: bytes) -> Step:
+        exchange = logins.authentication.exchange(scram.METHOD, credentials)
+        assert exchange is not None
+        return [exchange.step(message) for message in messages][-1]
+
+    assert step(b"nonsense").outcome == FAILURE
+    assert logins.told("failed") == 0
+    assert step(b"n,,n=carol,r=abc").outcome == CONTINUE
+    assert step(b"n,,n=carol,r=abc", b"c=biws,r=abc,p=AAAA").outcome == FAILURE
+    assert logins.told("failed") == 1
+    refused = step(b"n,,n=carol,r=abc")
+    assert (refused.outcome, refused.reason_code) == (FAILURE, reasons.CONNECTION_RATE_EXCEEDED)
+    assert step(b"n,,n=other,r=abc").outcome == CONTINUE
     logins.authentication.close()
 
 
