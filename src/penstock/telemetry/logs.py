@@ -40,6 +40,9 @@ NAME_CHARACTERS_MAX: Final = 128
 SENTENCE_CHARACTERS_MAX: Final = 1024
 """Of a sentence, an error or a path in a line, before it is escaped."""
 
+_READ_CHARACTERS_MAX: Final = 4 * SENTENCE_CHARACTERS_MAX
+"""Of an argument, in which passwords are looked for: one that ends behind what is shown, too."""
+
 _KIND_CHARACTERS_MAX: Final = 256  # kept of each kind of warning
 
 _LEVELS: Final = {
@@ -82,9 +85,8 @@ def _quoted(argument: object) -> object:
         return argument
     text = str(argument)
     is_name = type(argument) is str
-    shown = printable(
-        _cut(masked(text), NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX)
-    )
+    characters_max = NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX
+    shown = printable(_cut(masked(text[:_READ_CHARACTERS_MAX]), characters_max))
     return argument if shown == text else shown
 
 
