@@ -18,13 +18,16 @@ from penstock.auth.outside import Answer
 from penstock.auth.passwords import Users
 from penstock.broker.authentication import NICENESS, Authentication
 from penstock.broker.checks import Check, Checks
+from penstock.broker.guarded_exchange import GuardedExchange
 from penstock.broker.login_guard import LoginGuard
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access import CONTINUE, FAILURE, Credentials, Step, Verdict
+from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict
 from penstock.engine.link import Link, Turn
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
 from tests.support.deadline import DEADLINE_S, until
+from tests.unit.auth.test_scram import FINAL, FIRST
+from tests.unit.auth.test_scram import exchange as rfc_exchange
 
 HERE: Final = "192.0.2.1:40000"
 CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -208,6 +211,17 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
     assert (refused.outcome, refused.reason_code) == (FAILURE, reasons.CONNECTION_RATE_EXCEEDED)
     assert step(b"n,,n=other,r=abc").outcome == CONTINUE
     logins.authentication.close()
+
+
+def test_who_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
+    here, elsewhere = "127.0.0.1:1", "192.0.2.9:1"
+    options = ShareOptions(burst=0, delay_s=3600.0, delay_s_max=3600.0)
+    guard: LoginGuard[Check] = LoginGuard(options, 10, ("127.0.0.0/8",))
+    run = GuardedExchange(rfc_exchange(), guard, here)
+    assert [run.step(said).outcome for said in (FIRST, FINAL)] == [CONTINUE, SUCCESS]
+    guard.fails(elsewhere, "user")
+    assert guard.may_try(here, "user")
+    assert not guard.may_try(elsewhere, "user")
 
 
 async def test_threads_that_check_let_the_loop_go_first() -> None:
