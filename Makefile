@@ -52,7 +52,7 @@ fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECO
 torture: setup-tests ## the long tests; cut power and links, and kill processes under load (SECONDS=600 for longer)
 	$(PYTEST) -q -m long tests
 	@$(PY) -m tests.model --first 100000 --seeds $$(($(SECONDS) * 20))
-	@$(PY) -m tests.attacks --seconds $(SECONDS)
+	@$(PY) -m tests.attacks --seconds $(SECONDS) --write
 	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) / 2))
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -16,7 +17,11 @@ from penstock.transport.held_port import HeldPort
 from tests.support.broker import Address
 from tests.support.deadline import DEADLINE_S, wait_for
 
-_PROGRAM: Final = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin")
+_PROGRAM: Final = (
+    os.environ.get("PENSTOCK_MOSQUITTO")  # another one: scripts/fetch_mosquitto.py
+    or shutil.which("mosquitto")
+    or shutil.which("mosquitto", path="/usr/sbin")
+)
 
 IS_INSTALLED: Final = _PROGRAM is not None
 
