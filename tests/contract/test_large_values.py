@@ -6,6 +6,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import WriteBatch
@@ -13,10 +14,11 @@ from rocksdict import WriteBatch
 from penstock.engine.columns import columns_of
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
+from penstock.engine.records import WillRecord
 from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError
 from penstock.store.archive import decode_span
 from penstock.store.backup import back_up_unused, restore
-from penstock.store.chunk import chunk_note, encode_key
+from penstock.store.chunk import chunk_note, decode_key, encode_key
 from penstock.store.compaction import compact
 from penstock.store.database import FORMAT, FORMAT_KEY, FORMAT_WITH_PARTS, Database, open_database
 from penstock.store.examination import examine
@@ -24,6 +26,7 @@ from penstock.store.identity import find_end, refuse_format
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of
 from penstock.store.parts import LARGE_BYTES, PART_BYTES, PARTS_FAMILY, Large, new_run, read_head
+from penstock.store.records import encode_will
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from penstock.store.secondary import LogFollower
@@ -225,22 +228,43 @@ def test_a_missing_part_is_damage_and_a_repair_keeps_the_rest(log: Log, is_last:
     repaired.close()
 
 
-def test_parts_without_a_head_are_nobodys_and_go_with_their_neighbours(log: Log) -> None:
+def test_parts_without_a_head_are_nobodys_and_go_at_the_next_start(log: Log) -> None:
     end = len(log.published)
     chunk = [large("never acknowledged", 2 * LARGE_BYTES)]
     left = Large("log", encode_key(end), chunk, new_run(), chunk_note(1, START_US))
     log.store._database.write_parts(left)  # and the process is gone
-    log.reopen()
     assert len(log.parts()) == 5 + 8 + 8
-    assert log.store.log_extent().end == end
-    log.publish(large("another"))
-    log.publish(SMALL)
-    log.check()
     log.close()
     assert examine(log.data_dir).problems == []
+    log.open()
+    assert len(log.parts()) == 5 + 8
+    assert log.store.log_extent().end == end
+    log.publish(large("another"))
     log.reopen()
-    log.store.retain(FOREVER, 0, end + 2)
-    assert log.parts() == []
+    log.check()
+    assert len(log.parts()) == 5 + 8 + 5
+
+
+@pytest.mark.parametrize("last", [SMALL, large("alarm")])
+def test_parts_that_a_departure_left_go_and_those_of_the_archive_stay(
+    log: Log, last: bytes
+) -> None:
+    log.publish(last, topic="plant/1/alarm")
+    log.publish(SMALL)
+    log.store.retain(FOREVER, 0, 8)
+    before = log.parts()
+    database = log.store._database
+    [(key, _)] = database.items("archive")
+    for base in (decode_key(key[8:]), 8) if last == SMALL else (8,):
+        place = key[:8] + encode_key(base)
+        database.write_parts(Large("archive", place, [large("left")], new_run()))
+    log.reopen()
+    assert log.parts() == before
+    follower = LogFollower(log.data_dir)
+    follower.extent()
+    rows = [row for rows in follower.rows(7, 8, ALARMS) for row in rows.batch.to_pylist()]
+    assert [row["payload"] for row in rows] == [last]
+    follower.close()
 
 
 def test_writing_a_commit_once_more_leaves_no_other_parts(log: Log) -> None:
@@ -328,6 +352,68 @@ def test_parts_of_a_retained_message_that_a_crash_left_are_removed_at_the_next_s
     [found] = log.store.recover().retained
     assert found.payload == large("kept")
     assert len(log.parts()) == len(before) + 5
+
+
+def test_parts_of_a_retained_message_go_although_the_write_failed_at_first(log: Log) -> None:
+    def write(payload: bytes) -> None:
+        message = Message("a", payload, 1, True, "c", START_US, offset=len(log.published))
+        commit = Commit(message.offset)
+        commit.messages.append(message)
+        commit.retained.append(("a", message if payload else None))
+        with files_of_at_most(1), pytest.raises(CommitUnknown):
+            log.store.commit(commit)
+        log.store.reopen()
+        log.store.commit(commit)
+        log.published.append(payload)
+
+    log.publish(large("first"), topic="a", retain=True)
+    write(large("again"))
+    assert len([key for key in log.parts() if key[:1] == b"r"]) == 5
+    write(b"")
+    assert not [key for key in log.parts() if key[:1] == b"r"]
+    log.reopen()
+    log.check()
+    assert log.store.recover().retained == []
+
+
+def test_the_first_large_value_may_come_while_a_backup_is_taken(tmp_path: Path) -> None:
+    log = Log(tmp_path / "data")
+    log.publish(SMALL)
+    families: dict[str, Any] = log.store._database.families
+    family = families["log"]
+
+    class Meanwhile:
+        """A column family; a large message is published while it is flushed."""
+
+        def flush(self) -> None:
+            """See above."""
+            families["log"] = family
+            log.publish(large("first"))
+            family.flush()
+
+    families["log"] = Meanwhile()
+    log.store.backup(tmp_path / "backup")
+    log.check()
+    log.close()
+    restore(tmp_path / "backup", tmp_path / "restored")
+    restored = Log(tmp_path / "restored")
+    restored.published = log.published
+    restored.check()
+    restored.close()
+
+
+def test_what_is_never_in_parts_may_be_large_and_a_repair_copies_it(log: Log) -> None:
+    database = log.store._database
+    batch = WriteBatch(raw_mode=True)
+    will = WillRecord(Message("t", SMALL, properties=large("properties")), 0, 0)
+    batch.put(b"c", encode_will(will), database.handles["wills"])
+    batch.delete(log.parts()[0], database.handles[PARTS_FAMILY])
+    database.write(batch)
+    log.close()
+    repair(log.data_dir)
+    log.open()
+    [found] = log.store.recover().wills.values()
+    assert found.message.properties == will.message.properties
 
 
 def test_a_store_is_of_the_older_format_until_its_first_large_value(tmp_path: Path) -> None:

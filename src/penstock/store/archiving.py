@@ -118,6 +118,20 @@ class Archives:
             self._write_down(archive)
         if not self._batch.is_empty():
             database.write(self._batch)
+        for archive, _ in self._open:
+            self._remove_unused_parts(archive)
+
+    def _remove_unused_parts(self, archive: Archive) -> None:
+        """A departure that was not done may have left parts, from a small last piece on."""
+        begin, end = encode_key(archive.number), encode_key(archive.number + 1)
+        pieces = self._database.families[ARCHIVE_FAMILY].iter()
+        pieces.seek_for_prev(end)
+        if not pieces.valid():
+            check(pieces)
+        elif archive.has(pieces.key()):
+            is_large = read_head(pieces.value()) is not None
+            begin = archive.piece_key(decode_key(pieces.key()[8:]) + is_large)
+        self._database.remove_parts(ARCHIVE_FAMILY, begin, end)
 
     def _see_where_the_log_is(self, archive: Archive) -> None:
         if archive.end > self._log_end:

@@ -156,7 +156,7 @@ def _begin_again(data_dir: Path) -> str:
 
 def _checkpoint(database: Database, path: Path) -> None:
     try:
-        for family in database.families.values():
+        for family in tuple(database.families.values()):  # the first large value adds one
             family.flush()
         Checkpoint(database.rocks).create_checkpoint(str(path))
     except Exception as error:  # rocksdict raises bare Exception for every I/O error

@@ -56,6 +56,7 @@ from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.diagnosis import broken, damaged_part
 from penstock.store.faults import with_remedy
 from penstock.store.parts import (
+    FAMILIES,
     LARGE_BYTES,
     PARTS_FAMILY,
     Large,
@@ -207,7 +208,7 @@ class Database:
         Raises:
             CommitUnknown: they could not be written.
         """
-        if size_of(pieces) < LARGE_BYTES:
+        if size_of(pieces) < LARGE_BYTES or family not in FAMILIES:
             batch.put(key, b"".join(pieces), self.handles[family])
             return
         large = Large(family, key, pieces, new_run(), note)
@@ -227,6 +228,30 @@ class Database:
         if self.has_parts:
             parts = self.handles[PARTS_FAMILY]
             batch.delete_range(owner_key(family, begin), owner_key(family, end), parts)
+
+    def remove_parts(self, family: str, begin: bytes, end: bytes) -> None:
+        """Remove the parts that a crash or a failed write has left where no value is.
+
+        Args:
+            family: column family of the keys.
+            begin: the first key; from there on no value has parts.
+            end: the key behind the last.
+
+        Raises:
+            StoreFailed: they cannot be read.
+            CommitUnknown: they could not be removed.
+        """
+        if not self.has_parts:
+            return
+        first, last = owner_key(family, begin), owner_key(family, end)
+        parts = self.families[PARTS_FAMILY].iter()
+        parts.seek(first)
+        if not parts.valid():
+            check(parts)
+        elif parts.key() < last:
+            batch = WriteBatch(raw_mode=True)
+            batch.delete_range(first, last, self.handles[PARTS_FAMILY])
+            self.write(batch)
 
     def whole(self, family: str, key: bytes, value: bytes) -> bytes:
         """The value under ``key``, of which ``value`` was found there (``store.parts.whole``)."""

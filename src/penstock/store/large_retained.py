@@ -1,8 +1,8 @@
 """Retained messages that are kept in parts (``store.parts``), and the end of these parts.
 
 A retained message is replaced and removed by its topic, at any time. So it is known here which of
-them have parts: those go in the same batch. What a crash has left without a head goes at the
-next start.
+them have parts: those go in the same batch, and are known until that is written, for a write that
+fails is made once more. What a crash has left without a head goes at the next start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class LargeRetained:
     """The large retained messages of one store, by topic."""
 
     def __init__(self) -> None:
-        self._runs: dict[bytes, bytes] = {}
+        self._runs: dict[bytes, list[bytes]] = {}  # of the head on disk, and of what replaces it
+        self._replaced: dict[bytes, int] = {}  # how many of them the next commit removes
 
     def recover(self, database: Database) -> list[Message]:
         """All retained messages; parts that belong to none are removed.
@@ -43,18 +44,19 @@ class LargeRetained:
             StoreFailed: they cannot be read, or not be removed.
         """
         self._runs.clear()
+        self._replaced.clear()
         found: list[Message] = []
         for topic, value in database.items(_FAMILY):
             head = read_head(value)
             if head is not None:
-                self._runs[topic] = head.run
+                self._runs[topic] = [head.run]
             found.append(records.decode_message(database.whole(_FAMILY, topic, value)))
         if database.has_parts:
             self._remove_unused(database)
         return found
 
     def _remove_unused(self, database: Database) -> None:
-        used = {part_range(_FAMILY, topic, run)[0] for topic, run in self._runs.items()}
+        used = {part_range(_FAMILY, topic, run)[0] for topic, [run] in self._runs.items()}
         batch = WriteBatch(raw_mode=True)
         first = owner_key(_FAMILY, b"")
         parts = database.families[PARTS_FAMILY].iter()
@@ -76,7 +78,8 @@ class LargeRetained:
         if len(message.payload) < LARGE_BYTES:
             batch.put(topic, records.encode_message(message), database.handles[_FAMILY])
             return None
-        run = self._runs[topic] = new_run()
+        run = new_run()
+        self._runs.setdefault(topic, []).append(run)
         large = Large(_FAMILY, topic, records.message_pieces(message), run)
         batch.put(topic, large.head, database.handles[_FAMILY])
         return large
@@ -86,8 +89,19 @@ class LargeRetained:
         self._drop_parts(batch, database, topic)
         batch.delete(topic, database.handles[_FAMILY])
 
+    def written(self) -> None:
+        """Forget what the batch has removed: it is on disk."""
+        for topic, count in self._replaced.items():
+            del self._runs[topic][:count]
+            if not self._runs[topic]:
+                del self._runs[topic]
+        self._replaced.clear()
+
     def _drop_parts(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
-        run = self._runs.pop(topic, None)
-        if run is not None and database.has_parts:
+        runs = self._runs.get(topic)
+        if runs is None:
+            return
+        self._replaced[topic] = len(runs)
+        for run in runs if database.has_parts else ():
             begin, end = part_range(_FAMILY, topic, run)
             batch.delete_range(begin, end, database.handles[PARTS_FAMILY])

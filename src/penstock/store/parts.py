@@ -13,9 +13,10 @@ one, and others run in between (``Database.write_parts``).
 
 Whole or not there. Parts are written before the batch with their head, and RocksDB's write-ahead
 log is read in order after a crash: when the head is there, so are its parts. Parts without a head
-are left by a crash; nobody reads them, and they go with the values of the keys around them. A *run*
-tells them from those of the next attempt to write under the same key: no part is ever written anew
-with other bytes, which a reader beside the broker (``store.secondary``) might mix up.
+are left by a crash or a failed write; nobody reads them, and they go at the next start
+(``Database.remove_parts``, ``store.large_retained``). A *run* tells them from those of the next
+attempt to write under the same key: no part is ever written anew with other bytes, which a reader
+beside the broker (``store.secondary``) might mix up.
 
 Format. A head begins with a byte with which no other value does that may be large (a chunk begins
 with FF, a record with a MessagePack array, a piece of an archive with the highest byte of an
@@ -46,6 +47,9 @@ Pieces: TypeAlias = Sequence[bytes | memoryview]
 """The bytes of a value, which are to be joined."""
 
 _TAGS: Final = {"log": b"l", "archive": b"a", "retained": b"r"}
+FAMILIES: Final = frozenset(_TAGS)
+"""Those whose large values are kept in parts; a large will, for instance, is kept whole."""
+
 _MARK: Final = b"\xc1\x01"  # no MessagePack begins so; the layout of what follows
 _HEAD: Final = Struct(">2s8sIQ")
 _RUN_BYTES: Final = 8

@@ -85,6 +85,7 @@ from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
+_NO_OFFSET: Final = 2**64 - 1
 _RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
 
 
@@ -149,6 +150,7 @@ class RocksStore:
             )
         self._epoch = read_epoch(self._database) or begin_epoch(self._database)
         self._end = find_end(self._database)
+        self._database.remove_parts("log", encode_key(self._end), encode_key(_NO_OFFSET))
         # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
         self._log_bytes_appended = counter(self._database, LOG_BYTES_APPENDED)
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
@@ -228,6 +230,7 @@ class RocksStore:
         for large in prepared.large:
             self._database.write_parts(large)
         self._database.write(prepared.batch)
+        self._large_retained.written()
         self._log_bytes_appended = prepared.log_bytes_appended
         self._commits += 1
         self._end = max(self._end, commit.next_offset)
