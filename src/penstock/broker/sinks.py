@@ -16,6 +16,9 @@
    files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
    whichever sink, begins.
 
+A sink that gets an owner (``staging.owned``) goes on where it was without one: its query may repeat
+a batch that was published under the name it had before.
+
 A sink's batches are published in their order, those of different sinks in turn. Where a queue that
 rejects is full, or the store cannot write, a set waits.
 """
@@ -33,7 +36,7 @@ from penstock.engine.sinks import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.store.control import Abandon, Publish, Published
-from penstock.store.staging import RowSet, Staging
+from penstock.store.staging import RowSet, Staging, without_owner
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -99,6 +102,8 @@ class SinkPublisher:
             StoreError: it is not decided, and why; or it is, and cannot be read.
         """
         sink, batch = request.sink, request.batch
+        if not await self._went_on(sink):
+            return Published(False)
         async with self._deciding:
             if (sink, batch) not in self._decided:
                 if self._sinks.is_done(sink, batch):
@@ -125,6 +130,7 @@ class SinkPublisher:
 
     async def abandon(self, request: Abandon) -> Published:
         """Remove what an attempt staged, if it is not decided; whether the batch is done."""
+        await self._went_on(request.sink)
         async with self._deciding:
             if (request.sink, request.batch) not in self._decided:
                 await _in_thread(
@@ -134,6 +140,27 @@ class SinkPublisher:
 
     def _is_over(self, sink: str, batch: int) -> bool:
         return (sink, batch) not in self._decided and self._sinks.is_done(sink, batch)
+
+    async def _went_on(self, sink: str) -> bool:
+        """Let a sink go on where it was without its owner; False: it is still at work there."""
+        before = without_owner(sink)
+        if not before or self._sinks.latest(sink) >= 0 or not self._sinks.has_room(sink):
+            return True
+        if self._has_decided(before) and not self._is_stopped:
+            at_work = self._work(before)
+            await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
+            if at_work.done() and not at_work.cancelled():
+                at_work.result()  # raises what went wrong
+        if self._has_decided(before):
+            return False
+        async with self._deciding:
+            if not self._has_decided(sink):  # else it began without
+                self._sinks.go_on(sink, before, self._driver.now_of_turn())
+                self._driver.end_turn_soon()
+        return True
+
+    def _has_decided(self, sink: str) -> bool:
+        return any(name == sink for name, _ in self._decided)
 
     # -- publishing --------------------------------------------------------------------
 

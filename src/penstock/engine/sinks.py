@@ -83,6 +83,12 @@ class Sinks:
         if position > 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
 
+    def go_on(self, sink: str, before: str, now: Now) -> None:
+        """Let ``sink``, which has done nothing yet, go on where it was as ``before``."""
+        position = self._position(before)
+        if position > self._position(sink) == 0:
+            self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
+
     def publish(
         self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
     ) -> int:

@@ -312,6 +312,11 @@ def owned(owner: str, sink: str) -> str:
     return f"{owner}~{sink}" if owner else sink
 
 
+def without_owner(sink: str) -> str:
+    """Return what an `owned` sink was called before it had an owner; empty where it has none."""
+    return sink.partition("~")[2]
+
+
 def _checked(name: str) -> str:
     if _OWNED.fullmatch(name) is None:
         raise StoreError(f"a name must be {NAME_RULE}, not {name!r}")

@@ -184,6 +184,26 @@ async def test_a_start_goes_on_with_what_was_decided(running: Running) -> None:
     assert running.server.sinks.is_done("s", 5)
 
 
+async def test_a_sink_that_gets_an_owner_goes_on_where_it_was(running: Running) -> None:
+    """A token that is given a name, or whose broker did not tell sinks apart, repeats its batch."""
+    request = running.propose("s", 4, 3)
+    running.staging.decide("s", 4, request.proposal)
+    running.server.effects.store_cannot_write("no space")
+    running.publisher.start()
+    asked = asyncio.create_task(running.publisher.publish(running.propose("plant~s", 4, 3)))
+    await until("it is staged", lambda: staged_files(running.data_dir, ".arrow")[1:])
+    running.server.effects.store_works()
+    assert await asked == Published(True)
+    assert await running.publisher.abandon(Abandon("other~s", 4, "run")) == Published(True)
+    assert await running.publisher.publish(running.propose("plant~s", 5, 2)) == Published(True)
+    assert await running.publisher.publish(running.propose("s", 5, 1)) == Published(True)
+    assert running.log() == [
+        *[("s", b"%d" % n) for n in range(3)],
+        *[("plant~s", b"%d" % n) for n in range(2)],
+        ("s", b"0"),
+    ]
+
+
 async def test_while_the_broker_stops_nothing_more_is_begun(running: Running) -> None:
     await running.publisher.stop()
     answer = await running.publisher.publish(running.propose("s", 0, 3))
