@@ -45,7 +45,11 @@ class BackgroundHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record; its text is made now, while what it is about is as it was."""
-        record.msg, record.args = record.getMessage(), None
+        try:
+            text = record.getMessage()
+        except Exception:  # text and arguments do not fit: a mistake, and no reason to stop
+            text = f"{record.msg} {record.args!r}"
+        record.msg, record.args = text, None
         try:
             self._records.put_nowait(record)
         except queue.Full:

@@ -83,7 +83,10 @@ def _quoted(argument: object) -> object:
     """Return `argument`, or as text what may stand of it in a line."""
     if argument is None or isinstance(argument, int | float):
         return argument
-    text = str(argument)
+    try:
+        text = str(argument)
+    except Exception:  # of a program's own class; what is logged must go on
+        return type(argument).__name__
     is_name = type(argument) is str
     characters_max = NAME_CHARACTERS_MAX if is_name else SENTENCE_CHARACTERS_MAX
     shown = printable(_cut(masked(text[:_READ_CHARACTERS_MAX]), characters_max))
@@ -119,7 +122,7 @@ class OneLine(logging.Formatter):
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
-            told = self.formatException(record.exc_info).split("\n")
+            told = masked(self.formatException(record.exc_info)).split("\n")
             line = "\n".join([line, *(printable(each) for each in told)])
         return line
 
@@ -136,7 +139,7 @@ class OneObject(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
+            found["exception"] = masked(self.formatException(record.exc_info))
         return json.dumps(found)
 
 

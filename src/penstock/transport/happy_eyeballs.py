@@ -78,12 +78,21 @@ async def _attempt(place: Place) -> socket.socket:
 async def _give_up(
     attempts: list[asyncio.Task[socket.socket]], winner: socket.socket | None
 ) -> None:
-    """End what is under way, and close sockets that nobody gets."""
+    """End what is under way, and close sockets that nobody gets: all, if this is cancelled."""
+
+    def close(ended: asyncio.Task[socket.socket]) -> None:
+        if not ended.cancelled() and ended.exception() is None and ended.result() is not winner:
+            ended.result().close()
+
     for attempt in attempts:
         attempt.cancel()
-    for ended in await asyncio.gather(*attempts, return_exceptions=True):
-        if isinstance(ended, socket.socket) and ended is not winner:
-            ended.close()
+        attempt.add_done_callback(close)
+    try:
+        await asyncio.gather(*attempts, return_exceptions=True)
+    except asyncio.CancelledError:
+        if winner is not None:
+            winner.close()
+        raise
 
 
 def _failure_of(attempts: list[asyncio.Task[socket.socket]], host: str) -> BaseException:

@@ -46,9 +46,19 @@ def test_what_is_queued_is_written_before_the_end(tmp_path: Path) -> None:
     assert path.read_text().split() == [str(number) for number in range(1000)]
 
 
+def test_a_line_with_a_mistake_in_it_harms_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    handler = BackgroundHandler(logging.FileHandler(path))
+    logger = logging.Logger("penstock.x")
+    logger.addHandler(handler)
+    logger.error("%d rows", "many")
+    handler.close()
+    assert path.read_text() == "%d rows ('many',)\n"
+
+
 def test_a_line_of_json() -> None:
     try:
-        raise ValueError("mistake")
+        raise ValueError("mistake, password=s3cret")
     except ValueError:
         record = logging.LogRecord(
             "penstock.a.b", logging.INFO, "", 0, "\x1b[2J \x9b2J %s\n", ("ü",), sys.exc_info()
@@ -59,4 +69,5 @@ def test_a_line_of_json() -> None:
     assert found["level"] == "info"
     assert found["logger"] == "a.b"
     assert found["message"] == "\x1b[2J \x9b2J ü\n"
-    assert "ValueError: mistake" in found["exception"]
+    assert "ValueError: mistake, password=********" in found["exception"]
+    assert "s3cret" not in line

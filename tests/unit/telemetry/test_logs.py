@@ -83,6 +83,16 @@ def test_an_argument_is_cut_and_escaped_for_every_handler(argument: object, show
     assert said.getvalue() == f"{shown} at 7\n"
 
 
+class _Broken:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_argument_without_words_harms_nobody(lines: io.StringIO) -> None:
+    get_logger("penstock.y").error("%s at %d", _Broken(), 7)
+    assert lines.getvalue().endswith("y: _Broken at 7\n")
+
+
 def test_less_severe_messages_are_left_out(lines: io.StringIO) -> None:
     logging.getLogger("penstock.x").debug("not shown")
     assert lines.getvalue() == ""
@@ -97,11 +107,12 @@ def test_configuring_twice_does_not_write_twice(lines: io.StringIO) -> None:
 
 def test_a_traceback_follows_its_line(lines: io.StringIO) -> None:
     try:
-        raise RuntimeError("broken \x1b[2J")
+        raise RuntimeError("broken \x1b[2J, password=s3cret")
     except RuntimeError:
         logging.getLogger("penstock.x").exception("the driver stopped")
     assert lines.getvalue().count("\n") > 2
-    assert lines.getvalue().rstrip().endswith("RuntimeError: broken \\u001b[2J")
+    assert lines.getvalue().rstrip().endswith("Error: broken \\u001b[2J, password=********")
+    assert "s3cret" not in lines.getvalue()
 
 
 def test_the_first_of_a_kind_is_admitted_then_one_per_interval() -> None:

@@ -7,6 +7,7 @@ a program of its own, or in this one for a name that nobody has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -206,3 +207,15 @@ async def test_a_refused_address_gives_way_to_the_next(monkeypatch: pytest.Monke
         _resolve(monkeypatch, port, "127.0.0.1")
         with pytest.raises(ConnectionRefusedError):
             await connect(SEVERAL, port)
+
+
+async def test_whoever_gives_up_a_connection_leaves_no_socket_behind() -> None:
+    """Whenever that is: a socket without an owner warns when it goes, and warnings are errors."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        for turns in range(20):
+            connecting = asyncio.create_task(connect(*listening.getsockname()))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                (await connecting).close()
