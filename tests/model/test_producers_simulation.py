@@ -30,6 +30,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
+from tests.support.waiting import check_waiting
 from tests.unit.engine.bench import Bench, Line, publishes
 
 STEPS: Final = 250
@@ -127,6 +128,7 @@ class Plant:
         """Trouble, then peace."""
         for _ in range(STEPS):
             self.step()
+            check_waiting(self.bench.server)
         self.settle()
         self.check()
 

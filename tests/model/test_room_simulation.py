@@ -86,6 +86,9 @@ class Crowd:
             await_rel_timeout_s=0,
             retry_interval_s=random.choice((0, 20)),
         )
+        memory = Random(seed + 2**33)  # a line of its own, as in ``world``
+        self.limits.waiting_bytes_max = memory.choice((0, 0, 0, 1000, 2500, 6000))
+        self.limits.share_max = memory.choice((0.5, 1.0))
         self.bench = Bench(self.limits)
         self.bench.server.effects.told_lines.work_max = (1, 40, 4_000)[seed % 3]
         self.revoked: set[str] = set()
@@ -122,6 +125,7 @@ class Crowd:
             self.step()
             self.check_bounds()
             self.check_who_waits()
+            check_waiting(self.bench.server)
         self.come_to_rest()
         self.check_promises()
 
@@ -241,6 +245,8 @@ class Crowd:
                 client.pull(100)
                 client.send_again()
             self.commit()
+            if self.limits.waiting_bytes_max > 0:
+                self.bench.pass_s(0.25)  # memory comes back unheard
             self.check_bounds()
         states = [
             (
@@ -288,6 +294,8 @@ class Crowd:
             effects = self.bench.server.effects
             if effects.tick_line in lines:
                 continue  # of several groups, whose turns decide too
+            if any(line in effects.told_lines._in_tick for line in lines):
+                continue  # memory comes back unheard
             if lines and effects.store_line not in lines:
                 message, publisher = waits._message, waits._session
                 assert message is not None
@@ -299,6 +307,8 @@ class Crowd:
             elif connection.held_back_count > 0 and not lines:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
+                if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
+                    waits_for_itself = waits_for_itself or session.owes_releases
                 assert waits_for_itself or effects.is_full(), f"{client.client_id} is forgotten"
 
     def is_blocked(self, line: RoomLine, message: Message) -> bool:

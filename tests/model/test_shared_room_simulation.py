@@ -48,6 +48,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.model.seeds import chosen_seeds
+from tests.support.waiting import check_waiting
 from tests.unit.engine.bench import Bench, Line
 
 GROUPS: Final = ("$share/g/+", "$share/h/+")
@@ -290,6 +291,7 @@ class World:
             full = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
             self.ends = False
             action()
+            check_waiting(self.bench.server)
             if random.random() < 0.02:
                 self.nothing_waits_beside_room()
             if action == self.crash or random.random() < 0.5:

@@ -135,6 +135,7 @@ class World:
         )
         for action in random.choices(actions, weights, k=steps):
             action()
+            check_waiting(self.bench.server)
         self.rest()
 
     def publish(self) -> None:

@@ -20,6 +20,7 @@ from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.model.world import TRACE_LENGTH, Disk, World
+from tests.support.waiting import forget_who_waits
 
 STEPS: Final = 400
 _FAST: Final = Path("/dev/shm")
@@ -34,6 +35,7 @@ class MemoryDisk:
 
     def open(self) -> Store:
         """Return the same store; everything that was committed, and nothing else, is in it."""
+        forget_who_waits(self._store)
         return self._store
 
     def remove(self) -> None:

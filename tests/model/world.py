@@ -23,6 +23,7 @@ from tests.model.device import Device, Profile
 from tests.model.ledger import Ledger
 from tests.model.shell import Pipe, Shell
 from tests.model.verdict import judge_log, judge_retained, judge_sessions
+from tests.support.waiting import check_waiting
 
 TOPICS: Final = ("plant/1/heat", "plant/2/heat", "plant/2/flow", "yard")
 FILTERS: Final = ("plant/#", "plant/+/heat", "yard", "plant/2/flow", "#")
@@ -94,8 +95,14 @@ class World:
         for action in self.random.choices(actions, weights, k=steps):
             action()
             self._settle()
+            self._check_memory()
         self.come_to_rest()
         self._judge()
+
+    def _check_memory(self) -> None:
+        """What is counted in memory is what is there, whatever has just happened."""
+        links = [pipe.connection.link for pipe in self._shell.pipes.values()]
+        check_waiting(self._shell.server, links)
 
     def _begin(self) -> None:
         """Mostly, everybody is subscribed to something before the trouble begins."""
@@ -315,6 +322,7 @@ class World:
         for pipe in self._shell.pipes.values():
             if self.random.random() < 0.5:
                 pipe.connection.link.wire_full()
+                pipe.connection.link.buffers(len(self.trace) % 100_000)
 
     def _relieve(self) -> None:
         for pipe in list(self._shell.pipes.values()):

@@ -2,44 +2,129 @@
 
 from __future__ import annotations
 
-from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES
+from collections.abc import Iterable
+from typing import final
+
+from penstock.engine.accounts import Account
+from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
 from penstock.engine.limits import SMALL_BYTES
-from penstock.engine.message import Message
+from penstock.engine.link import Link
+from penstock.engine.message import Delivery
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.store.memory import MemoryStore
 
 
-def waiting_bytes(server: Server) -> int:
-    """Return the bytes of QoS 1 and 2 in queues and windows, and of identifiers that wait."""
-    total = 0
-    large: dict[int, Message] = {}
-    for session in server.registry.sessions.values():
-        total += _of(session, large)
-    return total + sum(message.size_bytes() for message in large.values())
+@final
+class Counted:
+    """The sums of one account, or of all together."""
 
+    def __init__(self) -> None:
+        self.waiting_bytes = 0
+        self.qos0_bytes = 0
+        self.packed_bytes = 0
+        self.held_back_bytes = 0
+        self.unreleased_bytes = 0
+        self._bodies: set[int] = set()
+        self._qos0_bodies: set[int] = set()
 
-def check_waiting(server: Server) -> None:
-    """Assert that what was counted is what there is, but for what connections hold back."""
-    kept = server.effects.kept
-    held_back = sum(
-        getattr(connection, "held_back_bytes", 0) for connection in server.connections.values()
-    )
-    assert kept.waiting_bytes == waiting_bytes(server) + held_back
-    assert kept.fetching_bytes >= 0
+    @property
+    def sums(self) -> tuple[int, int, int, int, int]:
+        """All of them, to compare."""
+        return _sums(self)
 
-
-def _of(session: Session, large: dict[int, Message]) -> int:
-    waiting = [(item, True) for item in session._window._entries.values() if item.counted]
-    for lane in session._queue._lanes.values():
-        there = [item for item in lane._unpacked_items() if not item.gone]
-        waiting.extend((item, item.qos > 0) for item in there)
-    total = len(session._inbound) * IDENTIFIER_BYTES
-    for delivery, has_place in waiting:
-        total += DELIVERY_BYTES if has_place else 0
+    def body(self, delivery: Delivery) -> None:
+        """A body that waits: a small one with each delivery, a large one once."""
         message = delivery.message
-        if message is not None and (has_place or delivery.offset >= 0):
-            if message.size_bytes() <= SMALL_BYTES:
-                total += message.size_bytes()
-            else:
-                large[id(message)] = message
-    return total
+        if message is None:
+            return
+        if message.size_bytes() > SMALL_BYTES:
+            if id(message) in self._bodies:
+                return
+            self._bodies.add(id(message))
+        self.waiting_bytes += message.size_bytes()
+
+    def qos0(self, delivery: Delivery, once: bool) -> None:
+        """A QoS 0 delivery in a queue; one body of many counts ``once`` if the log has it not."""
+        self.qos0_bytes += DELIVERY_BYTES
+        message = delivery.message
+        if delivery.offset >= 0:
+            self.body(delivery)
+        elif message is not None and not (once and id(message) in self._qos0_bodies):
+            self._qos0_bodies.add(id(message))
+            self.qos0_bytes += message.size_bytes()
+
+    def session(self, session: Session, once: bool) -> None:
+        """Everything that one session holds."""
+        for entry in session._window._entries.values():
+            if entry.counted:
+                self.waiting_bytes += DELIVERY_BYTES
+                self.body(entry)
+        for lane in session._queue._lanes.values():
+            self.packed_bytes += 0 if lane._tail is None else PACKED_BYTES * lane._tail.packed()
+            for delivery in lane._unpacked_items():
+                if delivery.gone:
+                    continue
+                if delivery.qos == 0:
+                    self.qos0(delivery, once)
+                else:
+                    self.waiting_bytes += DELIVERY_BYTES
+                    self.body(delivery)
+        self.held_back_bytes += len(session._inbound) * IDENTIFIER_BYTES
+        held = session._inbound.held
+        if held is not None:
+            self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
+
+
+def forget_who_waits(store: MemoryStore) -> None:
+    """A process that ends leaves its counts nowhere; a store in memory gives the same messages."""
+    for message in store._log.values():
+        message.holders = None
+
+
+def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
+    """Assert that what was counted is what there is: in all, and in the account of each user.
+
+    Args:
+        server: the broker.
+        links: of all sockets that stand; without, what they buffer is not compared.
+    """
+    effects = server.effects
+    kept = effects.kept
+    everything = Counted()
+    known = [effects.accounts.common, *effects.accounts._by_key.values()]
+    accounts = {account: Counted() for account in known}
+    for session in server.registry.sessions.values():
+        everything.session(session, True)
+        accounts[session.account].session(session, False)
+    for client_id, connection in server.connections.items():
+        held_back_bytes = getattr(connection, "held_back_bytes", 0)
+        everything.held_back_bytes += held_back_bytes
+        session = server.registry.sessions[client_id]
+        accounts[session.account].held_back_bytes += held_back_bytes
+    assert everything.sums == _sums(kept)
+    for account, counted in accounts.items():
+        assert counted.sums == _sums(account), account.key
+    sessions = server.registry.sessions.values()
+    assert kept.fetching_bytes == sum(session._fetching_bytes for session in sessions)
+    if links is not None:
+        _check_links(server, list(links), accounts)
+
+
+def _sums(counts: Account | Kept | Counted) -> tuple[int, int, int, int, int]:
+    return (
+        counts.waiting_bytes,
+        counts.held_back_bytes,
+        counts.qos0_bytes,
+        counts.packed_bytes,
+        counts.unreleased_bytes,
+    )
+
+
+def _check_links(server: Server, links: list[Link], accounts: dict[Account, Counted]) -> None:
+    effects = server.effects
+    assert effects.buffered_bytes == sum(link.buffered_bytes for link in links)
+    assert effects.unsent_bytes >= sum(link.pending_bytes for link in links)
+    for account in accounts:
+        buffered = sum(link.buffered_bytes for link in links if link.account is account)
+        assert account.buffered_bytes == buffered, account.key

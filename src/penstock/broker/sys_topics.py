@@ -186,7 +186,7 @@ class SysTopics:
             ("half_received/closed", server.half_received.closed),
             ("queues/qos0/bytes", kept.qos0_bytes),
             ("queues/packed/bytes", kept.packed_bytes),
-            ("queues/waiting/bytes", kept.waiting_bytes),
+            ("queues/waiting/bytes", kept.waiting_bytes + kept.held_back_bytes),
             ("unsent/bytes", server.effects.unsent_bytes + server.effects.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),

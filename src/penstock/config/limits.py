@@ -166,7 +166,8 @@ class Memory(Group):
     identifiers of QoS 2 that wait for PUBREL, of all sessions together: 256 bytes for each, and the
     body where it is in memory; a large one counts once, in however many it waits. From half of it
     on, bodies that the log has stay there until they are sent; beyond it further messages are
-    dropped and counted, or refused where mqueue_overflow is "reject".
+    dropped and counted, or refused where mqueue_overflow is "reject". Identifiers, and messages of
+    publishers that wait for room themselves, take no more than half of it.
     0 to 1152921504606846976 bytes; 0 is no limit."""
 
     unsent_bytes_max: int = Field(default=2 * 1024**3, ge=0, le=2**60)

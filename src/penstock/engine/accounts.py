@@ -54,6 +54,7 @@ class Account(Holder):
         self.unreleased_bytes = 0
         self.retained_bytes = 0
         self.waiting_bytes = 0
+        self.held_back_bytes = 0  # of its publishers: ``held_back``, ``inbound``
         self.buffered_bytes = 0  # of its links, above what each has; see ``link``
         self._known = known
         self._sessions_max = sessions_max
@@ -94,11 +95,32 @@ class Account(Holder):
     # -- QoS 1 and 2 in queues and windows --------------------------------------------------
 
     def has_room_to_wait(self) -> bool:
-        """Return whether one more QoS 1 or 2 message may wait for a client of this user."""
-        if 0 < self._waiting_bytes_max <= self.waiting_bytes:
+        """Return whether one more QoS 1 or 2 message may wait for a client of this user.
+
+        What publishers hold back takes no more than half of it: that waits for this room itself.
+        """
+        bound = self._waiting_bytes_max
+        if 0 < bound <= self.waiting_bytes + min(self.held_back_bytes, bound // 2):
             return False
         kept = self.kept
-        return not 0 < kept.waiting_bytes_max <= kept.waiting_bytes
+        bound = kept.waiting_bytes_max
+        return not 0 < bound <= kept.waiting_bytes + min(kept.held_back_bytes, bound // 2)
+
+    def has_room_to_hold_back(self) -> bool:
+        """Return whether publishers of this user may hold back more: half of what may wait, if
+        that is free."""
+        held = self.held_back_bytes
+        if 0 < self._waiting_bytes_max <= held + max(held, self.waiting_bytes):
+            return False
+        kept = self.kept
+        held = kept.held_back_bytes
+        return not 0 < kept.waiting_bytes_max <= held + max(held, kept.waiting_bytes)
+
+    def hold_back(self, grows_bytes: int) -> None:
+        """So many more bytes of messages wait for room in a queue, or of identifiers for PUBREL;
+        fewer if negative."""
+        self.held_back_bytes += grows_bytes
+        self.kept.held_back_bytes += grows_bytes
 
     def has_room_for_bodies(self) -> bool:
         """Return whether no more than half of that is taken; else what the log has rests there."""

@@ -107,7 +107,7 @@ class Backlog(Stored):
 
     def room_for_log(self) -> int:
         """The largest message that finds a place in the queue; below 0 if none does."""
-        return self._queue.room_bytes()
+        return self._queue.room_bytes() if self.has_memory() else -1
 
     def keeps_qos0(self, from_log: bool) -> bool:
         """Return whether a QoS 0 message, in the log or with its body, has memory while it waits.
@@ -161,6 +161,7 @@ class Backlog(Stored):
             delivery.qos > 0
             and (is_short or self.link is None or len(self._queue) >= HEAD_LEN_MAX)
             and not self.has_memory()
+            and not (self._effects.has_places and self._queue.rejects)  # nobody refused it
         ):
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return

@@ -142,6 +142,7 @@ class Effects(Turn):
         self.lowest_adopted = 0  # see ``adopted``
         self.told_lines = ToldLines(self)
         self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can
+        self.has_places = False  # queues that reject were asked for what is being published
         self.tick_line = RoomLine(self.told_lines)  # those who are asked again in every tick
         self.group_lines: dict[str, RoomLine] = {}  # those of groups that somebody waits for
         self.groups = Groups()
@@ -208,6 +209,7 @@ class Effects(Turn):
     def tick(self) -> None:
         """A little later."""
         self.tick_line.tell()
+        self.told_lines.tick()
         if self._unread:
             unread = self._unread
             self._unread = {}

@@ -72,7 +72,7 @@ class HeldBack:
 
     def lacks_memory(self) -> bool:
         """Return whether what waits for clients of this user takes all the memory it may."""
-        return self._account is not None and not self._account.has_room_to_wait()
+        return self._account is not None and not self._account.has_room_to_hold_back()
 
     def is_all(self) -> bool:
         """Return whether as many bytes wait as a client may have in flight."""
@@ -93,7 +93,7 @@ class HeldBack:
         size_bytes = _size_bytes(packet)
         self.size_bytes += size_bytes
         if account is not None:
-            account.count_waiting(size_bytes)
+            account.hold_back(size_bytes)
 
     def has(self, packet: Publish) -> bool:
         """Return whether this one waits already, and was sent again (v3.1 §4.1).
@@ -138,7 +138,7 @@ class HeldBack:
         size_bytes = _size_bytes(packet)
         self.size_bytes -= size_bytes
         if self._account is not None:
-            self._account.count_waiting(-size_bytes)
+            self._account.hold_back(-size_bytes)
         by_id = self._by_id
         if by_id is not None and packet.qos > 0 and by_id.get(packet.packet_id) is waiting:
             del by_id[packet.packet_id]

@@ -79,7 +79,7 @@ class Inbound:
     def _count(self, identifiers: int) -> None:
         """So many more wait; fewer if negative."""
         if self._account is not None:
-            self._account.count_waiting(identifiers * IDENTIFIER_BYTES)
+            self._account.hold_back(identifiers * IDENTIFIER_BYTES)
 
     def ended(self) -> None:
         """The session is over."""

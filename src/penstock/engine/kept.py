@@ -4,6 +4,7 @@
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
       QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies rest in the log; full: as above
+      publishers that wait for it ─── held_back_bytes ─ half of that bound: see ``held_back``
       queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
@@ -79,6 +80,7 @@ class Kept:
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # which ``retained`` counts itself
         self.waiting_bytes = 0
+        self.held_back_bytes = 0  # of publishers: ``held_back``, ``inbound``
         self.fetching_bytes = 0  # being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max

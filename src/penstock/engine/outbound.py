@@ -412,7 +412,8 @@ class Outbound(Transmission):
     def takes(self, size_bytes: int, from_log: bool, taken: int) -> bool:
         """``has_place``; what comes ``from_log`` without its body goes through the queue."""
         if from_log:
-            return self._queue.has_room(size_bytes, taken)
+            has_memory = self.link is None or self.has_memory()  # who is away is told of places
+            return has_memory and self._queue.has_room(size_bytes, taken)
         return self.has_place(size_bytes, taken)
 
     def shared_waiting(

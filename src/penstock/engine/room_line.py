@@ -12,6 +12,8 @@
 One place lets one publisher go on, however many wait for it, and who waits elsewhere hears
 nothing of it.
 
+Where memory is lacking, which others give back and tell nobody, a line is told in each tick.
+
 However many lines are told, and however many wait there, a turn asks a portion of them; the next
 turn goes on where it stopped. Those in a line are asked in *rounds*: what a line is told during a
 round begins another behind it, so that everybody's turn comes. Whoever was refused since any line
@@ -130,6 +132,10 @@ class RoomLine:
             self._told_all = True
             self.tell()
 
+    def tell_in_tick(self) -> None:
+        """Ask again a little later: memory is lacking, and whoever gives some back tells nobody."""
+        self._told_lines.tell_in_tick(self)
+
     def ask_some(self, work_max: int, went_on: list[Resumable], now: Now) -> int:
         """Let them go on, as far as there is room, and the next portion of them; its work."""
         if not self._round:
@@ -195,6 +201,7 @@ class ToldLines(Resumable):
         self.work_max = ASKING_PER_TURN_MAX
         self._turn = turn
         self._lines: deque[RoomLine] = deque()
+        self._in_tick: dict[RoomLine, None] = {}  # are told then
 
     def put(self, line: RoomLine) -> None:
         """``line`` was told."""
@@ -203,6 +210,17 @@ class ToldLines(Resumable):
             line.stands = True
             self._lines.append(line)
         self._turn.resume_later(self)
+
+    def tell_in_tick(self, line: RoomLine) -> None:
+        """Tell ``line`` a little later."""
+        self._in_tick[line] = None
+
+    def tick(self) -> None:
+        """A little later."""
+        lines = self._in_tick
+        self._in_tick = {}
+        for line in lines:
+            line.tell()
 
     def resume(self, now: Now) -> None:
         """Ask the next portion, each line at most once."""

@@ -76,6 +76,7 @@ class Router:
         self._share = effects.share
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
+        self._not_refused: Message | None = None  # what ``refuses`` was asked for last
         self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
         self._planned: list[Member | None] = []  # whom it is for, of each group
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
@@ -117,6 +118,8 @@ class Router:
             self._retain(message, account)
         at_once = message.qos == 0
         reached = 0
+        self._effects.has_places = message is self._not_refused
+        self._not_refused = None
         for match in matches.sessions:
             grant = match.own if match.session is publisher else match.grant
             if grant is None:
@@ -140,6 +143,7 @@ class Router:
                     member = planned[position]
                 if self.sharing.publish(group, member, message, at_once, now):
                     reached += 1
+        self._effects.has_places = False
         bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
         self._share.spent += reached * (1 + bytes_work) + matches.identifiers
         if told is not None:
@@ -181,6 +185,7 @@ class Router:
                 taken[session] = 1
         self._looked(len(matches.sessions))
         if taken is None:
+            self._not_refused = message
             return False
         planned: list[Member | None] = []
         for group in matches.groups:
@@ -194,7 +199,7 @@ class Router:
                     return True
                 taken[session] = before + 1
             planned.append(member)
-        self._planned_for = message
+        self._not_refused = self._planned_for = message
         self._planned = planned
         return False
 
@@ -222,10 +227,7 @@ class Router:
     def lines_for_room(self) -> list[RoomLine]:
         """Return where to wait for what has just been refused: few lines, whatever refused it."""
         if self._refusing is not None:
-            line = self._refusing.line_for_room()
-            if self._refusing.has_memory():
-                return [line]
-            return [line, self._effects.tick_line]  # whoever gives memory back tells nobody
+            return [self._refusing.line_for_room()]
         lines = [group.line_for_room(self._effects) for group in self._refusing_groups]
         if len(lines) != 1:  # whose turn it is in one decides about the other, too
             lines.append(self._effects.tick_line)

@@ -292,7 +292,7 @@ class Session(Outbound):
         """
         if self._inbound.held is not None and self.owes_releases and not self.has_room_to_hold():
             return False
-        if self.owes_releases and not self.account.has_room_to_wait():
+        if self.owes_releases and not self.account.has_room_to_hold_back():
             return False
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
 
@@ -344,6 +344,8 @@ class Session(Outbound):
         link = self.link
         if link is not None and not link.has_room():
             link.resume_when_room()
+        if not self.has_memory():
+            self.room_line.tell_in_tick()
         return self.room_line
 
     # -- timers ------------------------------------------------------------------------
@@ -466,4 +468,9 @@ class SessionLine(RoomLine):
 
     def is_full(self, size_bytes: int) -> bool:
         """Return whether it refuses so much."""
-        return self._session.refuses(size_bytes, 0)
+        session = self._session
+        if not session.refuses(size_bytes, 0):
+            return False
+        if not session.has_memory():
+            self.tell_in_tick()
+        return True

@@ -170,7 +170,16 @@ class ShareGroup:
             link = member.session.link
             if link is not None and not link.has_room():
                 link.resume_when_room()
+        if self.may_lack_memory():
+            self._room_line.tell_in_tick()
         return self._room_line
+
+    def may_lack_memory(self) -> bool:
+        """Whether it may be for want of memory that a member refuses."""
+        for member in self._connected:
+            if not member.session.has_memory():
+                return True
+        return len(self._connected) < len(self._all) and not self.away.are_full()
 
     def _another_question(self) -> None:
         if self._room_line is not None:
@@ -345,7 +354,11 @@ class GroupLine(RoomLine):
 
     def is_full(self, size_bytes: int) -> bool:
         """Whether none of the members takes so much."""
-        return self._group.is_full(size_bytes)
+        if not self._group.is_full(size_bytes):
+            return False
+        if self._group.may_lack_memory():
+            self.tell_in_tick()
+        return True
 
     def weight(self) -> int:
         """The members that are asked whether it is."""

@@ -34,6 +34,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.store.memory import MemoryStore
+from tests.support.waiting import forget_who_waits
 
 START_US: Final = 1_800_000_000_000_000
 EPOCH: Final = "20270115T080000-00000000"
@@ -296,6 +297,7 @@ class Bench:
     def restart(self) -> None:
         """The broker crashes and starts again on what its store holds."""
         self._written = {}
+        forget_who_waits(self.store)
         self.server = self._start()
 
 

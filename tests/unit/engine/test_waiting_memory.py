@@ -157,7 +157,7 @@ def test_a_queue_that_refuses_does_so_for_want_of_memory(version: int) -> None:
 
 
 def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_refused() -> None:
-    bench = bench_of(waiting_bytes_max=20 * IDENTIFIER_BYTES)
+    bench = bench_of(waiting_bytes_max=40 * IDENTIFIER_BYTES)
     publisher, _ = bench.connect(Connect("p", username="p"))
     publisher.send(*[Publish("t", b"", 2, packet_id=number) for number in range(1, 16)])
     bench.commit()
@@ -166,7 +166,7 @@ def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_re
     assert (len(codes), len(refused)) == (15, 5)
     publisher.send(*[Pubrel(number) for number in range(1, 11)])
     bench.commit()
-    assert bench.server.effects.kept.waiting_bytes == 0
+    assert bench.server.effects.kept.held_back_bytes == 0
 
 
 def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:
@@ -256,3 +256,74 @@ def test_a_message_that_is_larger_than_the_bound_finds_room_when_half_of_it_is_f
     bench.pass_s(0.25)
     bench.commit()
     assert [packet.payload for packet in publishes(line.read())] == [LARGE]
+
+
+@pytest.mark.parametrize("topic", ["t", "$share/g/t"])
+def test_a_publisher_that_waits_for_memory_goes_on_whoever_gives_it_back(topic: str) -> None:
+    bench = bench_of(waiting_bytes_max=400 * KIB, mqueue_overflow=REJECT, max_inflight=1)
+    receiver(bench, "c", topic=topic, expiry_s=0)
+    other = receiver(bench, "other", topic="u", expiry_s=0)
+    publish(bench, "u", count=2)
+    publisher, _ = bench.connect(Connect("p", 4, username="p"))
+    publisher.send(Publish("t", LARGE, 1, packet_id=1))
+    bench.commit()
+    assert publisher.read() == []
+    assert acknowledge_all(bench, other) == 2
+    bench.pass_s(0.25)
+    bench.commit()
+    assert len(publisher.read()) == 1
+    assert bench.server.effects.kept.waiting_bytes > len(LARGE)
+
+
+@pytest.mark.parametrize("topic", ["t", "$share/g/t"])
+def test_a_place_that_comes_while_memory_is_full_is_not_forgotten(topic: str) -> None:
+    bench = bench_of(
+        waiting_bytes_max=400 * KIB, mqueue_overflow=REJECT, max_inflight=1, max_mqueue_len=1
+    )
+    line = receiver(bench, "c", topic=topic, expiry_s=0)
+    other = receiver(bench, "other", topic="u", expiry_s=0)
+    publisher, _ = bench.connect(Connect("p", 4, username="p"))
+    publisher.send(*[Publish("t", b"", 1, packet_id=number) for number in (1, 2, 3)])
+    bench.commit()
+    assert len(publisher.read()) == 2, "the queue is full"
+    publish(bench, "u", count=2)
+    assert acknowledge_all(bench, line) == 2
+    bench.commit()
+    assert acknowledge_all(bench, other) == 2
+    bench.pass_s(0.25)
+    bench.commit()
+    assert len(publisher.read()) == 1
+    assert acknowledge_all(bench, line) == 1
+
+
+@pytest.mark.parametrize("topic", ["t", "$share/g/t"])
+def test_what_publishers_hold_back_does_not_keep_them_waiting_for_ever(topic: str) -> None:
+    bench = bench_of(
+        waiting_bytes_max=400 * KIB, mqueue_overflow=REJECT, max_inflight=1, max_mqueue_len=1
+    )
+    line = receiver(bench, "c", topic=topic, expiry_s=0)
+    publishers = [bench.connect(Connect(f"p{n}", 4, username="greedy"))[0] for n in range(5)]
+    for publisher in publishers:
+        numbers = range(1, 11)
+        publisher.send(*[Publish("t", bytes(6000), 1, packet_id=number) for number in numbers])
+    bench.commit()
+    assert acknowledge_all(bench, line) == 50
+    check_waiting(bench.server)
+
+
+def test_what_waits_for_a_group_stays_where_it_is_while_its_members_have_no_memory() -> None:
+    bench = bench_of(waiting_bytes_max=400 * KIB, max_inflight=1)
+    away = receiver(bench, "away", "careful", "$share/g/t")
+    away.cut()
+    publish(bench, "t", bytes(6000), 20)
+    other = receiver(bench, "other", topic="u", expiry_s=0)
+    publish(bench, "u", count=2)
+    line = receiver(bench, "c", topic="$share/g/t")
+    bench.pass_s(0.25)
+    bench.commit()
+    assert sum(bench.server.drops.counts) == 0
+    assert acknowledge_all(bench, other) == 2
+    bench.pass_s(0.25)
+    bench.commit()
+    assert acknowledge_all(bench, line) == 20
+    assert sum(bench.server.drops.counts) == 0
