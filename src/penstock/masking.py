@@ -27,9 +27,9 @@ _NAME: Final = re.compile(_ENDINGS, re.IGNORECASE)
 _UP_TO_AT: Final = re.compile(r"(?<![^\s'\"])[^\s'\"]*@")
 _IN_URL: Final = re.compile(r"(://[^\s'\"/:@]*:)(?!\d{1,5}/).*@", re.DOTALL)
 _PAIR: Final = re.compile(rf"(?<![\w.-])({_ENDINGS})=[^\s&;,#'\"]+", re.IGNORECASE)
-
-_ENTRY: Final = re.compile(
-    rf"(['\"](?:{_ENDINGS})['\"]: ?)(?:'[^']*'|\"[^\"]*\"|\d+)", re.IGNORECASE
+_QUOTED: Final = re.compile(
+    rf"((?:['\"](?:{_ENDINGS})['\"]: ?)|(?<![\w.-])(?:{_ENDINGS})=)(?:'[^']*'|\"[^\"]*\"|\d+)",
+    re.IGNORECASE,
 )
 
 
@@ -44,8 +44,8 @@ def masked(text: str) -> str:
         text = _UP_TO_AT.sub(_without_password, text)
     if "=" in text:
         text = _PAIR.sub(rf"\1={MASK}", text)
-    if ":" in text:
-        text = _ENTRY.sub(rf"\1'{MASK}'", text)
+    if "'" in text or '"' in text:
+        text = _QUOTED.sub(rf"\1'{MASK}'", text)
     return text
 
 

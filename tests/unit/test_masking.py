@@ -28,6 +28,7 @@ SECRET = "s3cr:et/@x"
         ("aws_secret_access_key=abc/+=", "aws_secret_access_key=********"),
         ("https://h.blob.net/c?sv=1&sig=abc%3D", "https://h.blob.net/c?sv=1&sig=********"),
         ("{'name': 'r', 'password': 's \"x'}", "{'name': 'r', 'password': '********'}"),
+        ("R(name='r', password='s \"x')", "R(name='r', password='********')"),
         ("https://user@host/", "https://user@host/"),
         ("mqtt://h:1883/a@b", "mqtt://h:1883/a@b"),
         ("mqtt://h:1883/a@b,mqtt://u:p@h", "mqtt://h:1883/a@b,mqtt://u:********@h"),
@@ -41,11 +42,17 @@ def test_what_looks_like_a_secret_is_masked(text: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a." * 200_000 + "=", "password." * 40_000 + "=", "@" + "://:" * 100_000]
+    "text",
+    [
+        "a." * 200_000 + "=",
+        "'=" + "password." * 40_000 + "=",
+        "@" + "://:" * 100_000,
+        "password='" + 'token="' * 60_001,
+    ],
 )
 def test_the_time_grows_with_the_text_and_not_with_its_square(text: str) -> None:
     """A client identifier of 16 KiB took 18 s once; these would take hours."""
-    assert masked(text) == text
+    assert len(masked(text)) < 2 * len(text)
 
 
 def test_names_tell_a_secret_from_the_file_it_is_in() -> None:
