@@ -15,6 +15,7 @@ event loops end the connection at once and throw the alert away: see ``alerting`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -49,7 +50,8 @@ class _Below(asyncio.Protocol):
 
     def _end(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write_eof()
+            with contextlib.suppress(OSError):  # the peer was faster
+                self.transport.write_eof()
 
     def abort(self) -> None:
         """Opening it has failed."""

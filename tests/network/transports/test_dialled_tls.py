@@ -34,10 +34,14 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @contextmanager
-def server(pair: tuple[str, str], version: ssl.TLSVersion) -> Iterator[tuple[int, list[str]]]:
+def server(
+    pair: tuple[str, str], version: ssl.TLSVersion, asks_for_ours: bool = False
+) -> Iterator[tuple[int, list[str]]]:
     """A server for one connection; its port, and the names OpenSSL has for the alerts it gets."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
+    if asks_for_ours:
+        context.verify_mode = ssl.CERT_REQUIRED
     context.maximum_version = version
     heard: list[str] = []
 
@@ -77,6 +81,26 @@ def test_a_server_that_is_refused_hears_why(
     with server(pair, version) as (port, heard):
         LOOPS[loop](refuse(port))
     assert heard == [ALERTS[cause]]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_server_that_refuses_us_and_is_gone_is_an_error_and_nothing_else(
+    authority: Authority, loop: str
+) -> None:
+    """Its reset comes with its alert: there is nobody left to say goodbye to."""
+    context = TlsFiles(ca=authority.file).context("test")
+    complaints: list[object] = []
+
+    async def refused(port: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        url = RemoteUrl.parse(f"mqtts://localhost:{port}")
+        with pytest.raises(ConnectionRefusedError, match="HANDSHAKE_FAILURE"):
+            await dial(url, "test", context, _never, DEADLINE_S, 1000)
+
+    pair = authority.issue("server", "localhost")
+    with server(pair, ssl.TLSVersion.TLSv1_2, asks_for_ours=True) as (port, _):
+        LOOPS[loop](refused(port))
+    assert complaints == []
 
 
 def _never(_: object) -> Any:
