@@ -217,7 +217,10 @@ class World:
         streams = random.choice(((), ("#",)))
         memory = random.choice((0, 1500, 4000)) if varied and not self.guarded else 0
         rights = Rights()
-        limits = EngineLimits(qos0_bytes_max=memory)
+        waiting = Random(seed + 2**33).choice((0, 0, 3000, 8000))  # a line of its own
+        if self.guarded:
+            waiting = 0
+        limits = EngineLimits(qos0_bytes_max=memory, waiting_bytes_max=waiting)
         self.bench = Bench(limits, streams, sharing, authorize=rights, zones=self.zones)
         self.in_portions()
         self.arrived: set[int] = set()

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 HELLO_BYTES_MAX: Final = 32_768
-"""What is larger counts as whole: no client has so much to say."""
+"""What is larger is refused: no client has so much to say."""
 
+_RECORDS_MAX: Final = 64
 _RECORD_HEADER: Final = 5
 _MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
@@ -27,17 +28,23 @@ def bytes_needed(arrived: bytes) -> int:
 
     Returns:
         More than ``len(arrived)`` while it begins a ClientHello and is not all of it, so far as is
-        known; ``len(arrived)`` or less where it is whole, is none, or is too large.
+        known; ``len(arrived)`` or less where it is whole, or none.
+
+    Raises:
+        ConnectionRefusedError: it is too large, or in too many records: each costs a look at those
+            before it, and the handshake of what is not whole would not take its turn.
     """
     fragments = b""
     position = 0
-    while position <= HELLO_BYTES_MAX:
+    for _ in range(_RECORDS_MAX):
         header = arrived[position : position + _RECORD_HEADER]
         if header and header[0] != _HANDSHAKE:
             return position
         if len(header) < _RECORD_HEADER:
             return position + _RECORD_HEADER
         end = position + _RECORD_HEADER + int.from_bytes(header[3:])
+        if end > HELLO_BYTES_MAX:
+            break
         if len(arrived) < end:
             return end
         fragments += arrived[position + _RECORD_HEADER : end]
@@ -48,4 +55,4 @@ def bytes_needed(arrived: bytes) -> int:
             if len(fragments) >= length:
                 return end
         position = end
-    return len(arrived)
+    raise ConnectionRefusedError("its ClientHello has no end")

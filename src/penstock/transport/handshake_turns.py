@@ -41,6 +41,7 @@ class HandshakeTurns:
             source: whom it counts under.
 
         Raises:
+            ConnectionRefusedError: its ClientHello has no end.
             OSError: the connection is gone.
         """
         await self._whole_hello(connection)
