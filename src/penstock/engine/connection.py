@@ -301,5 +301,6 @@ class Connection(Resumable):
         self.closed_because = because
         self.link.shut(answered)
         self.link.user = None
+        self._decoder.forget()
         if was_connected:
             self.ended(with_will, now)

@@ -143,11 +143,7 @@ class Decoder:
         except RemoteProtocolError as error:
             self._broken_by = error.reason
             self._broken_because = error.message
-            self._buffer = b""
-            self._parts = bytearray()
-            self._parts_size = 0
-            self._large = None
-            self._position = 0
+            self.forget()
             raise
         if self._large is not None:
             self._large = None
@@ -157,6 +153,14 @@ class Decoder:
             self._buffer = b""  # nobody knows when more comes
             self._position = 0
         return packet
+
+    def forget(self) -> None:
+        """Let go of all that is here: nobody will read it."""
+        self._buffer = b""
+        self._parts = bytearray()
+        self._parts_size = 0
+        self._large = None
+        self._position = 0
 
     def incomplete_bytes(self) -> int:
         """The length of a packet of which a part is here, once it is known; else 0.

@@ -1,8 +1,6 @@
 """A client that leaves is freed by reference counts: see ``penstock.broker.garbage``.
 
-What is still referred to is no garbage yet, and the driver's heap of deadlines refers to
-connections that are gone, to so many at most. Cheap ones push them out, so that a few clients are
-enough to show a cycle: one that each of them leaves is found as often as there were clients.
+A cycle that each of a few clients leaves is found as often as there were clients.
 """
 
 import json
@@ -14,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.protocol.packets import Will
 from tests.network.transports.conftest import TRANSPORTS, Transports, listeners
 from tests.support.broker import Broker
@@ -54,12 +51,6 @@ def garbage(broker: Broker) -> dict[str, int]:
     return types
 
 
-def push_out(transports: Transports) -> None:
-    """Let the driver forget those that are gone."""
-    for _ in range(OUT_OF_DATE_MAX + 4):  # beside twice as many as are open
-        send_junk(dial_stream(transports.urls["tcp"])[0])
-
-
 def send_junk(stream: socket.socket) -> None:
     """What is nothing to any of them, until the broker hangs up."""
     with stream:
@@ -73,7 +64,6 @@ def send_junk(stream: socket.socket) -> None:
 
 def left_by_each(transports: Transports) -> dict[str, int]:
     """What only the collector can free, and as much of it as every client may have left."""
-    push_out(transports)
     found = garbage(transports.broker)
     return {kind: count for kind, count in found.items() if count >= CLIENTS // 2}
 

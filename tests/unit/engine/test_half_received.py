@@ -1,5 +1,7 @@
 """Memory for large packets that have not arrived whole: somebody can always finish."""
 
+import tracemalloc
+
 import pytest
 
 from penstock.engine.limits import FREE_BYTES, EngineLimits
@@ -10,6 +12,7 @@ from tests.unit.engine.bench import Bench, Line
 LARGE = encode(Publish("t", bytes(100_000), 1, packet_id=1), 5)
 SMALL = encode(Publish("t", bytes(60_000), 1, packet_id=1), 5)
 FREE = encode(Publish("t", bytes(FREE_BYTES - 10), 1, packet_id=1), 5)
+ROUGHLY_BYTES = 1_048_576
 
 
 def bench(places: int, slow_s: float = 60.0) -> Bench:
@@ -115,6 +118,21 @@ def test_who_is_lost_gives_its_place_up(holds: bool) -> None:
         assert not is_read(three)
         one.receive(LARGE[1000:])
     assert is_read(two if holds else three)
+
+
+def test_nothing_of_what_was_received_is_kept_behind_the_end() -> None:
+    """The connection itself is kept, as it is while its socket takes what it is still sent."""
+    rig = Bench(EngineLimits(max_packet_size_bytes=4 * ROUGHLY_BYTES))
+    line = rig.join("c")
+    tracemalloc.start()
+    try:
+        line.receive(encode(Publish("t", bytes(2 * ROUGHLY_BYTES), 1, packet_id=1), 5)[:-1])
+        assert tracemalloc.get_traced_memory()[0] > ROUGHLY_BYTES
+        line.cut()
+        assert tracemalloc.get_traced_memory()[0] < ROUGHLY_BYTES
+    finally:
+        tracemalloc.stop()
+    assert is_closed(line)
 
 
 def test_who_does_not_finish_is_closed_if_others_wait() -> None:

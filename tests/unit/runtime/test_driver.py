@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from typing import final
 
@@ -211,6 +212,18 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
         await rig.driver.stop()
     assert rig.server.drops.counts[1] == 2
     assert "dropped 2 messages (client s): QoS 0 while offline" in caplog.text
+
+
+async def test_nothing_is_left_of_a_client_that_is_gone_although_its_deadline_is_to_come() -> None:
+    rig = Rig()
+    wire = WireInMemory()
+    peer = rig.driver.accept(wire, rig.server.limits)
+    send(peer, Connect("a", 4, True, 65_535))
+    await until(lambda: wire.written)
+    kept = weakref.ref(peer)
+    peer.lost("gone")
+    del peer
+    await until(lambda: kept() is None)
 
 
 async def test_a_greedy_client_leaves_others_their_turn() -> None:
