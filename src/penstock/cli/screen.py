@@ -89,6 +89,11 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
 
 
 def print_objects(found: Iterable[Mapping[str, Any]]) -> None:
-    """Print one JSON object a line."""
+    """Print one JSON object a line, escaped where standard output has no bytes for a character."""
     for one in found:
-        print(json.dumps(one, ensure_ascii=False))
+        text = json.dumps(one, ensure_ascii=False)
+        try:
+            text.encode(sys.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:
+            text = json.dumps(one)
+        print(text)

@@ -1,6 +1,7 @@
 """Text of others on a terminal shows, and does nothing else."""
 
 import asyncio
+import io
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.output import Output
+from penstock.cli.screen import print_objects
 from penstock.telemetry.terminal import bytes_for_terminal
 from tests.support.pseudo_terminal import HOSTILE, on_a_terminal, what_is_obeyed
 
@@ -84,3 +86,15 @@ def test_a_pipe_gets_what_was_printed() -> None:
     )
     assert done.stdout.startswith(HOSTILE + "\n")
     assert "\\n" in done.stdout  # a cell of a table stays one, all the same
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_an_object_survives_every_encoding_of_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    found = {"topic": "ä 温度", "file": "\udcff"}
+    print_objects([found])
+    sys.stdout.flush()
+    assert json.loads(written.getvalue().decode(encoding)) == found
