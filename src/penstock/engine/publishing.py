@@ -272,7 +272,7 @@ class Publishing:
     def _is_enough(self, work: i64) -> bool:
         """Whether what is left must wait for the next turn, or for a commit, after this work."""
         user = self._link.user
-        if work >= self._effects.share.work_max:
+        if work >= self._effects.share.left():
             self._effects.resume_later(user)
             return True
         if work > 0 and user is not None and self._effects.is_full():

@@ -147,7 +147,7 @@ class ServerConnection(OpeningConnection):
                 self._answer(answer, now)
             if self.state == CLOSED:
                 return
-            if self.work >= self._share.work_max:
+            if self.work >= self._share.left():
                 break
         if not request.finished:
             return  # ``must_wait``
@@ -300,7 +300,7 @@ class ServerConnection(OpeningConnection):
             self._session.refill(now)
             if self._held_back.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
-                if self.work >= self._share.work_max:
+                if self.work >= self._share.left():
                     self._share.used_up += 1
                     self.wait_for_turn()
                     return

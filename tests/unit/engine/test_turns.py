@@ -115,6 +115,22 @@ def test_many_who_begin_in_one_turn_have_little_each() -> None:
     assert not late.connection.stalled
 
 
+def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
+    """One SUBSCRIBE may have more filters than a share of a turn pays for."""
+    bench = Bench()
+    greedy = [bench.join(f"c{number}", 4) for number in range(50)]
+    filters = [Subscription(f"t/{number}", 0) for number in range(1000)]
+    share = bench.server.effects.share
+    share.turn_took(0.0)
+    before = share.spent
+    for line in greedy:
+        arrive(line, Subscribe(1, filters))
+    assert share.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 5 * SHARE_MIN
+    bench.turns()
+    bench.commit()
+    assert all(isinstance(line.read()[-1], Suback) for line in greedy)
+
+
 def test_what_is_sent_counts_by_its_bytes() -> None:
     bench = Bench()
     for number in range(10):
