@@ -33,6 +33,7 @@ from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.reasons import QUOTA_EXCEEDED
 from penstock.store.memory import MemoryStore
 from tests.model.traffic import Traffic, key_of
+from tests.support.waiting import forget_who_waits
 
 PACKET_SIZE_BYTES_MAX: Final = 1_000_000
 NUMBER: Final = 1  # of the one session
@@ -76,6 +77,7 @@ class Endpoint:
 
     def _start(self, now: Now) -> None:
         recovered = self.recovered()
+        forget_who_waits(self._store)
         self.effects = Effects(recovered.next_offset)
         self.effects.waits_for_disk = True
         self.drops = Drops()

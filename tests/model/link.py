@@ -24,6 +24,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.protocol.kinds import V5
 from tests.model.endpoint import Endpoint
 from tests.model.traffic import Traffic
+from tests.support.waiting import check_session
 
 START_US: Final = 1_800_000_000_000_000
 TOPICS: Final = ("a", "a/b", "c")
@@ -300,6 +301,7 @@ class LinkWorld:
     def _collect(self, side: int) -> None:
         """What one side wrote is on its way, if there is a way."""
         wire = self.sides[side].wire
+        check_session(self.sides[side].session, self.sides[side].effects)
         connection = self._attached[side]
         if connection is not None and not connection.cut:
             connection.on_the_way[1 - side].extend(wire)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import final
 
 from penstock.engine.accounts import Account
+from penstock.engine.effects import Effects
 from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
 from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.link import Link
@@ -109,6 +110,14 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
     assert kept.fetching_bytes == sum(session._fetching_bytes for session in sessions)
     if links is not None:
         _check_links(server, list(links), accounts)
+
+
+def check_session(session: Session, effects: Effects) -> None:
+    """Assert the same where there is one session, of either role."""
+    counted = Counted()
+    counted.session(session, True)
+    assert counted.sums == _sums(effects.kept) == _sums(session.account)
+    assert effects.kept.fetching_bytes == session._fetching_bytes
 
 
 def _sums(counts: Account | Kept | Counted) -> tuple[int, int, int, int, int]:
