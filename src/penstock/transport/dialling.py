@@ -125,6 +125,7 @@ async def dial(
             else:
                 await open_tls(connected, made, encryption, connect_timeout_s, url.place.host)
         except BaseException:
+            upgrade.cancel()
             connected.close()
             raise
         if websocket is not None:

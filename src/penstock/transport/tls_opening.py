@@ -93,6 +93,7 @@ async def open_tls(
     Raises:
         ConnectionRefusedError: the handshake failed, and this is why.
         OSError: the peer was gone, or too slow.
+        Exception: what the wire raised when it was made; the connection is closed.
     """
     loop = asyncio.get_running_loop()
     below, early = _Below(), _Early()
@@ -114,14 +115,14 @@ async def open_tls(
         )
         if encrypted is None or early.lost:
             raise ConnectionResetError("gone after the TLS handshake")
+        wire = make_wire()
+        wire.below = transport
+        encrypted.set_protocol(wire)
+        wire.connection_made(encrypted)
+        if early.data:
+            wire.data_received(early.data)
     except BaseException as error:
         below.abort()
         if failure.error is not None and isinstance(error, Exception):
             raise ConnectionRefusedError(failure.reason) from None
         raise
-    wire = make_wire()
-    wire.below = transport
-    encrypted.set_protocol(wire)
-    wire.connection_made(encrypted)
-    if early.data:
-        wire.data_received(early.data)

@@ -14,7 +14,7 @@ import uvloop
 
 from penstock.config.remote_url import RemoteUrl
 from penstock.transport.dialling import TlsFiles, dial
-from tests.support.deadline import DEADLINE_S
+from tests.support.deadline import DEADLINE_S, until
 from tests.support.dial import Authority
 
 ALERTS: Final = {
@@ -37,7 +37,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(
     pair: tuple[str, str], version: ssl.TLSVersion, asks_for_ours: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """A server for one connection; its port, and the names OpenSSL has for the alerts it gets."""
+    """A server for one connection; its port, and the names OpenSSL has for the alerts it gets, or
+    what ends the connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
     if asks_for_ours:
@@ -50,7 +51,8 @@ def server(
         connection.settimeout(DEADLINE_S)
         with connection:
             try:
-                context.wrap_socket(connection, server_side=True)
+                with context.wrap_socket(connection, server_side=True) as encrypted:
+                    heard.append(repr(encrypted.recv(1)))
             except OSError as error:
                 heard.append(str(getattr(error, "reason", error)))
 
@@ -100,6 +102,25 @@ def test_a_server_that_refuses_us_and_is_gone_is_an_error_and_nothing_else(
     pair = authority.issue("server", "localhost")
     with server(pair, ssl.TLSVersion.TLSv1_2, asks_for_ours=True) as (port, _):
         LOOPS[loop](refused(port))
+    assert complaints == []
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_wire_that_cannot_be_made_closes_its_connection(authority: Authority, loop: str) -> None:
+    context = TlsFiles(ca=authority.file).context("test")
+    complaints: list[object] = []
+
+    async def fail(port: int, heard: list[str]) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+        url = RemoteUrl.parse(f"wss://localhost:{port}/mqtt")
+        with pytest.raises(UnicodeEncodeError):
+            await dial(url, "test", context, _never, DEADLINE_S, 1000, (("name", "温度"),))
+        await until("the server sees the end", lambda: heard)
+
+    pair = authority.issue("server", "localhost")
+    with server(pair, ssl.TLSVersion.TLSv1_3) as (port, heard):
+        LOOPS[loop](fail(port, heard))
+    assert "timed out" not in heard
     assert complaints == []
 
 
