@@ -19,6 +19,11 @@ _MESSAGE_HEADER: Final = 4
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 
+_SUPPORTED_GROUPS: Final = 10
+_KEY_SHARE: Final = 51
+_FINITE_FIELDS: Final = 0x01  # first byte of their groups (RFC 7919)
+_CURVES: Final = frozenset({0x17, 0x18, 0x19, 0x1D, 0x1E})  # P-256, P-384, P-521, X25519, X448
+
 
 def bytes_needed(arrived: bytes) -> int:
     """Return how many bytes must have arrived to say more.
@@ -32,7 +37,8 @@ def bytes_needed(arrived: bytes) -> int:
 
     Raises:
         ConnectionRefusedError: it is too large, or in too many records: each costs a look at those
-            before it, and the handshake of what is not whole would not take its turn.
+            before it, and the handshake of what is not whole would not take its turn. Or it wants
+            keys over finite fields: one of 8192 bits costs the event loop a tenth of a second.
     """
     fragments = b""
     position = 0
@@ -53,6 +59,39 @@ def bytes_needed(arrived: bytes) -> int:
         if len(fragments) >= _MESSAGE_HEADER:
             length = _MESSAGE_HEADER + int.from_bytes(fragments[1:_MESSAGE_HEADER])
             if len(fragments) >= length:
+                if _wants_finite_field(fragments[_MESSAGE_HEADER:length]):
+                    raise ConnectionRefusedError("it wants Diffie-Hellman over finite fields")
                 return end
         position = end
     raise ConnectionRefusedError("its ClientHello has no end")
+
+
+def _wants_finite_field(hello: bytes) -> bool:
+    """Whether a ClientHello has such a key, or supports no curve beside such groups.
+
+    OpenSSL agrees to them unless told not to, and Python has no way to tell it. What is malformed
+    is left to OpenSSL.
+    """
+    position = 34  # version, random
+    position += 1 + _number(hello, position, 1)  # session id
+    position += 2 + _number(hello, position, 2)  # cipher suites
+    position += 1 + _number(hello, position, 1)  # compression methods
+    position += 2
+    while position + 4 <= len(hello):
+        kind, length = _number(hello, position, 2), _number(hello, position + 2, 2)
+        body = hello[position + 4 : position + 4 + length]
+        position += 4 + length
+        groups: list[int] = []
+        at = 2
+        while kind in (_SUPPORTED_GROUPS, _KEY_SHARE) and at + 2 <= len(body):
+            groups.append(_number(body, at, 2))
+            at += 2 if kind == _SUPPORTED_GROUPS else 4 + _number(body, at + 2, 2)
+        if any(group >> 8 == _FINITE_FIELDS for group in groups) and (
+            kind == _KEY_SHARE or _CURVES.isdisjoint(groups)
+        ):
+            return True
+    return False
+
+
+def _number(data: bytes, position: int, size: int) -> int:
+    return int.from_bytes(data[position : position + size])

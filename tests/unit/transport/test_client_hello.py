@@ -69,3 +69,29 @@ def test_a_hello_without_end_is_refused_and_costs_little(fragment: bytes) -> Non
     with pytest.raises(ConnectionRefusedError, match="no end"):
         look()
     assert len(pieces) < 200
+
+
+X25519 = b"\x00\x1d"
+FFDHE8192 = b"\x01\x04"
+SHARE = X25519 + b"\x00\x20"
+
+
+def test_a_key_over_a_finite_field_is_refused() -> None:
+    """One of 8192 bits takes the event loop a tenth of a second, and asks for no password."""
+    assert HELLO.count(SHARE) == 1
+    costly = HELLO.replace(SHARE, FFDHE8192 + SHARE[2:])
+    assert bytes_needed(costly[:-1]) == len(HELLO)
+    with pytest.raises(ConnectionRefusedError, match="finite fields"):
+        bytes_needed(costly)
+
+
+def test_a_client_that_supports_such_groups_alone_is_refused() -> None:
+    """It would be asked for such a key; one that supports a curve too is asked for that."""
+    start = HELLO.index(b"\x00\x0a", 43)
+    count = int.from_bytes(HELLO[start + 4 : start + 6]) // 2
+    before, behind = HELLO[: start + 6], HELLO[start + 6 + 2 * count :]
+    share = behind.index(SHARE)
+    behind = behind[:share] + b"\x99\x99" + behind[share + 2 :]
+    assert bytes_needed(before + X25519 + FFDHE8192 * (count - 1) + behind) == len(HELLO)
+    with pytest.raises(ConnectionRefusedError, match="finite fields"):
+        bytes_needed(before + b"\x99\x99" + FFDHE8192 * (count - 1) + behind)
