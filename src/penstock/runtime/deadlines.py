@@ -2,58 +2,52 @@
 
 Each connection has one entry that counts. When its deadline moves away meanwhile, the entry stays,
 and another follows once that was due; what no longer counts is thrown out when it is too much. An
-entry keeps nobody: of a client that is gone nothing stays, however far its deadline.
+entry is a number, and keeps nobody: of a client that is gone nothing stays, however far its
+deadline.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import count
-from typing import TypeAlias, final
+from typing import final
 
 from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.runtime.peer import Peer
 
-_Entry: TypeAlias = "tuple[float, int, weakref.ref[Peer]]"
-
 
 @final
 class Deadlines:
-    """Those of a driver's connections.
+    """Which connections to look at next."""
 
-    Args:
-        peers: all of them.
-    """
-
-    def __init__(self, peers: Sized) -> None:
-        self._peers = peers
-        self._heap: list[_Entry] = []
-        self._entries = count()
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int]] = []
+        self._counting: dict[int, Peer] = {}  # by entry
+        self._entry = 0  # the last one
 
     def watch(self, peer: Peer) -> None:
         """Look at ``peer`` when its connection wants that."""
         deadline_s = peer.connection.deadline_s()
         if deadline_s == NO_DEADLINE:
             return
-        peer.deadline_s = deadline_s
-        heappush(self._heap, (deadline_s, next(self._entries), weakref.ref(peer)))
-        if len(self._heap) > 2 * len(self._peers) + OUT_OF_DATE_MAX:
-            self._heap = [entry for entry in self._heap if _counts(entry)]
+        self.forget(peer)
+        self._entry += 1
+        peer.entry = self._entry
+        self._counting[self._entry] = peer
+        heappush(self._heap, (deadline_s, self._entry))
+        if len(self._heap) > 2 * len(self._counting) + OUT_OF_DATE_MAX:
+            self._heap = [entry for entry in self._heap if entry[1] in self._counting]
             heapify(self._heap)
 
+    def forget(self, peer: Peer) -> None:
+        """Look at ``peer`` no more."""
+        self._counting.pop(peer.entry, None)
+
     def due(self, now_s: float) -> Iterator[Peer]:
-        """Those to be looked at by now; who does that says ``watch`` again."""
+        """Return those to be looked at by now; who does that says ``watch`` again."""
         while self._heap and self._heap[0][0] <= now_s:
-            deadline_s, _, watched = heappop(self._heap)
-            peer = watched()
-            if peer is not None and peer.deadline_s == deadline_s:
+            _, entry = heappop(self._heap)
+            peer = self._counting.pop(entry, None)
+            if peer is not None:
                 yield peer
-
-
-def _counts(entry: _Entry) -> bool:
-    deadline_s, _, watched = entry
-    peer = watched()
-    return peer is not None and peer.deadline_s == deadline_s and not peer.is_over

@@ -110,7 +110,7 @@ class Driver:
         self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
-        self._deadlines = Deadlines(self._peers)
+        self._deadlines = Deadlines()
         self._reading = Reading(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_ends = False
@@ -260,6 +260,7 @@ class Driver:
         connection = peer.connection
         if not peer.is_over or self._peers.pop(connection.link, None) is None:
             return
+        self._deadlines.forget(peer)
         if peer.was_connected:
             level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
             name = connection.client_id

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, final
 
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CLOSED
-from penstock.engine.keepalive import NO_DEADLINE
 from penstock.engine.server_connection import ServerConnection
 from penstock.transport.api import Wire
 
@@ -24,7 +23,7 @@ class Peer:
     ) -> None:
         self.wire = wire
         self.connection = connection
-        self.deadline_s = NO_DEADLINE  # of its entry in the driver's heap
+        self.entry = 0  # among the driver's deadlines
         self.is_timed = False  # a timer will resume its reading
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way

@@ -216,13 +216,16 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
 
 async def test_nothing_is_left_of_a_client_that_is_gone_although_its_deadline_is_to_come() -> None:
     rig = Rig()
-    wire = WireInMemory()
-    peer = rig.driver.accept(wire, rig.server.limits)
-    send(peer, Connect("a", 4, True, 65_535))
-    await until(lambda: wire.written)
-    kept = weakref.ref(peer)
-    peer.lost("gone")
-    del peer
+
+    async def come_and_go() -> weakref.ref[WireInMemory]:
+        wire = WireInMemory()
+        peer = rig.driver.accept(wire, rig.server.limits)
+        send(peer, Connect("a", 4, True, 65_535))
+        await until(lambda: wire.written)
+        peer.lost("gone")
+        return weakref.ref(wire)  # which its peer, and nobody else, keeps
+
+    kept = await come_and_go()
     await until(lambda: kept() is None)
 
 
