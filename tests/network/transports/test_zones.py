@@ -10,6 +10,7 @@ import pytest
 from penstock.protocol.kinds import V31, V311
 from penstock.protocol.packets import Publish
 from tests.support.broker import Broker, address_of
+from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 
@@ -91,9 +92,8 @@ def test_each_listener_counts_its_own_connections(tmp_path: Path, clients: Clien
             assert one.connect("one").reason_code == 0
             assert two.connect("two").reason_code == 0
             three.expect_end()
-        log = broker.log()
-        assert "max_connections (1) of listener main" in log
-        assert "max_connections (2) of listener services" in log
+        wait_for("the first line", lambda: "max_connections (1) of listener main" in broker.log())
+        wait_for("the second", lambda: "max_connections (2) of listener services" in broker.log())
 
 
 def test_connections_above_the_rate_wait_for_their_turn(tmp_path: Path) -> None:
