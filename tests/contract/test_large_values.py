@@ -311,6 +311,38 @@ def test_a_commit_that_fails_among_its_parts_is_written_again(log: Log) -> None:
     log.check()
 
 
+def test_a_store_that_never_has_room_again_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB waits for its own tables for ever where nothing may be written any more."""
+    monkeypatch.setattr("penstock.store.database._FULL_S_MAX", 0.02)
+    database = open_database(tmp_path)
+    part = Large("log", encode_key(0), [large("a")], new_run())
+    database.write_parts(part)
+
+    class Full:
+        def __init__(self, rocks: Any) -> None:
+            self._rocks = rocks
+            self.asked = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._rocks, name)
+
+        def write(self, *_: object) -> None:
+            self.asked += 1
+            raise Exception("Result incomplete: Write stall")  # as rocksdict says it
+
+    full: Any = Full(database.rocks)
+    database.rocks = full
+    try:
+        with pytest.raises(CommitUnknown, match="Write stall"):
+            database.write_parts(part)
+        assert full.asked > 1
+    finally:
+        database.rocks = full._rocks
+        database.close()
+
+
 def test_retained_messages_are_replaced_with_their_parts(log: Log) -> None:
     parts = len(log.parts())
 

@@ -131,30 +131,16 @@ class Account(Holder):
 
     def add_waiting(self, delivery: Delivery) -> None:
         """A QoS 1 or 2 delivery, whose ``size_bytes`` are known, joined a queue or a window."""
-        size_bytes = DELIVERY_BYTES
-        message = delivery.message
-        if message is not None:
-            if delivery.size_bytes <= SMALL_BYTES:
-                size_bytes += delivery.size_bytes
-            else:
-                self._add_large(message, delivery.size_bytes)
-        self.waiting_bytes += size_bytes
-        self.kept.waiting_bytes += size_bytes
+        self.count_waiting(DELIVERY_BYTES)
+        self.add_body(delivery)
 
     def remove_waiting(self, delivery: Delivery) -> None:
         """It left, with the body it has now."""
-        size_bytes = DELIVERY_BYTES
-        message = delivery.message
-        if message is not None:
-            if delivery.size_bytes <= SMALL_BYTES:
-                size_bytes += delivery.size_bytes
-            else:
-                self._remove_large(message, delivery.size_bytes)
-        self.waiting_bytes -= size_bytes
-        self.kept.waiting_bytes -= size_bytes
+        self.count_waiting(-DELIVERY_BYTES)
+        self.remove_body(delivery)
 
     def add_body(self, delivery: Delivery) -> None:
-        """A delivery that waits got its body from the log."""
+        """A delivery that waits has its body, if that is here."""
         message = delivery.message
         if message is None:
             return

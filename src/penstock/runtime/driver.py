@@ -291,7 +291,11 @@ class Driver:
         self._turn_ends = False
         self._effects.now = None
         self.push()
-        self._effects.share.turn_took(time.monotonic() - self._turn_began_s)
+        now_s = time.monotonic()
+        self._effects.share.turn_took(now_s - self._turn_began_s)
+        self._turn_began_s = (
+            now_s  # this may have been the end of a commit, with the turn's to come
+        )
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)

@@ -99,6 +99,7 @@ _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
 _PAUSE_S: Final = 0.0002  # after a part: others take the interpreter's lock
 _FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
+_FULL_S_MAX: Final = 30.0  # then the store cannot write, and says so
 _WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
 _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
@@ -158,6 +159,7 @@ class Database:
         self, key: bytes, part: bytes | None, parts: ColumnFamily
     ) -> None:
         """Write one part; with None nothing, but RocksDB makes the room it lacks by now."""
+        ends_s = time.monotonic() + _FULL_S_MAX
         while True:
             batch = WriteBatch(raw_mode=True)
             if part is None:
@@ -167,7 +169,7 @@ class Database:
             try:
                 self.rocks.write(batch, self._never_waiting)
             except Exception as error:  # rocksdict raises bare Exception for every error
-                if _WRITE_STALL not in str(error).lower():
+                if _WRITE_STALL not in str(error).lower() or time.monotonic() > ends_s:
                     raise
                 time.sleep(_FULL_PAUSE_S)
             else:

@@ -67,10 +67,10 @@ def bytes_needed(arrived: bytes) -> int:
 
 
 def _wants_finite_field(hello: bytes) -> bool:
-    """Whether a ClientHello has such a key, or supports no curve beside such groups.
+    """Whether OpenSSL would agree to such a key: it is the first that the ClientHello has, of those
+    OpenSSL knows, or there is no curve among the groups that the client supports.
 
-    OpenSSL agrees to them unless told not to, and Python has no way to tell it. What is malformed
-    is left to OpenSSL.
+    Python has no way to tell OpenSSL to leave them out. What is malformed is left to OpenSSL.
     """
     position = 34  # version, random
     position += 1 + _number(hello, position, 1)  # session id
@@ -86,9 +86,9 @@ def _wants_finite_field(hello: bytes) -> bool:
         while kind in (_SUPPORTED_GROUPS, _KEY_SHARE) and at + 2 <= len(body):
             groups.append(_number(body, at, 2))
             at += 2 if kind == _SUPPORTED_GROUPS else 4 + _number(body, at + 2, 2)
-        if any(group >> 8 == _FINITE_FIELDS for group in groups) and (
-            kind == _KEY_SHARE or _CURVES.isdisjoint(groups)
-        ):
+        known = [group for group in groups if group in _CURVES or group >> 8 == _FINITE_FIELDS]
+        chosen = known[:1] if kind == _KEY_SHARE else known
+        if chosen and _CURVES.isdisjoint(chosen):
             return True
     return False
 

@@ -71,27 +71,65 @@ def test_a_hello_without_end_is_refused_and_costs_little(fragment: bytes) -> Non
     assert len(pieces) < 200
 
 
-X25519 = b"\x00\x1d"
-FFDHE8192 = b"\x01\x04"
-SHARE = X25519 + b"\x00\x20"
+P256, X25519, FFDHE2048, FFDHE8192, UNKNOWN = 0x17, 0x1D, 0x100, 0x104, 0x9999
+_GROUPS, _KEYS = 10, 51
+_KEY_BYTES = {P256: 65, FFDHE2048: 256, FFDHE8192: 1024}
 
 
-def test_a_key_over_a_finite_field_is_refused() -> None:
+def hello_with(groups: list[int], keys: list[int]) -> bytes:
+    """The same message, with these groups and a key of each of those."""
+    at = 43 + 1 + HELLO[43]
+    at += 2 + int.from_bytes(HELLO[at : at + 2])
+    at += 1 + HELLO[at]
+    told = {
+        _GROUPS: b"".join(group.to_bytes(2) for group in groups),
+        _KEYS: b"".join(
+            group.to_bytes(2) + size.to_bytes(2) + bytes(size)
+            for group, size in ((group, _KEY_BYTES.get(group, 32)) for group in keys)
+        ),
+    }
+    front, rest, extensions = HELLO[9:at], HELLO[at + 2 :], b""
+    while rest:
+        kind, size = int.from_bytes(rest[:2]), int.from_bytes(rest[2:4])
+        body, rest = rest[4 : 4 + size], rest[4 + size :]
+        if kind in told:
+            body = len(told[kind]).to_bytes(2) + told[kind]
+        extensions += kind.to_bytes(2) + len(body).to_bytes(2) + body
+    message = front + len(extensions).to_bytes(2) + extensions
+    message = b"\x01" + len(message).to_bytes(3) + message
+    return HELLO[:3] + len(message).to_bytes(2) + message
+
+
+@pytest.mark.parametrize(
+    ("groups", "keys"),
+    [
+        ([X25519, FFDHE8192], [X25519]),
+        ([X25519, FFDHE8192], [X25519, FFDHE8192]),  # as GnuTLS may be told to
+        ([FFDHE8192, X25519], []),
+        ([FFDHE8192, P256], [P256, FFDHE8192]),
+        ([UNKNOWN, FFDHE2048, X25519], [UNKNOWN]),
+        ([UNKNOWN], [UNKNOWN]),
+    ],
+)
+def test_who_may_have_a_curve_is_taken(groups: list[int], keys: list[int]) -> None:
+    whole = hello_with(groups, keys)
+    assert bytes_needed(whole) == len(whole)
+
+
+@pytest.mark.parametrize(
+    ("groups", "keys"),
+    [
+        ([FFDHE8192], [FFDHE8192]),
+        ([X25519, FFDHE8192], [FFDHE8192]),
+        ([FFDHE2048, X25519], [FFDHE2048, X25519]),
+        ([X25519, FFDHE8192], [UNKNOWN, FFDHE8192, X25519]),
+        ([UNKNOWN, FFDHE8192], [UNKNOWN]),
+        ([FFDHE8192], []),
+    ],
+)
+def test_a_key_over_a_finite_field_is_refused(groups: list[int], keys: list[int]) -> None:
     """One of 8192 bits takes the event loop a tenth of a second, and asks for no password."""
-    assert HELLO.count(SHARE) == 1
-    costly = HELLO.replace(SHARE, FFDHE8192 + SHARE[2:])
-    assert bytes_needed(costly[:-1]) == len(HELLO)
+    whole = hello_with(groups, keys)
+    assert bytes_needed(whole[:-1]) == len(whole)
     with pytest.raises(ConnectionRefusedError, match="finite fields"):
-        bytes_needed(costly)
-
-
-def test_a_client_that_supports_such_groups_alone_is_refused() -> None:
-    """It would be asked for such a key; one that supports a curve too is asked for that."""
-    start = HELLO.index(b"\x00\x0a", 43)
-    count = int.from_bytes(HELLO[start + 4 : start + 6]) // 2
-    before, behind = HELLO[: start + 6], HELLO[start + 6 + 2 * count :]
-    share = behind.index(SHARE)
-    behind = behind[:share] + b"\x99\x99" + behind[share + 2 :]
-    assert bytes_needed(before + X25519 + FFDHE8192 * (count - 1) + behind) == len(HELLO)
-    with pytest.raises(ConnectionRefusedError, match="finite fields"):
-        bytes_needed(before + b"\x99\x99" + FFDHE8192 * (count - 1) + behind)
+        bytes_needed(whole)
