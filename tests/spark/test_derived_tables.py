@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from penstock.spark.tables.standing import Standing, standing
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.deadline import wait_for
 
 NUMBER: dict[str, Any] = {"kind": "json", "columns": {"value": {"type": "int", "path": "$"}}}
 """The log writer's payloads are the offset as text, which is JSON; offset n is received n seconds
@@ -84,6 +86,16 @@ def forget_done(table: DerivedTable) -> None:
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for name in (str(last), f".{last}.crc"):
         (commits / name).unlink(missing_ok=True)
+
+
+def forget_planned(table: DerivedTable) -> None:
+    """As if the driver had died after Spark's last commit and before the next batch was planned."""
+    checkpoint = table.path / CHECKPOINT_NAME
+    done = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    for path in (checkpoint / "offsets").iterdir():
+        if path.name.isdigit() and int(path.name) > done:
+            path.unlink()
+            (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
 
 
 TOPICS = ("plant/1/temp", "plant/2/temp", "plant/x/temp")
@@ -195,5 +207,24 @@ def test_who_is_silent_is_told_once_and_who_comes_back(
     run(table)
     back = [(2, 1000, "back", 7, 993.0, 10), (2, 1060, "silent", 1000, None, 10)]
     assert rows(table, *columns) == sorted([*silent, *back])
+    forget_planned(table)
     run(table)  # nothing new: it ends all the same
     assert rows(table, *columns) == sorted([*silent, *back])
+
+
+def test_who_fell_silent_while_the_job_was_away_is_told_though_nobody_says_anything(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    now_us = time.time_ns() // 1000
+    log.append(2, topics=("plant/1/temp",), step_us=now_us - FIRST_RECEIVED_AT_US)
+    table = declare("silent", limit_s=10, commit_s_min=0)
+    run(table)
+    forget_planned(table)
+
+    wait_for("the timer to run out", lambda: time.time_ns() // 1000 > now_us + 11_000_000)
+    run(table)
+    assert rows(table, "state", "offset") == [("back", 1), ("silent", 0), ("silent", 1)]
+
+
+def test_a_silent_table_of_an_empty_log_ends(declare: Declare, run: Run) -> None:
+    assert run(declare("silent", limit_s=60, commit_s_min=0))["silent"].state == "ended"

@@ -7,13 +7,16 @@ query of several (option `servers`) has an object of these by server:
 
 Spark compares positions as JSON text and keeps whatever order of keys it is given, so the keys are
 always sorted.
+
+A query that runs a batch whenever it starts (option `batchAtStart`) has its number of starts in it,
+`"starts": 3`: Spark plans a batch only where a position differs from the last one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from penstock.errors import ConfigError, EpochMismatch
@@ -23,6 +26,8 @@ PARTITION: Final = "0"
 
 ONLY: Final = ""
 """Stands for the broker of option `server` where others are keyed by their address."""
+
+_STARTS: Final = "starts"
 
 EXAMPLE: Final = '{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}'
 
@@ -46,9 +51,15 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a query stands: a position in each of its logs, by server."""
+    """Where a query stands: a position in each of its logs, by server.
+
+    Attributes:
+        logs: the positions.
+        starts: how often the query was started, where that is counted.
+    """
 
     logs: Mapping[str, LogPosition]
+    starts: int = 0
 
     @classmethod
     def of_one(cls, epoch: str, offset: int) -> Position:
@@ -64,9 +75,10 @@ class Position:
 
     def to_spark(self) -> dict[str, Any]:
         """The form Spark keeps, keys in sorted order."""
+        starts = {_STARTS: self.starts} if self.starts else {}
         if ONLY in self.logs:
-            return self.only.to_spark()
-        return {server: self.logs[server].to_spark() for server in sorted(self.logs)}
+            return {**self.only.to_spark(), **starts}
+        return {**{name: self.logs[name].to_spark() for name in sorted(self.logs)}, **starts}
 
     def to_json(self) -> str:
         """The text Spark keeps in a checkpoint."""
@@ -75,9 +87,12 @@ class Position:
     @classmethod
     def from_spark(cls, fields: Mapping[str, Any]) -> Position:
         """Read what `to_spark` made, perhaps long ago."""
-        by_server = {ONLY: fields} if PARTITION in fields else fields
+        by_server = {ONLY: fields} if PARTITION in fields else dict(fields)
         try:
-            return cls({name: LogPosition.from_spark(log) for name, log in by_server.items()})
+            starts = int(fields.get(_STARTS, 0))
+            by_server.pop(_STARTS, None)
+            logs = {name: LogPosition.from_spark(log) for name, log in by_server.items()}
+            return cls(logs, starts)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint holds {json.dumps(fields)}, which is no position in a penstock"
@@ -94,7 +109,7 @@ class Position:
         if ONLY in self.logs and ONLY not in epochs:
             for server, epoch in epochs.items():
                 if epoch == self.only.epoch:
-                    return Position({server: self.only})
+                    return replace(self, logs={server: self.only})
         return self
 
 

@@ -41,6 +41,7 @@ OPTION_NAMES: Final = (
     *ACCESS_NAMES,
     "groupId",
     "groupLeaseSeconds",
+    "batchAtStart",
 )
 
 SERVERS_MAX: Final = 1000
@@ -73,6 +74,7 @@ class SourceOptions:
         credentials: what the services ask for.
         group: the registered reader that a streaming query is, or None.
         group_lease_s: how long a log is kept for it when it is away.
+        batch_at_start: whether a streaming query runs a batch when it starts, in any case.
         given: options that were given, as `OPTION_NAMES` spells them.
     """
 
@@ -91,6 +93,7 @@ class SourceOptions:
     credentials: Credentials
     group: str | None
     group_lease_s: float
+    batch_at_start: bool
     given: frozenset[str]
 
     def check_batch(self) -> None:
@@ -101,6 +104,8 @@ class SourceOptions:
             )
         if self.group is not None:
             raise ConfigError("option groupId is for spark.readStream; spark.read reads once")
+        if self.batch_at_start:
+            raise ConfigError("option batchAtStart is for spark.readStream; spark.read reads once")
         if "latest" in self.starting.values():
             raise ConfigError(
                 'option startingOffsets: "latest" is for spark.readStream; spark.read would find'
@@ -144,6 +149,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         credentials=given.credentials(tls=tls),
         group_lease_s=given.seconds("groupLeaseSeconds", LEASE_S, 1, 100_000_000),
         group=_group(given),
+        batch_at_start=given.truth("batchAtStart", default=False),
         given=given.names,
     )
 

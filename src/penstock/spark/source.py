@@ -18,7 +18,8 @@ What is peculiar to Spark's Python API here: options arrive as text; readers and
 `initialOffset` is asked more than once (`penstock.spark.pins`); after a restart Spark may ask for a
 range that was planned in an earlier run. `commit` is a hint that comes late or never: it is not
 used. How far a query is, which a group tells the brokers, `latestOffset` learns
-(`penstock.spark.groups`).
+(`penstock.spark.groups`). A query with timers runs batches without data, but the first one of a
+run only when a position changes: `batchAtStart` counts the starts in it.
 """
 
 from __future__ import annotations
@@ -237,6 +238,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             }
         self._initial: Position | None = None
         self._target: Mapping[str, LogPosition] = {}  # where Trigger.AvailableNow stops
+        self._starts = 0  # of the query, with this one; known once the first batch is planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return where a query without history begins; the same answer for as long as it has
@@ -275,7 +277,9 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         for server, count in shares(backlogs, most).items():
             after[server] = LogPosition(after[server].epoch, after[server].offset + count)
-        return Position(after).to_spark()
+        if self._options.batch_at_start and not self._starts:
+            self._starts = position.starts + 1
+        return Position(after, max(self._starts, position.starts)).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
         """The ends of the logs, for the query's progress; None while a service is away."""

@@ -193,6 +193,7 @@ def test_a_mistake_is_one_sentence(options: dict[str, str], sentence: str) -> No
     [
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for spark.readStream"),
         ({"groupId": "etl"}, "option groupId is for spark.readStream; spark.read reads once"),
+        ({"batchAtStart": "true"}, "option batchAtStart is for spark.readStream; spark.read rea"),
         ({"startingOffsets": "latest"}, 'startingOffsets: "latest" is for spark.readStream'),
         ({"startingOffsets": '{"0": -1}'}, 'startingOffsets: "latest" is for spark.readStream'),
     ],

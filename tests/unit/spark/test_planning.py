@@ -87,6 +87,27 @@ def test_a_task_that_is_told_ranges_reads_what_the_planner_meant(
     planner.stop()
 
 
+def test_each_start_plans_a_batch_where_that_is_asked(
+    logs: list[LogWriter], addresses: list[str]
+) -> None:
+    logs[0].append(10)
+    first = StreamReader(parse_options({"server": addresses[0], "batchAtStart": "true"}), [])
+    start = first.initialOffset()
+    limit = first.getDefaultReadLimit()
+    end = first.latestOffset(start, limit)
+    assert end == {"0": 10, "epoch": "e1", "starts": 1} == first.latestOffset(start, limit)
+    assert first.latestOffset(end, limit) == end  # once
+    first.stop()
+    second = StreamReader(parse_options({"server": addresses[0], "batchAtStart": "true"}), [])
+    again = second.latestOffset(end, limit)
+    assert again == {"0": 10, "epoch": "e1", "starts": 2} == second.latestOffset(again, limit)
+    assert second.partitions(end, again) == []
+    second.stop()
+    other = StreamReader(parse_options({"server": addresses[0]}), [])
+    assert other.latestOffset(again, limit) == again  # it stays where it is
+    other.stop()
+
+
 def test_a_loss_that_is_accepted_is_told_once(
     addresses: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

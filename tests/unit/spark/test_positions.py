@@ -27,8 +27,25 @@ def test_the_position_in_several_logs_is_one_by_server() -> None:
         _ = position.only
 
 
+@pytest.mark.parametrize("logs", [{"": LogPosition("e", 5)}, {"one:1": LogPosition("e", 5)}])
+def test_starts_that_are_counted_stand_in_the_position(logs: dict[str, LogPosition]) -> None:
+    position = Position(logs, starts=3)
+    assert list(position.to_spark())[-1] == "starts"
+    assert Position.from_spark(position.to_spark()) == position
+    assert Position.from_spark(Position(logs).to_spark()).starts == 0
+    assert position.named({"two:2": "e"}).starts == 3
+
+
 @pytest.mark.parametrize(
-    "kept", [{"offset": 5}, {"0": "x", "epoch": "e"}, {"0": 5}, {"one:1": 5}, {"one:1": {"0": 5}}]
+    "kept",
+    [
+        {"offset": 5},
+        {"0": "x", "epoch": "e"},
+        {"0": 5},
+        {"one:1": 5},
+        {"one:1": {"0": 5}},
+        {"0": 5, "epoch": "e", "starts": "x"},
+    ],
 )
 def test_what_is_no_position_is_told(kept: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="is no position in a penstock stream"):

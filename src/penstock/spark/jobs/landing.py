@@ -311,6 +311,8 @@ class Landing:
         }
         if settings.offsets_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
+        if settings.is_endless:  # timers that ran out while it was away, and what there is is done
+            options["batchAtStart"] = "true"
         if settings.group is not None:
             options["groupId"] = settings.group
             options["groupLeaseSeconds"] = str(settings.group_lease_s)
