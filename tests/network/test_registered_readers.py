@@ -14,7 +14,7 @@ from penstock.errors import ConfigError, EpochMismatch
 from penstock.store.control import REQUEST_BYTES_MAX
 from penstock.store.reader_requests import Lease, ReaderState
 from penstock.stream.client import StreamClient, StreamUnavailable
-from tests.support.broker import Broker
+from tests.support.broker import Broker, environment
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients
 from tests.support.raw_client import RawClient
@@ -118,6 +118,41 @@ def test_a_lease_holds_the_log_across_a_crash_until_it_is_moved_ends_or_is_relea
     assert stream.release("other")
     assert not stream.release("other")
     wait_for("the rest to go when it was released", lambda: earliest(stream) > begin)
+
+
+def test_a_damaged_readers_json_refuses_a_start_until_somebody_decides(
+    broker: Broker, stream: StreamClient, clients: Clients
+) -> None:
+    """Issue 24, fault 11: every lease was forgotten, and retention took what was not read."""
+    publish(clients.join(broker, "publisher"), 3)
+    begin = earliest(stream)
+    stream.lease(lease(stream, "etl", begin))
+    broker.kill()
+    kept = broker.data_dir / "readers.json"
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:-20])
+
+    command = [sys.executable, "-m", "penstock", "serve", "--data-dir", str(broker.data_dir)]
+    for _ in range(2):  # the first refusal leaves nothing behind that lets the second start in
+        refused = subprocess.run(
+            [*command, "--bind", "127.0.0.1:0"],
+            env=environment({"stream.bind": "127.0.0.1:0", "stream.enabled": "true"}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert refused.returncode == 1
+        sentence = refused.stderr.splitlines()[-1]
+        assert sentence.startswith(f"penstock: {kept} is damaged (")
+        assert "what registered readers have not read, and retention may remove that" in sentence
+        assert "Traceback" not in refused.stderr
+
+    kept.write_bytes(whole)
+    broker.start()
+    found = state(stream, "etl")
+    assert found is not None
+    assert found.offset == begin
 
 
 def test_a_reader_holds_no_more_than_it_may_and_its_loss_is_counted(

@@ -182,21 +182,11 @@ class _Broker:
         )
         authentication.report_to(driver.decided, partial(self._ban, server, driver))
         if has_streams(settings):
-            self._leases = ReaderLeases(
-                settings.durability.data_dir,
-                server.epoch,
-                self._store,
-                settings.stream,
-                driver.now,
-            )
-            self._tables = LandedTables(
-                settings.durability.data_dir,
-                server.epoch,
-                self._store,
-                Receipts(server, driver, self._store),
-                settings.stream,
-                driver.now,
-            )
+            try:
+                self._remember(server, driver)
+            except StoreError:
+                await driver.stop()  # else its thread would come to a store that is closed
+                raise
         loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
         tasks = (*self._background(server, driver), *self._bridges(server, driver))
         try:
@@ -224,6 +214,25 @@ class _Broker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         return self._exit_code
+
+    def _remember(self, server: Server, driver: Driver) -> None:
+        """Read what is kept of those that read the streams.
+
+        Raises:
+            StoreBroken: it is damaged.
+        """
+        settings = self._settings
+        self._leases = ReaderLeases(
+            settings.durability.data_dir, server.epoch, self._store, settings.stream, driver.now
+        )
+        self._tables = LandedTables(
+            settings.durability.data_dir,
+            server.epoch,
+            self._store,
+            Receipts(server, driver, self._store),
+            settings.stream,
+            driver.now,
+        )
 
     def _secret(self) -> bytes:
         """What makes unknown user names look known, the same after each restart."""

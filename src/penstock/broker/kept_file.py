@@ -2,6 +2,9 @@
 
 It is replaced whole: whoever reads it finds what was written last, or what was there before.
 Records say offsets, which mean nothing in another log: those of another epoch are left behind.
+
+A file that is damaged refuses a start, as the store's own do: without its records a broker would
+break what it promised by them, and nobody would hear of it.
 """
 
 from __future__ import annotations
@@ -10,17 +13,15 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, TypeVar, final
+from typing import Generic, TypeVar, final
 
 import msgspec
 
-from penstock.errors import StoreError, StoreFailed
+from penstock.errors import StoreBroken, StoreError, StoreFailed
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
-
-_DAMAGED: Final = ".damaged"
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -38,12 +39,15 @@ class KeptFile(Generic[Record]):
         path: where it is; made when it is first written.
         kind: of its records.
         epoch: of the log.
+        without: what follows from its loss, and what becomes of that when it is removed; the rest
+            of a sentence.
     """
 
-    def __init__(self, path: Path, kind: type[Record], epoch: str) -> None:
+    def __init__(self, path: Path, kind: type[Record], epoch: str, without: str) -> None:
         self._path = path
         self._kind = kind
         self._epoch = epoch
+        self._without = without
         self._one_at_a_time = asyncio.Lock()
         self.is_behind = False
         """Whether something changed that was not written yet, and may be lost."""
@@ -52,6 +56,7 @@ class KeptFile(Generic[Record]):
         """The records; none where there is no file, or it is of another log.
 
         Raises:
+            StoreBroken: it is damaged.
             StoreError: it cannot be read.
         """
         try:
@@ -64,10 +69,10 @@ class KeptFile(Generic[Record]):
         except OSError as error:
             raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
         except msgspec.MsgspecError as error:
-            kept = self._path.with_name(self._path.name + _DAMAGED)
-            self._path.replace(kept)
-            logger.error("%s is damaged, and is %s now: %s", self._path, kept.name, error)
-            return []
+            raise StoreBroken(
+                f"{self._path} is damaged ({error}): {self._without}; put a copy of it in its"
+                " place, or remove it to start without"
+            ) from error
         if found.epoch != self._epoch:
             if found.records:
                 logger.warning(

@@ -53,6 +53,11 @@ logger = get_logger(__name__)
 
 FILE_NAME: Final = "landed.json"
 
+_WITHOUT: Final = (
+    "it says which publishers were told that their messages are in a table, and those of running"
+    " jobs would be told again"
+)
+
 
 class LandedTable(msgspec.Struct):
     """A table that is known, as it is kept; attributes as in ``TableState``."""
@@ -80,7 +85,8 @@ class LandedTables:
         now: what the clocks say.
 
     Raises:
-        StoreError: the file cannot be read.
+        StoreBroken: the file is damaged.
+        StoreError: it cannot be read.
     """
 
     def __init__(
@@ -97,7 +103,7 @@ class LandedTables:
         self._store = store
         self._receipts = receipts
         self._tables_max = settings.tables_max
-        self._file = KeptFile(data_dir / FILE_NAME, LandedTable, epoch)
+        self._file = KeptFile(data_dir / FILE_NAME, LandedTable, epoch, _WITHOUT)
         self._known = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()

@@ -32,6 +32,11 @@ logger = get_logger(__name__)
 
 FILE_NAME: Final = "readers.json"
 
+_WITHOUT: Final = (
+    "it says what registered readers have not read, and retention may remove that before those that"
+    " run have registered again"
+)
+
 
 @final
 class ReaderLeases:
@@ -45,7 +50,8 @@ class ReaderLeases:
         now: what the clocks say.
 
     Raises:
-        StoreError: the file cannot be read.
+        StoreBroken: the file is damaged.
+        StoreError: it cannot be read.
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class ReaderLeases:
     ) -> None:
         self._store = store
         self._now = now
-        self._file = KeptFile(data_dir / FILE_NAME, Reader, epoch)
+        self._file = KeptFile(data_dir / FILE_NAME, Reader, epoch, _WITHOUT)
         self._readers = Readers(
             epoch,
             settings.readers_max,

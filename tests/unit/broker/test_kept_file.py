@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.broker.kept_file import KeptFile
-from penstock.errors import StoreFailed
+from penstock.errors import StoreBroken, StoreFailed
 
 
 class Entry(msgspec.Struct):
@@ -17,7 +17,7 @@ class Entry(msgspec.Struct):
 
 
 def kept(path: Path, epoch: str = "e1") -> KeptFile[Entry]:
-    return KeptFile(path / "entries.json", Entry, epoch)
+    return KeptFile(path / "entries.json", Entry, epoch, "nobody knows who entered")
 
 
 def names(path: Path) -> list[str]:
@@ -41,13 +41,22 @@ async def test_records_of_another_log_are_forgotten(
     assert "its 1 entries are forgotten" in caplog.text
 
 
-async def test_a_damaged_file_is_put_aside_and_told_about(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("damage", [b"", b"\0\0\0", b'{"epoch": "e1", "records": [{"na'])
+async def test_a_damaged_file_refuses_a_start_each_time_and_says_what_to_do(
+    tmp_path: Path, damage: bytes
 ) -> None:
-    (tmp_path / "entries.json").write_bytes(b"\0\0\0")
-    assert kept(tmp_path).read() == []
-    assert "entries.json is damaged, and is entries.json.damaged now" in caplog.text
-    assert names(tmp_path) == ["entries.json.damaged"]
+    """Issue 24, fault 11: it was put aside, and a broker went on as if there were no records."""
+    (tmp_path / "entries.json").write_bytes(damage)
+    for _ in range(2):
+        with pytest.raises(StoreBroken) as refused:
+            kept(tmp_path).read()
+        sentence = str(refused.value)
+        assert sentence.startswith(f"{tmp_path}/entries.json is damaged (")
+        assert sentence.endswith(
+            "): nobody knows who entered; put a copy of it in its place, or remove it to start"
+            " without"
+        )
+    assert names(tmp_path) == ["entries.json"]
 
 
 async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
