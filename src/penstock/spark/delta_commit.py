@@ -224,23 +224,30 @@ class MessageTable:
     def compact(self, commits_min: int, file_bytes: int) -> bool:
         """Put small files together once the table has that many commits since the last time.
 
-        Returns: whether it was done. A commit that came in between goes first: later, then.
+        Returns: whether it was done.
+
+        Raises:
+            TableError: it cannot be done now; the table is as it was. A commit that came in
+                between is a reason, too.
         """
         delta = self._refresh()
         if delta is None:
             return False
         if delta.version() - self._compacted < commits_min:
             return False
-        for commit in delta.history(commits_min):  # a run before this one may have done it
-            if commit["operation"] == "OPTIMIZE":
-                self._compacted = commit["version"]
-                return False
-        with suppress(DeltaError):
+        try:
+            for commit in delta.history(commits_min):  # a run before this one may have done it
+                if commit["operation"] == "OPTIMIZE":
+                    self._compacted = commit["version"]
+                    return False
             delta.optimize.compact(target_size=file_bytes)
-            self._compacted = delta.version()
-            self._refresh()
-            return True
-        return False
+        except (DeltaError, OSError) as error:
+            raise TableError(
+                f"the small files of the table in {self.path} were not put together: {error}"
+            ) from error
+        self._compacted = delta.version()
+        self._refresh()
+        return True
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""

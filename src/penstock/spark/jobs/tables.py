@@ -25,6 +25,7 @@ from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.replacing import ReplacedTable
 from penstock.spark.derived.silence import Silence
+from penstock.spark.jobs.compaction import Compaction
 from penstock.spark.jobs.landing import (
     CHECKPOINT_NAME,
     LOG_NAME,
@@ -188,9 +189,14 @@ def derived_place(table: DerivedTable) -> Place:
 def _compaction(
     definition: TableDefinition | DerivedDefinition, tables: Mapping[str, LandedTable]
 ) -> Callable[[], None]:
+    compactions = [
+        Compaction(one, definition.compact_commits, definition.compact_bytes)
+        for one in tables.values()
+        if definition.compact_commits and isinstance(one, MessageTable)
+    ]
+
     def compact() -> None:
-        for one in tables.values():
-            if definition.compact_commits and isinstance(one, MessageTable):
-                one.compact(definition.compact_commits, definition.compact_bytes)
+        for one in compactions:
+            one()
 
     return compact
