@@ -20,7 +20,6 @@ import hashlib
 import http.client
 import json
 import secrets
-import ssl
 import threading
 import time
 import urllib.error
@@ -30,6 +29,7 @@ from typing import Final, final
 
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
 from penstock.auth.outside import Answer
+from penstock.auth.web_requests import body_of, opener_for
 from penstock.engine.access import Credentials
 from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
@@ -38,7 +38,6 @@ from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)
 
-BODY_BYTES_MAX: Final = 1_048_576
 RULES_MAX: Final = 1000
 CACHED_MAX: Final = 10_000
 
@@ -46,14 +45,6 @@ _LEVELS_MAX: Final = 1000
 _ACTIONS: Final = {"publish": WRITE, "subscribe": READ, "all": READWRITE}
 _UNAVAILABLE: Final = Answer(reasons.SERVER_UNAVAILABLE, detail="http_login.url could not say")
 _WRONG: Final = Answer(reasons.BAD_USER_NAME_OR_PASSWORD, detail="http_login.url says so")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A password goes where the settings say, and nowhere else."""
-
-    def redirect_request(self, *told: object) -> None:
-        """Follow nothing."""
-        del told
 
 
 @final
@@ -77,14 +68,7 @@ class HttpMethod:
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        handlers: list[urllib.request.BaseHandler] = [
-            _NoRedirect(),
-            urllib.request.ProxyHandler({}),
-        ]
-        if url.startswith("https:"):
-            context = ssl.create_default_context(cafile=ca_file or None)
-            handlers.append(urllib.request.HTTPSHandler(context=context))
-        self._opener = urllib.request.build_opener(*handlers)
+        self._opener = opener_for(url, ca_file)
         self._key = secrets.token_bytes(32)
         self._cache: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
         self._lock = threading.Lock()
@@ -131,7 +115,7 @@ class HttpMethod:
                     return Answer(reasons.SUCCESS, credentials.username)
                 if response.status != http.client.OK:
                     raise ValueError(f"it answers {response.status}")
-                text = _read(response, ends_s)
+                text = body_of(response, ends_s)
         except urllib.error.HTTPError as error:
             error.close()
             if error.code in (401, 403, 404):
@@ -223,22 +207,3 @@ def _rule(entry: object) -> Rule:
     if not is_topic_filter(plain, _LEVELS_MAX):
         raise ValueError("a rule's topic is no MQTT topic filter")
     return Rule(DENY if permission == "deny" else action, topic)
-
-
-def _read(response: http.client.HTTPResponse, ends_s: float) -> bytes:
-    """Return the body, which must come in time and not be too long.
-
-    Raises:
-        ValueError: it is.
-        TimeoutError: it does not.
-    """
-    body = b""
-    while True:
-        piece = response.read1(65_536)
-        body += piece
-        if not piece:
-            return body
-        if len(body) > BODY_BYTES_MAX:
-            raise ValueError(f"its answer is longer than {BODY_BYTES_MAX} bytes")
-        if time.monotonic() > ends_s:
-            raise TimeoutError("its answer takes too long")

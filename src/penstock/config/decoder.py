@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from penstock.config.group import Group
+from penstock.config.registry import RegistryDefinition
 
 Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
 
@@ -48,7 +49,8 @@ _OF_KIND: Final[dict[str, frozenset[Kind]]] = {
     "descriptor": frozenset({"protobuf"}),
     "message": frozenset({"protobuf"}),
     "schema_file": frozenset({"avro"}),
-    "framing": frozenset({"avro"}),
+    "framing": frozenset({"avro", "json", "protobuf"}),
+    "registry": frozenset({"avro", "json", "protobuf"}),
 }
 """Settings that mean something to some kinds only."""
 
@@ -183,14 +185,20 @@ class DecoderDefinition(Group):
     """Full name of the Protobuf message, such as plant.v1.Reading."""
 
     schema_file: str = ""
-    """File with the Avro schema the payloads are written with (.avsc)."""
+    """File with the Avro schema the payloads are written with (.avsc). Of container files, which
+    have their own: the schema that records are resolved to, if any."""
 
-    framing: Literal["none", "single_object"] = "none"
-    """What is around an Avro payload: nothing, or the single-object encoding's fingerprint."""
+    framing: Literal["none", "single_object", "container", "confluent"] = "none"
+    """What is around a payload: nothing; with avro the single-object encoding's fingerprint, or a
+    container file, with its schema and any number of records, each of them a row; with avro, json
+    and protobuf the id of its schema in a registry, as Confluent's serializers write it."""
+
+    registry: RegistryDefinition | None = None
+    """The schema registry for framing = "confluent"."""
 
     expanded_bytes_max: int = Field(default=16 * 2**20, ge=1, le=2**31 - 1)
-    """A compressed Sparkplug payload that is longer than this when expanded is broken, in bytes.
-    1 to 2147483647."""
+    """A compressed Sparkplug payload, or Avro container file, that is longer than this when
+    expanded is broken, in bytes. 1 to 2147483647."""
 
     @model_validator(mode="before")
     @classmethod
@@ -205,11 +213,12 @@ class DecoderDefinition(Group):
                     f"the decoder {self.kind} has no setting {name}, which is for"
                     f" {', '.join(sorted(kinds))}"
                 )
-        needed = {
-            "csv": ("columns",),
-            "protobuf": ("descriptor", "message"),
-            "avro": ("schema_file",),
-        }.get(self.kind, ())
+        self._check_framing()
+        needed: tuple[str, ...] = {"csv": ("columns",)}.get(self.kind, ())
+        if self.kind == "protobuf" and not (self.registry is not None and self.registry.subject):
+            needed = ("descriptor", "message")
+        if self.kind == "avro" and self.framing in ("none", "single_object"):
+            needed = ("schema_file",)
         for name in needed:
             if not getattr(self, name):
                 raise ValueError(f"the decoder {self.kind} needs {name}")
@@ -220,6 +229,14 @@ class DecoderDefinition(Group):
         if (self.many or self.rows_path or self.extra) and not self.columns:
             raise ValueError("many, rows_path and extra are for a decoder with columns")
         return self
+
+    def _check_framing(self) -> None:
+        if (self.framing == "confluent") != (self.registry is not None):
+            raise ValueError('framing = "confluent" and registry belong together')
+        if self.framing in ("single_object", "container") and self.kind != "avro":
+            raise ValueError(f"the decoder {self.kind} has no framing {self.framing}, avro has")
+        if self.framing == "container" and self.rows_path:
+            raise ValueError("each record of an Avro container file is a row: leave out rows_path")
 
     @model_validator(mode="after")
     def _names_are_columns(self) -> DecoderDefinition:

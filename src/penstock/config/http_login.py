@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
-
 from pydantic import Field, model_validator
 
 from penstock.config.group import Group
+from penstock.config.web_url import check_web_url
 
 
 class HttpLogin(Group):
@@ -35,24 +34,5 @@ class HttpLogin(Group):
     def _is_a_place(self) -> HttpLogin:
         if not self.url:
             return self
-        parts = urlsplit(self.url)
-        is_web = parts.scheme in ("http", "https") and not parts.fragment
-        if not is_web or not parts.hostname or not _has_port(parts):
-            raise ValueError(
-                f"http_login.url is {self.url!r}, but must be http://HOST[:PORT]/PATH or https://…"
-            )
-        if parts.username is not None:
-            raise ValueError(
-                "http_login.url must have no user name or password in it: use http_login.token_file"
-            )
-        if self.ca_file and parts.scheme != "https":
-            raise ValueError("http_login.ca_file is for https://, and http_login.url is http://")
+        check_web_url("http_login", self.url, self.ca_file, "token_file")
         return self
-
-
-def _has_port(parts: SplitResult) -> bool:
-    """Return whether the port is one, or left out."""
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False

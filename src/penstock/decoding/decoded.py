@@ -7,6 +7,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from penstock.errors import PenstockError
+
+
+class DecodingPostponed(PenstockError):
+    """A batch cannot be decoded now, for a reason that is none of its messages' and will pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
@@ -30,5 +36,9 @@ class Decoder(Protocol):
     schema: pa.Schema
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
-        """Decode a batch. Never raises for what a payload holds."""
+        """Decode a batch. Never raises for what a payload holds.
+
+        Raises:
+            DecodingPostponed: it has to be tried again later, as a whole.
+        """
         ...

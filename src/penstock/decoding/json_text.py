@@ -12,11 +12,19 @@ import pyarrow as pa
 from penstock.config.decoder import DecoderDefinition, decimal_digits
 from penstock.decoding.decoded import Decoded, Decoder
 from penstock.decoding.documents import Broken, DocumentDecoder
+from penstock.decoding.framed import FramedDecoder
+from penstock.decoding.json_registered import KnownJsonSchema, with_columns
+from penstock.decoding.registry import Registry
 from penstock.decoding.rows import Rows, decoded_in_portions
 
 
 def json_decoder(definition: DecoderDefinition) -> Decoder:
     """With columns, or with one of JSON text."""
+    if definition.registry is not None:
+        registry = Registry(definition.registry)
+        inner = with_columns(definition, registry)
+        plain = inner.model_copy(update={"registry": None, "framing": "none"})
+        return FramedDecoder(json_decoder(plain), KnownJsonSchema(registry))
     if not definition.columns:
         return ValidJson()
     return DocumentDecoder(definition, JsonNotation(definition))

@@ -6,7 +6,7 @@ fields missing. `required = true` on a column that is always set finds most of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from typing import Any, Final
 
@@ -50,25 +50,55 @@ Read = Callable[[Any], Any]
 def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """With the definition's columns, or with one for each field of the message."""
     try:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+        from google.protobuf import descriptor_pb2
     except ImportError:
         raise ConfigError(
             "The decoder protobuf needs the package protobuf, which is not installed:"
             " pip install 'penstock[spark]'."
         ) from None
+    if definition.registry is not None:
+        from penstock.decoding.protobuf_registered import registered_protobuf_decoder
+
+        return registered_protobuf_decoder(definition)
     file = definition.descriptor
     content = content_of(file, "descriptor set")
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+    except Exception as error:  # protobuf's are of several kinds
+        raise ConfigError(
+            f"{file} is no descriptor set as protoc writes it: {_said(error)}."
+        ) from None
+    return ProtobufDecoder(definition, message_class(files, definition.message, file))
+
+
+def message_class(files: Iterable[Any], name: str, where: str) -> Any:
+    """The class of a message.
+
+    Args:
+        files: FileDescriptorProtos, those that others import before them.
+        name: of the message, in full.
+        where: they are from.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    from google.protobuf import descriptor_pool, message_factory
+
     pool: Any = descriptor_pool.DescriptorPool()
     try:
-        for proto in descriptor_pb2.FileDescriptorSet.FromString(content).file:
+        for proto in files:
             pool.Add(proto)
-        found = pool.FindMessageTypeByName(definition.message)
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
     except KeyError:
-        raise ConfigError(f"There is no message {definition.message} in {file}.") from None
+        raise ConfigError(f"There is no message {name} in {where}.") from None
     except Exception as error:  # protobuf's are of several kinds
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise ConfigError(f"{file} is no descriptor set as protoc writes it: {reason}.") from None
-    return ProtobufDecoder(definition, message_factory.GetMessageClass(found))
+        raise ConfigError(
+            f"{where} is no descriptor set as protoc writes it: {_said(error)}."
+        ) from None
+
+
+def _said(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 class ProtobufDecoder:
@@ -107,7 +137,7 @@ class ProtobufDecoder:
             try:
                 message = self._message.FromString(payload)
             except self._error:
-                name = self._definition.message
+                name = self._message.DESCRIPTOR.full_name
                 rows.break_(source, f"The payload is not a Protobuf message {name}.")
                 continue
             if not message.IsInitialized():

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.decoding.decoded import Decoded
+from penstock.decoding.decoded import Decoded, DecodingPostponed
 from penstock.decoding.repeated import is_too_much
 
 _PORTION_MESSAGES: Final = 8192
@@ -110,6 +110,8 @@ def _decoded(schema: pa.Schema, messages: list[bytes], first: int, decode: Porti
     try:
         decode(messages, rows)
         return rows.finished(schema, first)
+    except DecodingPostponed:
+        raise
     except Exception as error:
         if len(messages) > 1:
             singles = (

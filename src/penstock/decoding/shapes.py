@@ -13,14 +13,18 @@ them then, and put into the same Structs by `Shape.fill`, where `t` has nothing 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from penstock.decoding.paths import follow, is_position, member
 
 Read = Callable[[Any], Any]
+
+_UNFIT: Final = re.compile(r'["\\\x00-\x1f]')
+"""What msgspec has in no name of a field: a document with such a key is built whole."""
 
 
 class Shape:
@@ -30,7 +34,10 @@ class Shape:
     def __init__(self, paths: Sequence[tuple[str, ...]], depth: int = 0) -> None:
         self.fields: dict[str, Shape] = {}
         self.struct: type[msgspec.Struct] | None = None
-        if any(len(path) == depth or is_position(path[depth]) for path in paths):
+        if any(
+            len(path) == depth or is_position(path[depth]) or _UNFIT.search(path[depth])
+            for path in paths
+        ):
             return
         keys = dict.fromkeys(path[depth] for path in paths)
         for key in keys:

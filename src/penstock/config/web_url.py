@@ -1,0 +1,37 @@
+"""Settings that say where an HTTP service is."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit
+
+
+def check_web_url(name: str, url: str, ca_file: str, secret: str) -> None:
+    """Check that a service can be asked.
+
+    Args:
+        name: of the group: its settings are name.url and name.ca_file.
+        url: where the service is.
+        ca_file: who signs its certificate, or empty.
+        secret: the setting that a password belongs into.
+
+    Raises:
+        ValueError: it cannot, in one sentence.
+    """
+    parts = urlsplit(url)
+    is_web = parts.scheme in ("http", "https") and not parts.fragment
+    if not is_web or not parts.hostname or not _has_port(parts):
+        raise ValueError(f"{name}.url is {url!r}, but must be http://HOST[:PORT]/PATH or https://…")
+    if parts.username is not None:
+        raise ValueError(
+            f"{name}.url must have no user name or password in it: use {name}.{secret}"
+        )
+    if ca_file and parts.scheme != "https":
+        raise ValueError(f"{name}.ca_file is for https://, and {name}.url is http://")
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Return whether the port is one, or left out."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False

@@ -1,0 +1,174 @@
+"""Container files of Avro as payloads: the schema in the header, then blocks of records.
+
+::
+
+      Obj 01 | map of metadata: avro.schema, avro.codec | 16 bytes of sync
+             | count | length | that many bytes, compressed | sync        ... again and again
+
+(Avro 1.12, Object Container Files.) Each record is a row. The schema is the payload's own, and so
+what it may stand for is bounded (`avro_schema.py`), as is what a block expands to.
+"""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema
+from penstock.decoding.decoded import Decoder
+from penstock.decoding.documents import Broken, DocumentDecoder
+from penstock.decoding.shown import shown
+from penstock.errors import ConfigError
+
+MAGIC: Final = b"Obj\x01"
+SCHEMA_BYTES_MAX: Final = 2**18
+
+_METADATA: Final = {"type": "map", "values": "bytes"}
+_SYNC_BYTES: Final = 16
+_LONG_BYTES_MAX: Final = 10
+_SCHEMAS_KNOWN_MAX: Final = 100
+_EXPANDERS: Final[dict[str, Callable[[], Any]]] = {
+    "deflate": lambda: zlib.decompressobj(-15),
+    "bzip2": bz2.BZ2Decompressor,
+    "xz": lambda: lzma.LZMADecompressor(memlimit=2**28),
+}
+
+
+def container_decoder(definition: DecoderDefinition, reader: AvroSchema | None) -> Decoder:
+    """With the definition's columns; with one for each field of the reader's schema; or with one
+    of JSON text for each record."""
+    columns = definition.columns or (reader.columns() if reader is not None else {})
+    columns = columns or {"value": Column(type="json", path="$")}
+    notation = ContainerNotation(
+        None if reader is None else reader.parsed,
+        definition.rows_max,
+        definition.expanded_bytes_max,
+    )
+    return DocumentDecoder(
+        definition.model_copy(update={"columns": columns, "many": True}), notation
+    )
+
+
+class ContainerNotation:
+    """Reads container files: the list of their records.
+
+    Args:
+        reader: the schema that records are resolved to, as fastavro has it; None for their own.
+        records_max: a payload with more is broken.
+        expanded_bytes_max: one whose blocks expand to more is broken.
+    """
+
+    def __init__(self, reader: Any, records_max: int, expanded_bytes_max: int) -> None:
+        import fastavro
+
+        self._reader = reader
+        self._records_max = records_max
+        self._expanded_bytes_max = expanded_bytes_max
+        self._read = fastavro.schemaless_reader
+        self._known: OrderedDict[bytes, AvroSchema] = OrderedDict()
+
+    def read(self, payload: bytes) -> object:
+        """The records."""
+        if not payload.startswith(MAGIC):
+            raise Broken("The payload is no Avro container file, which begins with Obj and 01.")
+        stream = io.BytesIO(payload)
+        stream.seek(len(MAGIC))
+        metadata: Any = self._datum(stream, _METADATA, None)
+        written = self._schema(metadata.get("avro.schema", b""))
+        codec = metadata.get("avro.codec", b"null").decode("latin-1")
+        sync = _taken(stream, _SYNC_BYTES)
+        records: list[object] = []
+        left = self._expanded_bytes_max
+        while stream.tell() < len(payload):
+            count = _long(stream)
+            content = _expanded(codec, _taken(stream, _long(stream)), left)
+            left -= len(content)
+            if _taken(stream, _SYNC_BYTES) != sync:
+                raise Broken("The Avro container file has a block without its sync marker.")
+            if not 0 <= count <= self._records_max - len(records):
+                raise Broken("The payload has more records than rows_max allows.")
+            block = io.BytesIO(content)
+            records += [self._datum(block, written, self._reader) for _ in range(count)]
+            if block.tell() != len(content):
+                raise Broken("The Avro container file has a block with bytes after its records.")
+        return records
+
+    def _datum(self, stream: io.BytesIO, written: Any, reader: Any) -> object:
+        try:
+            return self._read(stream, written, reader)
+        except EOFError:
+            raise Broken("The Avro container file ends too early.") from None
+        except RecursionError:
+            raise
+        except Exception as error:  # fastavro's are of many kinds
+            said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
+            raise Broken(f"The Avro container file cannot be read: {said}.") from None
+
+    def _schema(self, text: bytes) -> Any:
+        known = self._known.get(text)
+        if known is None:
+            if len(text) > SCHEMA_BYTES_MAX:
+                raise Broken(f"The payload's Avro schema is longer than {SCHEMA_BYTES_MAX} bytes.")
+            try:
+                known = parse_avro_schema(text, "schema in the payload", is_trusted=False)
+            except ConfigError as mistake:
+                raise Broken(str(mistake)) from None
+            self._known[text] = known
+            if len(self._known) > _SCHEMAS_KNOWN_MAX:
+                self._known.popitem(last=False)
+        return known.parsed
+
+    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
+        """There is none."""
+        return None
+
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+        """`read` sees all."""
+        return {}
+
+
+def _long(stream: io.BytesIO) -> int:
+    """A whole number as Avro writes it: seven bits a byte, zigzag."""
+    value = 0
+    for place in range(_LONG_BYTES_MAX):
+        (byte,) = _taken(stream, 1)
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1)
+    raise Broken("The Avro container file has a number of more than 64 bits.")
+
+
+def _taken(stream: io.BytesIO, count: int) -> bytes:
+    if count < 0:
+        raise Broken("The Avro container file has a block of negative length.")
+    found = stream.read(count)
+    if len(found) < count:
+        raise Broken("The Avro container file ends too early.")
+    return found
+
+
+def _expanded(codec: str, content: bytes, bytes_max: int) -> bytes:
+    if codec == "null":
+        return content
+    expander = _EXPANDERS.get(codec)
+    if expander is None:
+        raise Broken(
+            f"The Avro container file is compressed with {shown(codec)}; read are null,"
+            f" {', '.join(_EXPANDERS)}."
+        )
+    expanding = expander()
+    try:
+        found: bytes = expanding.decompress(content, bytes_max + 1)
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError):
+        raise Broken(f"The Avro container file has a block that is no {codec}.") from None
+    if len(found) > bytes_max:
+        raise Broken("The payload expands to more than expanded_bytes_max allows.")
+    if not expanding.eof:
+        raise Broken(f"The Avro container file has a block that is no whole {codec}.")
+    return found

@@ -1,0 +1,83 @@
+"""Avro whose payloads name their schema by its id in a registry (Confluent's wire format).
+
+Each payload is read with the schema that it was written with, and resolved to the one the table
+wants: `schema_file`, or the newest of `registry.subject`. So producers may go on to another schema
+while messages of the former are still in the log.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema, read_datum
+from penstock.decoding.decoded import Decoder
+from penstock.decoding.documents import Broken, DocumentDecoder, document_decoder
+from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
+from penstock.errors import ConfigError
+
+
+def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | None) -> Decoder:
+    """With the definition's columns; with one for each field of the reader's schema; or with one
+    of JSON text."""
+    assert definition.registry is not None  # the definition sees to it
+    registry = Registry(definition.registry)
+    subject = definition.registry.subject
+    if reader is None and subject:
+        reader = parsed(registry, registry.newest(subject), f"schema of {subject}")
+    columns = definition.columns or (reader.columns() if reader is not None else {})
+    notation = RegisteredAvro(registry, None if reader is None else reader.parsed)
+    if not columns:
+        return document_decoder(definition, notation)
+    return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
+
+
+class RegisteredAvro:
+    """Reads payloads of any schema of a registry. reader is the one they are resolved to."""
+
+    def __init__(self, registry: Registry, reader: Any) -> None:
+        self._registry = registry
+        self._reader = reader
+        self._written: dict[int, AvroSchema] = {}
+
+    def read(self, payload: bytes) -> object:
+        """The datum."""
+        number = schema_id(payload)
+        written = self._written.get(number)
+        if written is None:
+            try:
+                written = parsed(
+                    self._registry, self._registry.by_id(number), f"schema with the id {number}"
+                )
+            except ConfigError as mistake:
+                raise Broken(str(mistake)) from None
+            self._written[number] = written
+        stream = io.BytesIO(payload)
+        stream.seek(FRAME_BYTES)
+        return read_datum(stream, written.parsed, self._reader)
+
+    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
+        """There is none."""
+        return None
+
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+        """`read` sees all."""
+        return {}
+
+
+def parsed(registry: Registry, schema: RegisteredSchema, where: str) -> AvroSchema:
+    """A registered schema, with those that it refers to.
+
+    Raises:
+        ConfigError: it is no Avro schema.
+        RegistryUnavailable: what it refers to is not known.
+    """
+    if schema.schema_type != "AVRO":
+        raise ConfigError(f"The {where} is of the kind {schema.schema_type}, and not of AVRO.")
+    named: dict[str, Any] = {}
+    for reference in schema.references:
+        inner = registry.version(reference)
+        named |= parsed(registry, inner, f"schema {reference.name}").named
+    return parse_avro_schema(schema.schema, where, named)

@@ -1,0 +1,48 @@
+"""Payloads with something in front of what their decoder reads: it is looked at, and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.documents import Broken
+
+
+class FramedDecoder:
+    """Decodes what stands behind the frames of payloads.
+
+    Args:
+        decoder: of that.
+        length: how long the frame of a payload is, in bytes; it raises Broken where there is none.
+    """
+
+    def __init__(self, decoder: Decoder, length: Callable[[bytes], int]) -> None:
+        self._decoder = decoder
+        self._length = length
+        self.schema = decoder.schema
+
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
+        """Those without a frame are broken; the others as their decoder has them."""
+        inner: list[bytes] = []
+        kept: list[int] = []
+        broken: dict[int, str] = {}
+        for place, payload in enumerate(payloads.to_pylist()):
+            try:
+                inner.append((payload or b"")[self._length(payload or b"") :])
+                kept.append(place)
+            except Broken as reason:
+                broken[place] = str(reason)
+        places = pa.array(kept, pa.int64())
+        found = self._decoder.decode(pa.array(inner, pa.binary()), topics.take(places))
+        reasons = found.reasons.to_pylist()
+        broken |= zip(places.take(found.broken).to_pylist(), reasons, strict=True)
+        ordered = sorted(broken)
+        return Decoded(
+            found.rows,
+            pc.take(places, found.sources),
+            pa.array(ordered, pa.int64()),
+            pa.array([broken[place] for place in ordered], pa.string()),
+        )

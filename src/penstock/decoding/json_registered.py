@@ -1,0 +1,82 @@
+"""JSON whose payloads name their schema by its id in a registry (Confluent's wire format).
+
+The id must be known and of a JSON Schema, whose properties are the columns where the declaration
+names none. Documents are not validated: a column's type says what is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.documents import Broken
+from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
+from penstock.errors import ConfigError
+
+_TYPES: Final = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
+_FORMATS: Final = {"date-time": "timestamp", "date": "date"}
+
+
+def with_columns(definition: DecoderDefinition, registry: Registry) -> DecoderDefinition:
+    """The definition with columns of the newest schema of its subject, if it names none itself."""
+    assert definition.registry is not None  # the definition sees to it
+    subject = definition.registry.subject
+    if definition.columns or not subject:
+        return definition
+    schema = registry.newest(subject)
+    where = f"schema of {subject}"
+    _check_kind(schema, where)
+    try:
+        written = msgspec.json.decode(schema.schema)
+    except msgspec.MsgspecError:
+        raise ConfigError(f"The {where} is no JSON.") from None
+    properties = written.get("properties") if isinstance(written, dict) else None
+    if not isinstance(properties, dict):
+        return definition
+    columns = {name: Column(type=_type(wanted)) for name, wanted in properties.items()}
+    return DecoderDefinition.model_validate(
+        {**definition.model_dump(exclude_defaults=True), "columns": columns}
+    )
+
+
+class KnownJsonSchema:
+    """Looks at the frames of payloads, whose ids must be known."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._known: set[int] = set()
+
+    def __call__(self, payload: bytes) -> int:
+        """How long the frame of a payload is; raises Broken."""
+        number = schema_id(payload)
+        if number not in self._known:
+            try:
+                _check_kind(self._registry.by_id(number), f"schema with the id {number}")
+            except ConfigError as mistake:
+                raise Broken(str(mistake)) from None
+            self._known.add(number)
+        return FRAME_BYTES
+
+
+def _check_kind(schema: RegisteredSchema, where: str) -> None:
+    if schema.schema_type != "JSON":
+        raise ConfigError(f"The {where} is of the kind {schema.schema_type}, and not of JSON.")
+
+
+def _type(wanted: Any) -> str:
+    """The column type of a property; json where it may be several things."""
+    if not isinstance(wanted, dict):
+        return "json"
+    choices = wanted.get("oneOf") or wanted.get("anyOf")
+    if isinstance(choices, list):
+        others = [one for one in choices if one != {"type": "null"}]
+        return _type(others[0]) if len(others) == 1 else "json"
+    kinds = wanted.get("type")
+    if isinstance(kinds, list):
+        kinds = [kind for kind in kinds if kind != "null"]
+        kinds = kinds[0] if len(kinds) == 1 else None
+    if kinds == "string":
+        return _FORMATS.get(str(wanted.get("format")), "string")
+    return _TYPES.get(str(kinds), "json")

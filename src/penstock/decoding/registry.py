@@ -1,0 +1,259 @@
+"""Schemas by their ids, from a registry that speaks Confluent's REST API, or from the disk.
+
+::
+
+      id ──memory──disk──▶ GET /schemas/ids/7?format=serialized ──▶ disk
+                             200  {"schema": …, "schemaType": …, "references": […]}
+                             404  {"error_code": 40403}            the id is unknown: Broken
+                             no answer, any other one              RegistryUnavailable
+
+What an id means never changes, so it is asked for once, and what is on the disk is enough when the
+registry is away. The newest schema of a subject changes: that on the disk is for when nobody
+answers.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import http.client
+import os
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from penstock.auth.web_requests import body_of, opener_for
+from penstock.config.registry import RegistryDefinition
+from penstock.decoding.decoded import DecodingPostponed
+from penstock.decoding.documents import Broken
+from penstock.errors import ConfigError
+
+SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
+
+FRAME_BYTES: Final = 5
+SCHEMA_BYTES_MAX: Final = 2**24
+UNKNOWN_S: Final = 60.0
+"""How long an id that the registry does not know is not asked for again."""
+
+_UNKNOWN_MAX: Final = 10_000
+_NOT_FOUND_CODES: Final = (40401, 40402, 40403)  # subject, version, schema
+_ERROR_BYTES: Final = 4096
+_ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
+
+
+class RegistryUnavailable(DecodingPostponed):
+    """The registry did not say what a schema is. The batch is to be decoded again later."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A schema that another one uses, under a name."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class RegisteredSchema(msgspec.Struct, frozen=True, rename="camel"):
+    """What the registry says of a schema."""
+
+    schema: str
+    schema_type: SchemaKind = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+
+class Registry:
+    """Schemas of one registry.
+
+    Raises:
+        ConfigError: a file that the definition names cannot be read, or its cache not be written.
+    """
+
+    def __init__(self, definition: RegistryDefinition) -> None:
+        self._url = definition.url.rstrip("/")
+        self._timeout_s = definition.timeout_s
+        self._headers = {"Accept": _ACCEPTED, **_authorization(definition)}
+        try:
+            self._opener = opener_for(self._url, definition.ca_file)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"The file {definition.ca_file} of registry.ca_file cannot be read: {reason}."
+            ) from None
+        place = quote(self._url.removeprefix(f"{urlsplit(self._url).scheme}://"), safe="")
+        self._directory = Path(definition.cache_dir) / place
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"The directory {self._directory} for schemas cannot be made: {reason}."
+            ) from None
+        self._known: dict[str, RegisteredSchema] = {}
+        self._unknown: OrderedDict[str, float] = OrderedDict()
+
+    def by_id(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema with an id; of Protobuf `serialized` its descriptor in base64.
+
+        Raises:
+            Broken: the registry knows no such id.
+            RegistryUnavailable: it does not say.
+        """
+        path = f"/schemas/ids/{number}{_format(serialized)}"
+        found = self._constant(path)
+        if found is None:
+            raise Broken(f"The registry {self._url} knows no schema with the id {number}.")
+        return found
+
+    def version(self, reference: Reference, *, serialized: bool = False) -> RegisteredSchema:
+        """A schema that another one refers to.
+
+        Raises:
+            ConfigError: the registry has none.
+            RegistryUnavailable: it does not say.
+        """
+        subject = quote(reference.subject, safe="")
+        path = f"/subjects/{subject}/versions/{reference.version}{_format(serialized)}"
+        found = self._constant(path)
+        if found is None:
+            raise ConfigError(
+                f"The registry {self._url} has no version {reference.version} of the subject"
+                f" {reference.subject}."
+            )
+        return found
+
+    def newest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """The newest schema of a subject; the newest known where nobody answers.
+
+        Raises:
+            ConfigError: the registry has no such subject.
+            RegistryUnavailable: it does not say, and nothing is known.
+        """
+        path = f"/subjects/{quote(subject, safe='')}/versions/latest{_format(serialized)}"
+        try:
+            found = self._asked(path)
+        except RegistryUnavailable:
+            kept = self._kept(path)
+            if kept is None:
+                raise
+            return kept
+        if found is None:
+            raise ConfigError(f"The registry {self._url} has no subject {subject}.")
+        self._keep(path, found)
+        return found
+
+    def _constant(self, path: str) -> RegisteredSchema | None:
+        """What never changes: from memory, from the disk, or from the registry; None if it has
+        none."""
+        found = self._known.get(path) or self._kept(path)
+        if found is None and self._unknown.get(path, 0.0) < time.monotonic():
+            found = self._asked(path)
+            if found is None:
+                self._unknown[path] = time.monotonic() + UNKNOWN_S
+                self._unknown.move_to_end(path)
+                if len(self._unknown) > _UNKNOWN_MAX:
+                    self._unknown.popitem(last=False)
+            else:
+                self._keep(path, found)
+        if found is not None:
+            self._known[path] = found
+        return found
+
+    def _asked(self, path: str) -> RegisteredSchema | None:
+        ends_s = time.monotonic() + self._timeout_s
+        request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
+        try:
+            with self._opener.open(request, timeout=self._timeout_s) as response:
+                text = body_of(response, ends_s, SCHEMA_BYTES_MAX)
+            return msgspec.json.decode(text, type=RegisteredSchema)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == http.client.NOT_FOUND and _is_unknown(error.read(_ERROR_BYTES)):
+                    return None
+            reason = f"it answers {error.code}"
+        except msgspec.MsgspecError:
+            reason = "its answer is none of a schema registry"
+        except urllib.error.URLError as error:
+            reason = str(error.reason)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = str(error) or type(error).__name__
+        raise RegistryUnavailable(
+            f"the schema registry {self._url} does not say what {path} is: {reason}"
+        )
+
+    def _file(self, path: str) -> Path:
+        return self._directory / f"{quote(path.strip('/'), safe='')}.json"
+
+    def _kept(self, path: str) -> RegisteredSchema | None:
+        try:
+            return msgspec.json.decode(self._file(path).read_bytes(), type=RegisteredSchema)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def _keep(self, path: str, found: RegisteredSchema) -> None:
+        """Write a schema to the disk, whole or not at all; if that fails it is asked for again."""
+        with contextlib.suppress(OSError):
+            handle, name = tempfile.mkstemp(dir=self._directory, suffix=".new")
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.json.encode(found))
+                file.flush()
+                os.fsync(handle)
+            Path(name).replace(self._file(path))
+
+
+def schema_id(payload: bytes) -> int:
+    """The id in front of a payload (Confluent, wire format): a zero byte, and four of the id.
+
+    Raises:
+        Broken: there is none.
+    """
+    if len(payload) < FRAME_BYTES or payload[0]:
+        raise Broken(
+            "The payload does not begin with a zero byte and the four of a schema's id, as those"
+            " of a schema registry do."
+        )
+    return int.from_bytes(payload[1:FRAME_BYTES], "big")
+
+
+def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
+    """The descriptor of a Protobuf schema; None where the registry has given its source."""
+    try:
+        return base64.b64decode(schema.schema, validate=True)
+    except binascii.Error:
+        return None
+
+
+def _is_unknown(answer: bytes) -> bool:
+    """Whether the registry itself says that it has none, and not what stands before it."""
+    try:
+        said = msgspec.json.decode(answer)
+    except msgspec.MsgspecError:
+        return False
+    return isinstance(said, dict) and said.get("error_code") in _NOT_FOUND_CODES
+
+
+def _format(serialized: bool) -> str:
+    return "?format=serialized" if serialized else ""
+
+
+def _authorization(definition: RegistryDefinition) -> dict[str, str]:
+    file = definition.login_file or definition.token_file
+    if not file:
+        return {}
+    try:
+        line = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"The file {file} for the registry cannot be read: {reason}.") from None
+    if not definition.login_file:
+        return {"Authorization": f"Bearer {line}"}
+    if ":" not in line:
+        raise ConfigError(f"The file {file} of registry.login_file has no line USER:PASSWORD.")
+    return {"Authorization": f"Basic {base64.b64encode(line.encode()).decode()}"}
