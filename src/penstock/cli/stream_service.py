@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
+    from penstock.config.settings import Settings
     from penstock.stream.credentials import Credentials
 
 SERVER: Final = "127.0.0.1:8815"
@@ -57,6 +59,21 @@ class Access:
             certificate_file=_path(self.tls_cert_file),
             key_file=_path(self.tls_key_file),
         )
+
+
+def reach_stream(settings: Settings, server: str | None, access: Access) -> tuple[str, Credentials]:
+    """Address and credentials of the broker's stream service, by its settings and by options.
+
+    A command of the broker's own user shows its own token.
+    """
+    from penstock.auth.tokens import OWN_FILE
+
+    if settings.stream.certificate:
+        access = replace(access, tls=True)
+    own_token = settings.durability.data_dir / OWN_FILE
+    if server is None and access.token_file is None and os.access(own_token, os.R_OK):
+        access = replace(access, token_file=own_token)
+    return access.reach(server or str(settings.stream.bind))
 
 
 def _path(file: Path | None) -> str:

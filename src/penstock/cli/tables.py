@@ -5,14 +5,13 @@ Everything is imported when a command runs, so that `penstock --help` needs no S
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.infer import infer
 from penstock.cli.option_groups import grouped
 from penstock.cli.screen import Screen, print_heading, print_pairs
 from penstock.cli.spark_jobs import (
@@ -27,7 +26,7 @@ from penstock.cli.spark_jobs import (
     spark_installed,
     stop_on_signals,
 )
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import Access, reach_stream
 from penstock.cli.table_rows import print_rows
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
@@ -42,6 +41,7 @@ SERVER_ANSWER_S_MAX: Final = 1.0
 app = typer.Typer(
     no_args_is_help=True, help="Land messages in declared tables, and look after them."
 )
+app.command()(grouped(infer))
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Which tables; all of them.")
@@ -240,18 +240,10 @@ def _chosen(
     config: Path | None, names: list[str] | None, server: str | None, access: Access
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
     """The tables that are meant, and how the stream service is reached."""
-    from penstock.auth.tokens import OWN_FILE
     from penstock.config.load import load_settings
 
-    settings = load_settings(config)
-    stream = settings.stream
     tables = _declared(config, names)
-    if stream.certificate:
-        access = replace(access, tls=True)
-    own_token = settings.durability.data_dir / OWN_FILE
-    if server is None and access.token_file is None and os.access(own_token, os.R_OK):
-        access = replace(access, token_file=own_token)
-    return tables, access.reach(server or str(stream.bind))
+    return tables, reach_stream(load_settings(config), server, access)
 
 
 def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:

@@ -8,7 +8,10 @@
     documents       json, cbor, msgpack, avro: the rows of a document, and their columns
     paths, shapes   where a value is, and how to read no more of a document than that
     json_text, cbor, msgpack, avro   the notations
+    avro_schema, avro_container      Avro's schemas, and its files as payloads
     protobuf        messages by their descriptor
+    registry        schemas by their ids: avro_registered, protobuf_registered, json_registered
+    framed          what stands in front of a payload, left out
     sparkplug, sparkplug_schema      Sparkplug B, a row for each metric
     csv_lines, text, raw             lines, one value, and the payload as it is
 
@@ -16,6 +19,8 @@
     units           a conversion of units as factor and offset
     files           files that decoders are made from
     shown           a value in a reason, in a few characters
+
+    inference/      from a sample of messages to declarations of tables
 
 No decoder raises for what a payload holds, and none lets a small one take much time or memory.
 """

@@ -71,7 +71,7 @@ class CsvDecoder:
         width = len(self._casts)
         number = 0
         try:
-            for number, fields in self._fields_of(text):
+            for number, fields in fields_of_lines(text, self._definition.delimiter):
                 if self._definition.header and positions is None:
                     known = {name.strip(): place for place, name in enumerate(fields)}
                     positions = [known.get(name) for name in self._names]
@@ -90,16 +90,20 @@ class CsvDecoder:
             return f"The payload is not csv after line {number}: {error}."
         return lines
 
-    def _fields_of(self, text: str) -> Iterator[tuple[int, list[str]]]:
-        """The fields of each line that has any, and the line's number, from 1 on."""
-        delimiter = self._definition.delimiter
-        if '"' in text:
-            reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-            for fields in reader:
-                if fields:
-                    yield reader.line_num, fields
-            return
-        lines = _LINE_END.split(text) if "\r" in text else text.split("\n")
-        for number, line in enumerate(lines, 1):
-            if line:
-                yield number, line.split(delimiter)
+
+def fields_of_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each line that has any, and the line's number, from 1 on.
+
+    Raises:
+        csv.Error: a quote is where none may be.
+    """
+    if '"' in text:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+        for fields in reader:
+            if fields:
+                yield reader.line_num, fields
+        return
+    lines = _LINE_END.split(text) if "\r" in text else text.split("\n")
+    for number, line in enumerate(lines, 1):
+        if line:
+            yield number, line.split(delimiter)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,6 +15,9 @@ from penstock.stream.rows import STREAM_SCHEMA
 STEP_MIN: Final = 1000
 """Offsets of the first look back from the end of the log; each further one is ten times longer."""
 
+BYTES_MAX: Final = 256 * 2**20
+"""About the most that is kept of messages; of larger ones there are fewer than asked for."""
+
 
 def sort_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mapping[str, pa.Table]:
     """What the last `count` messages of the table's topics would become.
@@ -21,19 +25,52 @@ def sort_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
     Raises:
         PenstockError: the stream service cannot be asked.
     """
-    return table.sorting(_latest(table, client, count))
+    return table.sorting(newest(client, table.definition.stream, table.topic_filter, count))
 
 
-def _latest(table: DeclaredTable, client: StreamClient, count: int) -> pa.Table:
-    stream = table.definition.stream
+def newest(
+    client: StreamClient,
+    stream: str,
+    topic_filter: str,
+    count: int,
+    note: Callable[[int], None] = lambda _count: None,
+) -> pa.Table:
+    """The last `count` messages of a stream that match a filter, in order of offset.
+
+    Args:
+        client: of the stream service.
+        stream: its name.
+        topic_filter: of MQTT.
+        count: how many.
+        note: is told how many were found so far.
+
+    Raises:
+        PenstockError: the stream service cannot be asked.
+    """
     log = client.offsets(stream)
-    step = max(STEP_MIN, count)
-    while True:
-        start = max(log.earliest, log.latest - step)
-        batches = client.read(
-            stream, log.epoch, start, log.latest, topic_filters=[table.topic_filter]
-        )
-        found = pa.Table.from_batches(batches, STREAM_SCHEMA)
-        if found.num_rows >= count or start == log.earliest:
-            return found.slice(max(0, found.num_rows - count))
-        step *= 10
+    found = STREAM_SCHEMA.empty_table()
+    end, step = log.latest, max(STEP_MIN, count)
+    while found.num_rows < count and found.nbytes < BYTES_MAX // 2 and end > log.earliest:
+        start = max(log.earliest, end - step)
+        batches = client.read(stream, log.epoch, start, end, topic_filters=[topic_filter])
+        last = _last(batches, count - found.num_rows)
+        found = pa.concat_tables([last, found])
+        note(found.num_rows)
+        end, step = start, step * 10
+    return found
+
+
+def _last(batches: Iterable[pa.RecordBatch], count: int) -> pa.Table:
+    """The last rows of batches; no more of them is kept on the way than is needed."""
+    kept: deque[pa.RecordBatch] = deque()
+    rows = size_bytes = 0
+    for batch in batches:
+        kept.append(batch)
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        while len(kept) > 1 and (rows - kept[0].num_rows >= count or size_bytes > BYTES_MAX):
+            first = kept.popleft()
+            rows -= first.num_rows
+            size_bytes -= first.nbytes
+    found = pa.Table.from_batches(kept, STREAM_SCHEMA)
+    return found.slice(max(0, found.num_rows - count))

@@ -1,0 +1,276 @@
+"""A column for the values of one field, and what it rests on.
+
+The kinds of the values say which types to try, from the narrowest on; the first is taken of which
+the cast that lands them refuses no value. So what is declared holds for the sample, whatever is in
+it.
+
+::
+
+      true, false        bool               text: ISO 8601, other dates   timestamp, date
+      whole numbers      time, int, decimal       numbers                 see below
+      numbers            time, float              any other               string
+      bytes              binary             several kinds                 string, json
+
+Whole numbers that a document has in text stay text, for they are as often names (a serial number)
+as numbers; of csv and text payloads, where all is text, they are numbers unless one begins with a
+zero.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config.decoder import Column
+from penstock.decoding.casts import Cast
+from penstock.decoding.inference.timestamps import (
+    format_of,
+    has_time_of_day,
+    is_iso,
+    names_time,
+    unit_of_epoch,
+    without_offset,
+)
+from penstock.decoding.inference.unit_names import unit_of
+
+Settings = dict[str, Any]
+
+NULL_WORDS: Final = frozenset(
+    {"NA", "N/A", "n/a", "na", "null", "NULL", "None", "none", "unavailable", "unknown", "-", "--"}
+)
+"""Texts that stand for no value among numbers or times."""
+
+RARE_SHARE: Final = 0.05
+"""A field in a smaller share of the rows than this is marked as rare."""
+
+_INT64: Final = 2**63
+_EXACT_AS_FLOAT_MAX: Final = 2**53
+_DECIMAL_DIGITS_MAX: Final = 38
+_UINT64_DIGITS: Final = 20
+_WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,37})")
+_NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NOT_FINITE: Final = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
+_EXAMPLES_MAX: Final = 5
+_EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A column's settings, as a declaration has them.
+
+    Attributes:
+        settings: of the column: type, unit …
+        evidence: what they rest on, in a few words.
+        null_words: texts among the values that have to mean that there is none.
+    """
+
+    settings: Settings
+    evidence: str
+    null_words: frozenset[str] = frozenset()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it keeps text as it is, so that no word of it may mean null."""
+        return bool(self.settings["type"] == "string")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    settings: Settings
+    note: str = ""
+    null_words: frozenset[str] = frozenset()
+
+
+def guess(
+    name: str, values: Sequence[Any], rows: int, *, all_is_text: bool, allow_null_words: bool = True
+) -> Guess:
+    """The narrowest column that takes all values.
+
+    Args:
+        name: of the field, in which its unit may be.
+        values: what it has, without those that are null.
+        rows: in how many it could have been.
+        all_is_text: of csv and text payloads.
+        allow_null_words: whether some of `NULL_WORDS` may mean that there is no value.
+    """
+    if not values:
+        return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
+    for trial in _trials(name, values, all_is_text=all_is_text, nulls=allow_null_words):
+        array, reasons = Cast(name, Column.model_validate(trial.settings))(
+            list(values), trial.null_words
+        )
+        if not reasons:
+            break
+    return Guess(
+        trial.settings, _evidence(trial, values, array.drop_null(), rows), trial.null_words
+    )
+
+
+def _trials(
+    name: str, values: Sequence[Any], *, all_is_text: bool, nulls: bool
+) -> Iterator[_Trial]:
+    """What to try, in this order; the last takes anything."""
+    kinds = Counter(map(_kind, values))
+    texts = [value for value in values if isinstance(value, str)]
+    words = NULL_WORDS.intersection(texts) if nulls else frozenset()
+    rest = [value for value in values if not (isinstance(value, str) and value in words)]
+    if "nested" not in kinds and rest:
+        for trial in _narrow(name, rest, all_is_text=all_is_text):
+            note = ", ".join(filter(None, (trial.note, _words_noted(words))))
+            yield _Trial(trial.settings, note, words)
+    mixed = ""
+    if len(kinds) > 1:
+        mixed = "mixed: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+    if "nested" not in kinds:
+        yield _Trial({"type": "string"}, mixed)
+    yield _Trial({"type": "json"}, mixed.replace("nested", "lists or objects"))
+
+
+def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
+    """The types narrower than text that all of these values may have."""
+    kinds = set(map(_kind, values))
+    if kinds == {"truth"}:
+        yield _Trial({"type": "bool"})
+    elif kinds == {"truth", "whole numbers"} and all(value in (0, 1) for value in values):
+        yield _Trial({"type": "bool"}, "also as 0 and 1")
+    elif kinds <= {"whole numbers", "numbers"}:
+        yield from _numbers(name, values)
+    elif kinds == {"bytes"}:
+        yield _Trial({"type": "binary"})
+    elif kinds == {"times"}:
+        yield _Trial({"type": "timestamp"})
+    elif kinds == {"dates"}:
+        yield _Trial({"type": "date"})
+    elif kinds == {"text"}:
+        yield from _texts(name, values, all_is_text=all_is_text)
+    elif "text" in kinds and kinds <= {"text", "whole numbers", "numbers"}:
+        texts = [value for value in values if isinstance(value, str)]
+        if _are_numbers(texts):
+            numbers = [float(v) if isinstance(v, str) else v for v in values]
+            note = f"{len(texts):,} of them written as text"
+            yield from (_Trial(one.settings, note) for one in _numbers(name, numbers))
+
+
+def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Trial]:
+    finite = [value for value in values if math.isfinite(value)]
+    epoch = unit_of_epoch(name, finite) if finite else ""
+    if epoch:
+        yield _Trial({"type": "timestamp", "unit_from": epoch}, f"{epoch} since 1970")
+    unit = unit_of(name)
+    measured = {"unit": unit} if unit else {}
+    if all(isinstance(value, int) for value in values):
+        largest = max(map(abs, values))
+        if max(values) < _INT64 and min(values) >= -_INT64:
+            maybe = ""
+            if not names_time(name) and unit_of_epoch("time", values) == "s":
+                maybe = "perhaps s since 1970"
+            yield _Trial({"type": "int", **measured}, note or maybe)
+        digits = _UINT64_DIGITS if largest < 2 * _INT64 else _DECIMAL_DIGITS_MAX
+        if largest < 10**digits:
+            yield _Trial({"type": f"decimal({digits},0)", **measured}, "beyond 64 bits")
+        yield _Trial({"type": "string"}, "numbers too long for any type")
+        return
+    if any(isinstance(v, int) and abs(v) > _EXACT_AS_FLOAT_MAX for v in values):
+        yield _Trial({"type": "string"}, "whole numbers too long for float among others")
+    whole = sum(isinstance(value, int) for value in values)
+    widened = f"widened: {whole:,} whole numbers" if whole and not note else note
+    yield _Trial({"type": "float", **measured}, widened)
+
+
+def _texts(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_Trial]:
+    if _are_numbers(values):
+        if all(map(_WHOLE.fullmatch, values)):
+            if all_is_text:
+                yield from _numbers(name, [int(value) for value in values])
+            else:
+                yield _Trial({"type": "string"}, "whole numbers written as text")
+        else:
+            note = "" if all_is_text else "written as text"
+            yield from _numbers(name, [float(value) for value in values], note)
+    if all_is_text and {value.lower() for value in values} <= {"true", "false"}:
+        yield _Trial({"type": "bool"})
+    iso, has_time = is_iso(values)
+    if iso and has_time:
+        local = without_offset(values)
+        yield _Trial(
+            {"type": "timestamp"},
+            f"ISO 8601, {local:,} without an offset, read as UTC: see time_zone" if local else "",
+        )
+    elif iso:
+        yield _Trial({"type": "date"})
+    text_format = format_of(values)
+    if text_format:
+        kind = "timestamp" if has_time_of_day(text_format) else "date"
+        yield _Trial({"type": kind, "format": text_format})
+
+
+def _are_numbers(texts: Sequence[str]) -> bool:
+    """Whether all are; none begins with a zero that a number would lose, and one is finite."""
+    is_finite = [_NUMBER.fullmatch(text) is not None for text in texts]
+    return any(is_finite) and all(
+        finite or _NOT_FINITE.fullmatch(text) for finite, text in zip(is_finite, texts, strict=True)
+    )
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int):
+        return "whole numbers"
+    if isinstance(value, (float, Decimal)):
+        return "numbers"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, (bytes, bytearray)):
+        return "bytes"
+    if isinstance(value, datetime):
+        return "times"
+    if isinstance(value, date):
+        return "dates"
+    return "nested"
+
+
+def _words_noted(words: frozenset[str]) -> str:
+    return f"{', '.join(sorted(words))} for null" if words else ""
+
+
+def _evidence(trial: _Trial, values: Sequence[Any], found: pa.Array, rows: int) -> str:
+    present = len(found)
+    count = f"all {rows:,}" if present == rows else f"{present:,} of {rows:,}"
+    rare = "rare" if present < RARE_SHARE * rows else ""
+    return ", ".join(filter(None, (count, rare, _range(values, found), trial.note)))
+
+
+def _range(values: Sequence[Any], found: pa.Array) -> str:
+    kind = found.type
+    if not len(found) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
+        return ""
+    if pa.types.is_string(kind):
+        lengths = [len(value) for value in values if isinstance(value, (list, tuple))]
+        if lengths:
+            least, most = min(lengths), max(lengths)
+            return f"lists of {least if least == most else f'{least} to {most}'} items"
+        if any(isinstance(value, dict) for value in values):
+            return "objects"
+        distinct = found.unique().to_pylist()
+        if len(distinct) <= _EXAMPLES_MAX and all(map(_EXAMPLE.fullmatch, distinct)):
+            return " | ".join(sorted(distinct))
+        return f"{len(distinct):,} different"
+    bounds = pc.min_max(found)
+    low, high = (_short(bounds[side].as_py()) for side in ("min", "max"))
+    return low if low == high else f"{low} to {high}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

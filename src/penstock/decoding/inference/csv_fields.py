@@ -1,0 +1,79 @@
+"""Whether texts are csv: the delimiter, the header, and the fields by column.
+
+Text is csv if the lines of all payloads have the same number of fields, two or more, and either a
+header names them or at least one column is of numbers or times: prose has commas, too.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.decoding.csv_lines import fields_of_lines
+from penstock.decoding.inference.column_types import guess
+
+DELIMITERS: Final = (";", "\t", "|", ",")
+_LINES_LOOKED_AT_MAX: Final = 200
+_FIELDS_MAX: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class CsvShape:
+    """delimiter, number of fields, and the header's names; () where there is none."""
+
+    delimiter: str
+    width: int
+    header: tuple[str, ...] = ()
+
+
+def csv_shape(texts: Sequence[str]) -> CsvShape | None:
+    """The shape that most of these texts have as csv; None where they are none."""
+    for delimiter in DELIMITERS:
+        if not any(delimiter in text for text in texts):
+            continue
+        payloads = [lines for text in texts if (lines := lines_of(text, delimiter))]
+        widths = Counter(len(line) for lines in payloads for line in lines)
+        if not widths:
+            continue
+        width, count = widths.most_common(1)[0]
+        if not 2 <= width <= _FIELDS_MAX or count * 20 < sum(widths.values()) * 19:
+            continue
+        fitting = [lines for lines in payloads if all(len(line) == width for line in lines)]
+        header = _header(fitting)
+        rows = [line for lines in fitting for line in lines[bool(header) :]]
+        if header or _is_typed(rows):
+            return CsvShape(delimiter, width, header)
+    return None
+
+
+def lines_of(text: str, delimiter: str) -> list[list[str]]:
+    """The fields of each line; none where the text is no csv."""
+    try:
+        return [fields for _, fields in fields_of_lines(text, delimiter)]
+    except csv.Error:
+        return []
+
+
+def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
+    """The first line of each payload, if it names the fields of others below it."""
+    if not payloads or not payloads[0]:
+        return ()
+    first = tuple(name.strip() for name in payloads[0][0])
+    rest = [line for lines in payloads for line in lines[1:]]
+    is_same = all(tuple(name.strip() for name in lines[0]) == first for lines in payloads)
+    are_names = all(first) and len(set(first)) == len(first) and not _is_typed([first])
+    if not (rest and is_same and are_names):
+        return ()
+    return first if len(payloads) > 1 or _is_typed(rest) else ()
+
+
+def _is_typed(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a column is something else than text."""
+    for column in zip(*rows[:_LINES_LOOKED_AT_MAX], strict=True):
+        values = [value for value in column if value]
+        if values and not guess("", values, len(column), all_is_text=True).is_text:
+            return True
+    return False

@@ -1,0 +1,130 @@
+"""What a payload could be, read by the notations that decode it later.
+
+Text is never CBOR or MessagePack with an object in it, whose first bytes no UTF-8 text begins with;
+and the two are told apart by what is left over when one is read as the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal
+
+from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.avro_container import MAGIC, ContainerNotation
+from penstock.decoding.cbor import CborNotation
+from penstock.decoding.documents import Broken, Notation
+from penstock.decoding.json_text import JsonNotation
+from penstock.decoding.msgpack import MsgpackNotation
+
+DocumentKind = Literal["json", "cbor", "msgpack", "avro"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_BOM: Final = "\ufeff"
+
+
+class Form(Enum):
+    """What a payload holds."""
+
+    EMPTY = "empty"
+    OBJECT = "an object"
+    ROWS = "a list of objects"
+    VALUE = "a list or value"
+    """Of a notation: any other."""
+    SCALAR = "a number or truth in text"
+    """It is JSON as well."""
+    TEXT = "text"
+    BINARY = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A payload, read.
+
+    notation is the kind of document, empty where it is none; value what the document or text is, or
+    the payload itself.
+    """
+
+    form: Form
+    notation: DocumentKind | Literal[""] = ""
+    value: Any = None
+
+    @property
+    def objects(self) -> list[dict[Any, Any]]:
+        """The rows of a document: objects."""
+        if self.form is Form.OBJECT:
+            return [self.value]
+        return self.value if self.form is Form.ROWS else []
+
+
+def read(payload: bytes) -> Reading:
+    """Tell what a payload could be."""
+    if not payload:
+        return Reading(Form.EMPTY)
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return _binary(payload)
+    value = _document("json", payload)
+    if value is _NONE:
+        if _CONTROL.search(text):
+            return _binary(payload)
+        return Reading(Form.TEXT, value=text.removeprefix(_BOM))
+    if value is None or isinstance(value, (bool, int, float)):
+        return Reading(Form.SCALAR, "json", text)
+    return _of_document("json", value)
+
+
+def distinct_keys(readings: Iterable[Reading]) -> frozenset[str]:
+    """The keys of all objects in documents."""
+    return frozenset(str(key) for reading in readings for item in reading.objects for key in item)
+
+
+def _binary(payload: bytes) -> Reading:
+    found: list[Reading] = []
+    kinds: tuple[DocumentKind, ...] = ("cbor", "msgpack")
+    if payload.startswith(MAGIC):
+        kinds = ("avro",)
+    for kind in kinds:
+        value = _document(kind, payload)
+        if value is not _NONE and (reading := _of_document(kind, value)).objects:
+            found.append(reading)
+    # Both is rare: then the one whose keys are text.
+    found.sort(key=lambda one: not all(isinstance(key, str) for key in one.objects[0]))
+    return found[0] if found else Reading(Form.BINARY, value=payload)
+
+
+def _of_document(kind: DocumentKind, value: object) -> Reading:
+    if isinstance(value, dict):
+        return Reading(Form.OBJECT, kind, value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
+        return Reading(Form.ROWS, kind, list(value))
+    return Reading(Form.VALUE, kind, value)
+
+
+_NONE: Final = object()
+"""What is no document."""
+
+
+def _document(kind: DocumentKind, payload: bytes) -> object:
+    try:
+        return _notation(kind).read(payload)
+    except (Broken, RecursionError):
+        return _NONE
+
+
+@functools.cache
+def _notation(kind: DocumentKind) -> Notation:
+    match kind:
+        case "json":
+            return JsonNotation(DecoderDefinition(kind="json"))
+        case "cbor":
+            return CborNotation()
+        case "msgpack":
+            return MsgpackNotation()
+        case "avro":
+            definition = DecoderDefinition(kind="avro", framing="container")
+            return ContainerNotation(None, definition.rows_max, definition.expanded_bytes_max)

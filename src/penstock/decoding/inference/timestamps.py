@@ -1,0 +1,97 @@
+"""Times among values: text in a known form, and numbers that count from 1970.
+
+A number is a time where its name says so and it lies between 2000 and 2100 in one of the units, no
+two of which overlap; without such a name where it counts milliseconds or finer and lies between
+2010 and 2050: counters of so many digits are rare, those of seconds' ten digits are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+_PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_NAMED_S: Final = (946_684_800, 4_102_444_800)  # 2000 to 2100
+_UNNAMED_S: Final = (1_262_304_000, 2_524_608_000)  # 2010 to 2050
+_NAME: Final = re.compile(
+    r"(?:.*[^a-z])?(?:t|ts|at|on|time|timestamp|times|date|datetime|epoch|unix|utc|when|created"
+    r"|updated|received|sent|start|end|since|until|seen|changed)(?:_?(?:s|ms|us|ns|utc|millis))?"
+)
+_ISO: Final = re.compile(r"[0-9]{4}-?[0-9]{2}-?[0-9]{2}([Tt ][0-9]{2}:?[0-9]{2}.*)?")
+_OFFSET: Final = re.compile(r".*[Tt ].*(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})")
+FORMATS: Final = (
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d %H:%M",
+    "%Y/%m/%d",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
+    "%d.%m.%Y",
+    "%m/%d/%Y %H:%M:%S",
+    "%d/%m/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M",
+    "%d/%m/%Y %H:%M",
+    "%m/%d/%Y",
+    "%d/%m/%Y",
+    "%b %d %Y",
+    "%d %b %Y",
+    "%d-%b-%Y",
+    "%b %d, %Y",
+    "%a %b %d %H:%M:%S %Y",
+    "%a, %d %b %Y %H:%M:%S %z",
+)
+"""Of text that is not ISO 8601; days and months in numbers count only where one order fits."""
+
+
+def unit_of_epoch(name: str, values: Sequence[float]) -> str:
+    """What numbers count if they are times since 1970: s, ms, us or ns; empty if they are none."""
+    low, high = min(values), max(values)
+    is_named = names_time(name)
+    for unit, factor in _PER_SECOND.items():
+        first, last = _NAMED_S if is_named else _UNNAMED_S
+        if first * factor <= low and high < last * factor and (is_named or unit != "s"):
+            return unit
+    return ""
+
+
+def names_time(name: str) -> bool:
+    """Whether a name is that of a time: ts, createdAt, time_ms."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return _NAME.fullmatch(split) is not None
+
+
+def is_iso(texts: Sequence[str]) -> tuple[bool, bool]:
+    """Whether texts look like ISO 8601, and whether any has a time of the day."""
+    has_time = False
+    for text in texts:
+        match = _ISO.fullmatch(text)
+        if match is None or (match[1] is None and "-" not in text):
+            return False, False
+        has_time = has_time or match[1] is not None
+    return True, has_time
+
+
+def without_offset(texts: Sequence[str]) -> int:
+    """How many of these do not say how far they are from UTC."""
+    return sum(_OFFSET.fullmatch(text) is None for text in texts)
+
+
+def format_of(texts: Sequence[str]) -> str:
+    """The one strptime format that fits all texts; empty where none does, or several do."""
+    fitting = [one for one in FORMATS if _fits(texts, one)]
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def has_time_of_day(text_format: str) -> bool:
+    """Whether it is of a timestamp and not of a date."""
+    return "%H" in text_format
+
+
+def _fits(texts: Sequence[str], text_format: str) -> bool:
+    try:
+        for text in texts:
+            datetime.strptime(text, text_format)  # noqa: DTZ007 - only whether it can be read
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,76 @@
+"""An inferred table in TOML, ready to run, with what each line rests on in a comment."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from penstock.decoding.inference.column_types import Settings
+from penstock.decoding.inference.tables import InferredTable
+from penstock.telemetry.logs import printable
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_WIDTH_MAX: Final = 60
+_COMMENT_CHARACTERS_MAX: Final = 200
+
+
+def table_lines(
+    table: InferredTable, dead_letters: Mapping[str, int], stream: str = "messages"
+) -> Iterator[str]:
+    """The lines of a declaration.
+
+    Args:
+        table: it.
+        dead_letters: how many messages of the sample would be dead letters, by reason.
+        stream: of the broker, that it is read from.
+    """
+    topics = f"{table.topics:,} topics" if table.topics > 1 else "one topic"
+    yield f"# {table.messages:,} messages of {topics}."
+    yield from (f"# {_remark(remark)}" for remark in table.decoder.remarks)
+    count = sum(dead_letters.values())
+    if count:
+        yield f"# {count:,} of them would be dead letters:"
+        yield from (f"#   {number:,} {_remark(why)}" for why, number in dead_letters.items())
+    yield "[[tables.declared]]"
+    yield f"name = {_value(table.name)}"
+    yield f"topics = {_value(table.pattern.text)}"
+    yield from (f"# {{{name}}} is {_remark(seen)}" for name, seen in table.pattern.levels)
+    if stream != "messages":
+        yield f"stream = {_value(stream)}"
+    yield ""
+    yield "[tables.declared.decoder]"
+    yield from (f"{name} = {_value(value)}" for name, value in table.decoder.settings.items())
+    if table.decoder.columns:
+        yield ""
+        yield "[tables.declared.decoder.columns]"
+        columns = [
+            (f"{_key(column.name)} = {_column(column.settings)}", column.evidence)
+            for column in table.decoder.columns
+        ]
+        width = min(_WIDTH_MAX, max(len(text) for text, _ in columns))
+        yield from (f"{text:{width}}  # {_remark(evidence)}" for text, evidence in columns)
+
+
+def _column(settings: Settings) -> str:
+    if set(settings) == {"type"}:
+        return _value(settings["type"])
+    return "{ " + ", ".join(f"{name} = {_value(value)}" for name, value in settings.items()) + " }"
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
+
+
+def _value(value: Any) -> str:
+    """Text, truth or a list of texts in TOML's notation, which is JSON's but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _remark(text: str) -> str:
+    """What others wrote, in one line of a comment."""
+    shown = printable(text)
+    if len(shown) <= _COMMENT_CHARACTERS_MAX:
+        return shown
+    return shown[: _COMMENT_CHARACTERS_MAX - 1] + "…"
