@@ -193,6 +193,13 @@ def write_files(
         yield from writer.finish()
 
 
+def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
+    """Raise what writing the rows would raise: of values that Arrow can hold and Python cannot."""
+    _spans(rows, [field.name for field in rows.schema if _has_order(field.type)])
+    for name in partition_by:
+        pc.unique(rows.column(name)).to_pylist()
+
+
 class _TableWriter:
     """The files of one table that one task writes."""
 
@@ -310,12 +317,10 @@ class _Stats:
         """Take more rows of the file into account."""
         self.rows += rows.num_rows
         for name in self._columns:
-            column = rows.column(name)
-            self._nulls[name] += column.null_count
-            found = pc.min_max(column).as_py()
-            if found["min"] is not None:
-                low, high = self._spans.get(name, (found["min"], found["max"]))
-                self._spans[name] = (min(low, found["min"]), max(high, found["max"]))
+            self._nulls[name] += rows.column(name).null_count
+        for name, (least, most) in _spans(rows, self._columns).items():
+            low, high = self._spans.get(name, (least, most))
+            self._spans[name] = (min(low, least), max(high, most))
 
     def span(self, name: str) -> tuple[int, int]:
         """Minimum and maximum of a column of integers."""
@@ -337,6 +342,13 @@ class _Stats:
                 "nullCount": self._nulls,
             }
         )
+
+
+def _spans(rows: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+    """Minimum and maximum of each of these columns that has a value."""
+    found = {name: pc.min_max(rows.column(name)).as_py() for name in columns}
+    return {name: (span["min"], span["max"]) for name, span in found.items()
+            if span["min"] is not None}  # fmt: skip
 
 
 def _has_order(kind: pa.DataType) -> bool:

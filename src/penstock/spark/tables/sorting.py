@@ -4,6 +4,8 @@ message ──topic levels──▶ cast? ──payload──▶ decodes? ──
                            no │            no │        none │            yes │
                               └──── broken ───┘          empty           repeated
                                           └───────── dead letters ────────┘
+
+Whatever raises on the way, of one message, is a dead letter too: ``poison``.
 """
 
 from __future__ import annotations
@@ -20,9 +22,14 @@ from penstock.decoding.api import Decoded, Decoder, make_decoder
 from penstock.decoding.repeated import is_too_much
 from penstock.decoding.shown import shown
 from penstock.decoding.topic_pattern import TopicPattern
-from penstock.spark.parquet_files import PARTITION_NAME_LENGTH_MAX, partition_name
+from penstock.spark.parquet_files import (
+    PARTITION_NAME_LENGTH_MAX,
+    check_writable,
+    partition_name,
+)
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA
+from penstock.spark.tables.poison import each_part, reason_of
 from penstock.spark.tables.splits import with_date
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -64,10 +71,19 @@ class Sorting:
         return TopicPattern.parse(self._table.topics)
 
     def __call__(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Sort a batch of messages."""
+        """Sort a batch of messages. Those with which that raises are dead letters (`poison`)."""
         if not messages.num_rows:
             return {}
-        messages = with_date(messages.combine_chunks())
+        _ = self._decoder, self._pattern  # what cannot be made is no message's fault
+        found: dict[str, list[pa.Table]] = {}
+        for part in each_part(with_date(messages), self._sorted, _buried):
+            for name, rows in part.items():
+                found.setdefault(name, []).append(rows)
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    def _sorted(self, messages: pa.Table) -> dict[str, pa.Table]:
+        """Sort messages, or raise and have changed nothing."""
+        messages = messages.combine_chunks()
         levels, misfits, misfit_reasons = self._pattern.columns(_array(messages, "topic"))
         fitting = _without(messages.num_rows, misfits)
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
@@ -79,7 +95,7 @@ class Sorting:
         rows = self._rows(messages, levels, sources, found)
         unnamed = self._without_directory(rows, sources)
         rows, sources = _without_messages(rows, sources, unnamed)
-        repeats = self._repeats(messages, sources)
+        repeats, landed_at = self._repeats(messages, sources)
         rows, _ = _without_messages(rows, sources, repeats)
         reasons: dict[int, tuple[str, str]] = {
             **empty,
@@ -88,7 +104,10 @@ class Sorting:
             **{index: ("broken", reason) for index, reason in (large | unnamed).items()},
             **{index: ("repeated", reason) for index, reason in repeats.items()},
         }
-        return {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
+        parts = {ROWS: rows, DEAD_LETTERS: _dead_letters(messages, reasons)}
+        check_writable(rows, self._table.partition_by)
+        self._landed_at |= landed_at
+        return parts
 
     def identified(self, messages: pa.Table) -> pa.Array:
         """The id of each message: of its first row, or from its user properties; null for none."""
@@ -100,12 +119,18 @@ class Sorting:
                  messages.column("properties").to_pylist()],
                 pa.string(),
             )  # fmt: skip
+        _ = self._decoder  # as in `__call__`
+        parts: Iterator[list[str | None]] = each_part(messages, self._ids, _no_id)
+        return pa.array([name for part in parts for name in part], pa.string())
+
+    def _ids(self, messages: pa.Table) -> list[str | None]:
+        assert self._table.repeats is not None
         decoded = self._decode(messages)
-        ids = decoded.rows.column(repeats.column).cast(pa.string()).to_pylist()
+        ids = decoded.rows.column(self._table.repeats.column).cast(pa.string()).to_pylist()
         found: dict[int, str | None] = {}
         for source, value in zip(decoded.sources.to_pylist(), ids, strict=True):
             found.setdefault(source, value)
-        return pa.array([found.get(index) for index in range(messages.num_rows)], pa.string())
+        return [found.get(index) for index in range(messages.num_rows)]
 
     def _decode(self, messages: pa.Table) -> Decoded:
         return self._decoder.decode(_array(messages, "payload"), _array(messages, "topic"))
@@ -145,14 +170,20 @@ class Sorting:
                 found.setdefault(index, reason)
         return found
 
-    def _repeats(self, messages: pa.Table, sources: pa.Array) -> dict[int, str]:
-        """The messages that are repeats, with the reason; they come in order of offset."""
+    def _repeats(
+        self, messages: pa.Table, sources: pa.Array
+    ) -> tuple[dict[int, str], dict[str, int]]:
+        """The messages that are repeats, with the reason, and when the others landed, by their id.
+
+        They come in order of offset.
+        """
         if self._table.repeats is None or MESSAGE_ID not in messages.column_names:
-            return {}
+            return {}, {}
         within_us = self._table.repeats.within_s * 1_000_000
         chosen = pc.unique(sources)
         columns = messages.select([MESSAGE_ID, SEEN_AT, "received_at"]).take(chosen)
         found: dict[int, str] = {}
+        landed_at: dict[str, int] = {}
         for index, name, seen_at, at in zip(
             chosen.to_pylist(),
             columns.column(MESSAGE_ID).to_pylist(),
@@ -164,12 +195,21 @@ class Sorting:
         ):
             if name is None:
                 continue
-            before = self._landed_at.get(name, seen_at)
+            before = landed_at.get(name, self._landed_at.get(name, seen_at))
             if before is not None and at - before <= within_us:
                 found[index] = f"a message with the id {name} landed before"
             else:
-                self._landed_at[name] = at
-        return found
+                landed_at[name] = at
+        return found, landed_at
+
+
+def _no_id(_message: pa.Table, _error: Exception) -> list[str | None]:
+    return [None]
+
+
+def _buried(message: pa.Table, error: Exception) -> dict[str, pa.Table]:
+    """The parts of one message that cannot be sorted."""
+    return {DEAD_LETTERS: _dead_letters(message, {0: ("broken", reason_of(error))})}
 
 
 def _array(messages: pa.Table, name: str) -> pa.Array:
