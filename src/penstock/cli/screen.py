@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.table_lines import row_lines
 from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import for_terminal, obeyed
 
@@ -65,12 +66,19 @@ def _escaped(text: Text) -> Text:
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """Print a table; in a pipe one line for each row, columns apart, however long it is."""
+    names = [*headings]
+    cells = [[printable(cell) for cell in row] for row in rows]  # a line end must not forge a row
+    screen = Screen()
+    if not screen.is_terminal:
+        for line in row_lines([names], cells):
+            print(line)
+        return
     listing = Table(box=None, pad_edge=False)
-    for name in headings:
+    for name in names:
         listing.add_column(name, overflow="fold")
-    for row in rows:
-        listing.add_row(*(printable(cell) for cell in row))  # a line end must not forge a row
-    Screen(pipe_width=PIPE_WIDTH).print(listing)
+    for row in cells:
+        listing.add_row(*row)
+    screen.print(listing)
 
 
 def print_heading(text: str) -> None:

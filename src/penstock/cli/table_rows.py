@@ -1,26 +1,62 @@
-"""Rows of a table on the terminal."""
+"""Rows of a table on the terminal, or in a pipe.
+
+    a terminal   values cut to its width; where there are too many columns, a line for each value
+    a pipe       a line for each row, values cut to 60 characters
+    in full      nothing cut: a line for each value on a terminal, for each row in a pipe
+
+Values are cut before anything else is done with them: a payload may have 256 MB.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.screen import print_table
+from penstock.cli.screen import Screen
+from penstock.cli.table_lines import VALUE_CELLS_MAX, Row, fitting_lines, row_lines, value_lines
+from penstock.telemetry.logs import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def print_rows(rows: pa.Table) -> None:
-    """The rows, without what is the same in all of them or follows from another column."""
+def print_rows(rows: pa.Table, *, full: bool = False) -> None:
+    """The rows, without what is the same in all of them or follows from another column.
+
+    Args:
+        rows: of a table.
+        full: cut nothing.
+    """
     shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
-    kinds = (str(field.type).removesuffix("[us, tz=UTC]") for field in shown.schema)
-    headings = (f"{name}\n{kind}" for name, kind in zip(shown.column_names, kinds, strict=True))
-    print_table(headings, ([text_of(value) for value in row.values()] for row in shown.to_pylist()))
+    kinds = [str(field.type).removesuffix("[us, tz=UTC]") for field in shown.schema]
+    values = zip(*(column.to_pylist() for column in shown.columns), strict=True)
+    print_values((shown.column_names, kinds), [*values], full=full)
 
 
-def text_of(value: Any) -> str:
-    """A value in a cell."""
+def print_values(headings: Sequence[Row], rows: Sequence[Sequence[Any]], *, full: bool) -> None:
+    """The values of rows below lines of headings, each a text for each column."""
+    screen = Screen()
+    limit = None if full else max(VALUE_CELLS_MAX, screen.width)
+    texts = [[printable(text_of(value, limit)) for value in row] for row in rows]
+    if not screen.is_terminal:
+        lines = row_lines(headings, texts, None if full else VALUE_CELLS_MAX)
+    elif full:
+        lines = value_lines(headings[0], texts)
+    else:
+        lines = fitting_lines(headings, texts, screen.width)
+    for line in lines:
+        print(line)
+
+
+def text_of(value: Any, limit: int | None = None) -> str:
+    """A value as text; where there is more than `limit` characters of it, one more than these."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
-    return "" if value is None else str(value)
+    if value is None:
+        return ""
+    if limit is None:
+        return str(value)
+    if isinstance(value, (str, bytes)):
+        value = value[: limit + 1]
+    return str(value)[: limit + 1]
