@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -11,7 +12,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, PenstockError
 
 AvailableNow = Annotated[
     bool,
@@ -43,6 +44,12 @@ OlderThan = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the files.")]
+Full = Annotated[
+    bool, typer.Option("--full", help="Show values whole, however long they are; cut nothing.")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show all that is known of an error.")
+]
 
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
@@ -58,6 +65,17 @@ def spark_installed() -> Iterator[None]:
             f"this needs the package {package}: pip install"
             f" 'penstock[{_EXTRAS.get(package, 'spark')}]'"
         ) from error
+
+
+@contextmanager
+def explained(*, verbose: bool) -> Iterator[None]:
+    """Print all that is known of an error where that is asked for; its sentence comes last."""
+    try:
+        yield
+    except PenstockError as error:
+        if verbose:
+            traceback.print_exception(error)
+        raise
 
 
 def exit_on_sigterm() -> None:

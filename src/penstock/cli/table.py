@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from penstock.cli.option_groups import grouped
-from penstock.cli.screen import Screen, print_pairs, print_table
+from penstock.cli.screen import Screen, print_pairs
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
     AvailableNow,
     ConnectTimeout,
     DryRun,
+    Full,
     Master,
     OlderThan,
+    Verbose,
+    explained,
     print_removed,
     spark_installed,
     stop_on_signals,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
-PAYLOAD_LENGTH_MAX: Final = 60
 
 app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and look at one.")
 
@@ -84,6 +86,7 @@ def run(
             metavar="NAME", help="Register as a reader: the broker keeps what has not landed."
         ),
     ] = None,
+    verbose: Verbose = False,
 ) -> None:
     """Land the messages of a stream in a Delta table, each exactly once.
 
@@ -123,7 +126,7 @@ def run(
         master=master or LOCAL_MASTER,
         group=checked.group,
     )
-    with progress_display(Screen(), f"{stream} → {table}") as show:
+    with explained(verbose=verbose), progress_display(Screen(), f"{stream} → {table}") as show:
         landing = Landing(settings, show)
         stop_on_signals(landing.stop)
         landing.run()
@@ -160,18 +163,19 @@ def status(
 def show(
     table: TablePath,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
+    full: Full = False,
 ) -> None:
     """Show the newest messages of the table, or rows that were made of them."""
     with spark_installed():
-        from penstock.cli.table_rows import print_rows
+        from penstock.cli.table_rows import print_rows, print_values
         from penstock.spark.contents import newest_rows
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
     newest = newest_rows(_local(table), rows)
     if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
-        print_rows(newest)
+        print_rows(newest, full=full)
         return
     headings = ("offset", "received at (UTC)", "topic", "payload", "qos", "client")
-    print_table(headings, map(_message, newest.to_pylist()))
+    print_values([headings], [_message(row) for row in newest.to_pylist()], full=full)
 
 
 @app.command()
@@ -221,24 +225,20 @@ def _lag(
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 
 
-def _message(row: dict[str, Any]) -> tuple[str, ...]:
+def _message(row: dict[str, Any]) -> tuple[Any, ...]:
     return (
-        str(row["offset"]),
+        row["offset"],
         f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",
         row["topic"],
-        _payload_text(row["payload"]),
+        _payload_text(bytes(row["payload"])),
         str(row["qos"]) + (" retained" if row["retain"] else ""),
         row["client_id"],
     )
 
 
-def _payload_text(payload: Any) -> str:
-    data = bytes(payload)
+def _payload_text(payload: bytes) -> str:
     try:
-        text = data.decode()
+        text = payload.decode()
     except UnicodeDecodeError:
-        text = f"0x{data.hex()}"
-    else:
-        if not text.isprintable():
-            text = f"0x{data.hex()}"
-    return text if len(text) <= PAYLOAD_LENGTH_MAX else f"{text[: PAYLOAD_LENGTH_MAX - 1]}…"
+        return f"0x{payload.hex()}"
+    return text if text.isprintable() else f"0x{payload.hex()}"

@@ -13,6 +13,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from penstock.telemetry.logs import printable
+
 if TYPE_CHECKING:
     from penstock.spark.jobs.progress import Progress
 
@@ -24,6 +26,8 @@ _STATES: Final = {
     "starting": "starting Spark",
     "landing": "landing messages",
     "ended": "ended",
+    "failing": "failing",
+    "gave up": "gave up",
 }
 
 
@@ -80,6 +84,8 @@ def _line(progress: Progress) -> str:
     text = _STATES[progress.state]
     if progress.state in ("waiting", "starting"):
         return text
+    if progress.failure:
+        return f"{text}: {printable(progress.failure)}"
     parts = [f"{text}: {progress.rows_landed:,} rows landed"]
     if progress.dead_letters:
         parts.append(f"{progress.dead_letters:,} dead letters")
@@ -110,7 +116,8 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
     return Group(Text(title, style="bold", overflow="fold"), grid)
 
 
-def _grid(landings: Sequence[tuple[str, Progress]]) -> Table:
+def _grid(landings: Sequence[tuple[str, Progress]]) -> Group:
+    """A line for each table, and below them what is wrong with those that fail."""
     grid = Table(box=None, pad_edge=False)
     grid.add_column("table")
     grid.add_column("state")
@@ -127,7 +134,12 @@ def _grid(landings: Sequence[tuple[str, Progress]]) -> Table:
             _number(progress.lag),
             _number(progress.batch_id),
         )
-    return grid
+    failures = [
+        Text(f"{name}: {printable(progress.failure)}", style="yellow")
+        for name, progress in landings
+        if progress.failure
+    ]
+    return Group(grid, *failures)
 
 
 def _number(value: int | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.dead_letter_causes import cause_line, causes
 from penstock.cli.infer import infer
 from penstock.cli.option_groups import grouped
 from penstock.cli.screen import Screen, print_heading, print_pairs
@@ -19,24 +20,35 @@ from penstock.cli.spark_jobs import (
     AvailableNow,
     ConnectTimeout,
     DryRun,
+    Full,
     Master,
     OlderThan,
+    Verbose,
     exit_on_sigterm,
+    explained,
     print_removed,
     spark_installed,
     stop_on_signals,
 )
 from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.table_lines import cut
 from penstock.cli.table_rows import print_rows
 from penstock.errors import ConfigError
-from penstock.telemetry.logs import printable
+from penstock.telemetry.logs import configure_logs, printable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.spark.chosen import AnyTable
+    from penstock.spark.kept_failure import Failure
     from penstock.spark.tables.standing import Standing
     from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
+
+CAUSES_MAX: Final = 20
+REASON_CELLS_MAX: Final = 400
+"""Of the line with a cause of dead letters, unless all is to be shown."""
 
 app = typer.Typer(
     no_args_is_help=True, help="Land messages in declared tables, and look after them."
@@ -67,10 +79,12 @@ def run(
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
+    verbose: Verbose = False,
 ) -> None:
     """Land messages in the tables, each exactly once, and fill those that are derived.
 
-    Run it again after whatever ended it: it goes on where the tables are.
+    A table that fails is tried again, with growing pauses, and ends no other one. Run it again
+    after whatever ended it: it goes on where the tables are.
     """
     from penstock.cli.table_display import tables_display
 
@@ -88,6 +102,7 @@ def run(
         master=master or LOCAL_MASTER,
     )
     with tables_display(Screen(), [table.name for table in tables]) as show:
+        configure_logs("debug" if verbose else "warning")  # to where a live display lets lines be
         landings = TablesRun(tables, settings, show)
         stop_on_signals(landings.stop)
         landings.run()
@@ -128,6 +143,7 @@ def backfill(
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
     connect_timeout: ConnectTimeout = 60.0,
+    verbose: Verbose = False,
 ) -> None:
     """Read a range of the log again, and replace what the table has of it.
 
@@ -159,7 +175,8 @@ def backfill(
         master=master or LOCAL_MASTER,
     )
     log = table.path / CHECKPOINT_NAME / LOG_NAME
-    with local_spark(f"penstock tables backfill {name}", settings.master, log) as spark:
+    title = f"penstock tables backfill {name}"
+    with explained(verbose=verbose), local_spark(title, settings.master, log) as spark:
         for filled in fill(spark, table, settings, *points):
             print(
                 f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
@@ -180,6 +197,7 @@ def validate(
     rows: Annotated[
         int, typer.Option("--rows", "-n", min=0, max=1000, help="Rows to show of each table.")
     ] = 5,
+    full: Full = False,
 ) -> None:
     """Try the declarations on the latest messages; nothing is written.
 
@@ -209,12 +227,9 @@ def validate(
             continue
         print_heading(f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters")
         if found is not None:
-            print_rows(found.slice(max(0, found.num_rows - rows)))
-        reasons: dict[str, list[int]] = {}
-        for row in [] if dead is None else dead.to_pylist():
-            reasons.setdefault(f"{row['kind']}: {row['reason']}", []).append(row["offset"])
-        for reason, offsets in reasons.items():
-            print(f"  {len(offsets):,} {printable(reason)} (offset {offsets[-1]})")
+            print_rows(found.slice(max(0, found.num_rows - rows)), full=full)
+        if dead is not None:
+            _print_causes(dead, full=full)
 
 
 @app.command()
@@ -253,6 +268,18 @@ def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
         from penstock.spark.chosen import chosen_tables
 
         return chosen_tables(load_settings(config), names or [])
+
+
+def _print_causes(dead: pa.Table, *, full: bool) -> None:
+    columns = (dead.column(name).to_pylist() for name in ("kind", "reason", "offset"))
+    found = causes(zip(*columns, strict=True))
+    shown = found if full else found[:CAUSES_MAX]
+    for cause in shown:
+        line = printable(cause_line(cause))
+        print(f"  {line if full else cut(line, REASON_CELLS_MAX)}")
+    if len(shown) < len(found):
+        rest = sum(cause.count for cause in found[len(shown) :])
+        print(f"  {rest:,} for {len(found) - len(shown):,} other causes; --full shows them")
 
 
 def _point(option: str, text: str) -> int | datetime:
@@ -294,4 +321,14 @@ def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
     if rows is not None:
         changed = f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"
         lines += [("last commit", changed)]
+    if found.failure is not None:
+        lines += [_failure_line(found.failure)]
     return lines
+
+
+def _failure_line(failure: Failure) -> tuple[str, str]:
+    if failure.gave_up:
+        return "gave up", f"{failure.at:%Y-%m-%d %H:%M:%S} UTC: {failure.sentence}"
+    times = "once" if failure.attempts == 1 else f"{failure.attempts:,} times"
+    since = f"since {failure.since:%Y-%m-%d %H:%M:%S} UTC"
+    return "failing", f"{since}, {times}, the last time: {failure.sentence}"

@@ -1,8 +1,14 @@
-"""Our own errors, found again in what Spark makes of them.
+"""What went wrong, in the one sentence that a person needs, found in what Spark makes of it.
 
 The planner and the executors run in other processes. An error raised there comes back as text
-inside a Java exception inside a Python one, with stack traces of all three. The person at the
-terminal should read the one sentence that was meant.
+inside a Java exception inside a Python one, with stack traces of all three:
+
+    [STREAM_FAILED] Query [id = …] terminated with exception: Job aborted due to stage failure: …
+    org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+      File "…", line …
+    penstock.errors.OffsetOutOfRange: the offsets 10 to 19 were not read before …   ◀── this
+            at org.apache.spark.api.python.…
+    Caused by: java.io.IOException: No space left on device                          ◀── or this
 """
 
 from __future__ import annotations
@@ -21,11 +27,20 @@ from penstock.errors import (
 from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamUnavailable
 
+SENTENCE_CHARACTERS_MAX: Final = 500
+"""Of what others say."""
+
 _KINDS: Final[dict[str, type[PenstockError]]] = {
     kind.__name__: kind
     for kind in (ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed, StreamUnavailable)
 }
 _OWN: Final = re.compile(rf"^\W*penstock\.[\w.]+\.({'|'.join(_KINDS)}): (.+)$", re.MULTILINE)
+
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*)(?:: (.*))?$")
+"""The last line of a traceback: the exception's class, and its message."""
+
+_CAUSE: Final = re.compile(r"^\s*Caused by: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", re.MULTILINE)
 
 
 def own_error(error: Exception, log: Path) -> PenstockError:
@@ -33,11 +48,57 @@ def own_error(error: Exception, log: Path) -> PenstockError:
 
     Args:
         error: what Spark raised or reported.
-        log: file with all that Spark printed, named to those who need more.
+        log: file with all that Spark printed, named to those who need more if it is there.
     """
     text = str(error)
     found = _OWN.search(text)
     if found is not None:
         return _KINDS[found[1]](found[2].strip())
-    first = text.strip().partition("\n")[0]
-    return SparkFailed(f"Spark ended the query: {first} ({log} has the details)")
+    more = f" ({log} has what Spark printed)" if log.exists() else ""
+    return SparkFailed(f"Spark ended the query: {cause_in(text)}{more}")
+
+
+def sentence_of(error: BaseException) -> str:
+    """The error in one sentence: ours says what it means, another one needs its class."""
+    if isinstance(error, PenstockError):
+        return str(error)
+    return _said(type(error).__name__, str(error))
+
+
+def cause_in(text: str) -> str:
+    """What the text of an exception of Spark says about its cause, in a line.
+
+    The exception of a Python worker; else the innermost of Java; else how the text begins.
+    """
+    raised = _raised_in_python(text)
+    if raised is not None:
+        return raised
+    causes = _CAUSE.findall(text)
+    if causes:
+        return _said(*causes[-1])
+    return _first_line(text)
+
+
+def _raised_in_python(text: str) -> str | None:
+    """The exception at the end of the last traceback."""
+    _, found, traceback = text.rpartition(_TRACEBACK)
+    if not found:
+        return None
+    for line in traceback.splitlines()[1:]:
+        if line[:1].isspace() or not line:
+            continue
+        raised = _RAISED.match(line)
+        return None if raised is None else _said(raised[1], raised[2] or "")
+    return None
+
+
+def _said(kind: str, message: str) -> str:
+    first = _first_line(message)
+    return f"{kind}: {first}" if first else kind
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0].rstrip()
+    if len(line) <= SENTENCE_CHARACTERS_MAX:
+        return line
+    return f"{line[:SENTENCE_CHARACTERS_MAX]}…"

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -109,8 +110,30 @@ def local_spark(
         with _own_interrupt_handler():
             SparkContext(conf=conf, gateway=gateway)
         session = SparkSession.builder.getOrCreate()
-        stack.callback(session.stop)
+        stack.callback(_stop, session)
         yield session
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop Spark, unless that is what has happened to it."""
+    if not is_gone(session):
+        session.stop()
+        return
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # as its own stop forgets it
+    SparkContext._active_spark_context = None  # noqa: SLF001
+
+
+def is_gone(session: SparkSession) -> bool:
+    """Whether nothing that the session is asked for can succeed: its Java process has ended, or
+    has stopped Spark."""
+    context = session.sparkContext
+    process = getattr(context._gateway, "proc", None)  # noqa: SLF001  # there is no other way
+    if process is not None and process.poll() is not None:
+        return True
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())  # noqa: SLF001
+    except (OSError, Py4JNetworkError):
+        return True
 
 
 def _set_environment(master: str) -> None:

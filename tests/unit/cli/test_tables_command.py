@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from penstock.broker.own_secrets import stream_token_file
 from penstock.cli.screen import print_table
 from penstock.cli.stream_service import Access
-from penstock.cli.tables import _chosen, backfill
+from penstock.cli.tables import (
+    CAUSES_MAX,
+    REASON_CELLS_MAX,
+    _chosen,
+    _failure_line,
+    _print_causes,
+    backfill,
+)
 from penstock.errors import ConfigError
+from penstock.spark.kept_failure import Failure
 
 
 @pytest.mark.parametrize(
@@ -40,3 +51,39 @@ def test_jobs_of_the_brokers_user_find_its_token(tmp_path: Path) -> None:
     given = Access(token_file=tmp_path / "other")
     assert _chosen(config, None, None, given)[1][1].token_file == str(tmp_path / "other")
     assert _chosen(config, None, "elsewhere:1", Access())[1][1].token_file == ""
+
+
+def test_dead_letters_are_counted_by_cause_and_the_rarest_causes_together(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Issue 24, fault 9: each byte position was a line, as long as the payload it quoted."""
+    words = ["".join(pair) for pair in product("abcdef", repeat=2)]
+    reasons = [f"invalid character (byte {n})" for n in range(500)]
+    reasons += [f"column {word} is missing{' again' * 1000}" for word in words[: CAUSES_MAX + 4]]
+    dead = pa.table(
+        {"kind": ["broken"] * len(reasons), "reason": reasons, "offset": range(len(reasons))}
+    )
+    _print_causes(dead, full=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "  500 broken, such as: invalid character (byte 499) (offset 499)"
+    assert len(lines) == CAUSES_MAX + 1
+    assert lines[-1] == "  5 for 5 other causes; --full shows them"
+    assert max(map(len, lines)) <= REASON_CELLS_MAX + 2
+    _print_causes(dead, full=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == CAUSES_MAX + 5
+    assert lines[-1].count("again") == 1000
+
+
+def test_a_table_that_fails_says_so_in_its_status() -> None:
+    at = datetime(2026, 11, 25, 18, 20, 11, tzinfo=UTC)
+    failing = Failure("the disk is full", at, at + timedelta(hours=1), 4, gave_up=False)
+    assert _failure_line(failing) == (
+        "failing",
+        "since 2026-11-25 18:20:11 UTC, 4 times, the last time: the disk is full",
+    )
+    gave_up = Failure("it holds other messages", at, at, 1, gave_up=True)
+    assert _failure_line(gave_up) == (
+        "gave up",
+        "2026-11-25 18:20:11 UTC: it holds other messages",
+    )

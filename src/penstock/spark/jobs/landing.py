@@ -107,6 +107,7 @@ class LandingSettings:
         derivation: what becomes of the messages, in words; empty where they land as they are. Then
             publishers who asked are told.
         is_endless: whether Spark does not end the query by itself, as it has timers.
+        log: file with what Spark prints, of a Spark that several share; None: of its own.
     """
 
     table: Path
@@ -127,11 +128,17 @@ class LandingSettings:
     group_lease_s: float = LEASE_S
     derivation: str = ""
     is_endless: bool = False
+    log: Path | None = None
 
     @property
     def checkpoint_dir(self) -> Path:
         """Where the checkpoint is."""
         return (self.checkpoint or self.table / CHECKPOINT_NAME).absolute()
+
+    @property
+    def log_file(self) -> Path:
+        """Where what Spark prints is."""
+        return self.log or self.checkpoint_dir / LOG_NAME
 
 
 class Place(Protocol):
@@ -230,7 +237,7 @@ class Landing:
                 with self._open_spark(
                     f"penstock table {settings.table.name}",
                     settings.master,
-                    settings.checkpoint_dir / LOG_NAME,
+                    settings.log_file,
                 ) as spark:
                     if not self._stopping:
                         self._land_stream(spark, client, selection, starting)
@@ -337,16 +344,21 @@ class Landing:
                 processingTime=f"{round(settings.trigger_s * 1000)} milliseconds"
             )
         for attempt in range(1, PLANNER_ATTEMPTS_MAX + 1):
+            self._failure = None
             try:
                 query = writer.start()
                 if not self._query_id.done():  # it stays the same: the checkpoint has it
                     self._query_id.set_result(str(query.id))
-                self._watch(query, client)
+                try:
+                    self._watch(query, client)
+                finally:
+                    if query.isActive:  # whatever went wrong: nobody watches it any more
+                        query.stop()
                 return
             except PySparkException as error:
-                raise own_error(error, settings.checkpoint_dir / LOG_NAME) from error
+                raise own_error(error, settings.log_file) from error
             except SparkFailed as failure:
-                if _PLANNER_LATE not in str(failure) or attempt == PLANNER_ATTEMPTS_MAX:
+                if _PLANNER_LATE not in str(failure.__cause__) or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
     def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
@@ -395,7 +407,7 @@ class Landing:
         if isinstance(self._failure, PenstockError):
             raise self._failure
         if failure is not None:
-            raise own_error(failure, self._settings.checkpoint_dir / LOG_NAME)
+            raise own_error(failure, settings.log_file) from self._failure or failure
 
     def _look(self, query: StreamingQuery, client: StreamClient) -> None:
         """Find out where the query and the log are."""

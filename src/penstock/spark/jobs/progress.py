@@ -18,7 +18,8 @@ from penstock.spark.tables.landing_place import Landed
 RATE_WINDOW_S: Final = 10.0
 """The time over which rows a second are counted."""
 
-State = Literal["waiting", "starting", "landing", "ended"]
+State = Literal["waiting", "starting", "landing", "ended", "failing", "gave up"]
+"""The last two are those of a table among several, which is started again when it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Progress:
         replayed: batches this run found in the table already.
         offset: the query's position in the log, or None.
         latest: the end of the log, or None while the stream service is away.
+        failure: what it fails with, in one sentence; empty while it does not.
     """
 
     state: State = "waiting"
@@ -44,6 +46,7 @@ class Progress:
     replayed: int = 0
     offset: int | None = None
     latest: int | None = None
+    failure: str = ""
 
     @property
     def lag(self) -> int | None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
+from penstock.errors import PenstockError
 from penstock.spark.chosen import AnyTable
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.derived.appending import STATE_SETTINGS, AppendedTable
@@ -25,6 +26,7 @@ from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.replacing import ReplacedTable
 from penstock.spark.derived.silence import Silence
+from penstock.spark.failures import sentence_of
 from penstock.spark.jobs.compaction import Compaction
 from penstock.spark.jobs.landing import (
     CHECKPOINT_NAME,
@@ -34,7 +36,8 @@ from penstock.spark.jobs.landing import (
     Place,
 )
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.session import LOCAL_MASTER, local_spark
+from penstock.spark.jobs.supervision import SupervisedLanding
+from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spark
 from penstock.spark.tables.api import ROWS, LandedTable
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import LandingPlace
@@ -54,8 +57,9 @@ class RunSettings:
         server: HOST:PORT of the stream service.
         credentials: what it asks for; a token by its file only.
         available_now: end when everything there was at the start has landed.
-        connect_timeout_s: how long the stream service may be away.
-        fail_on_data_loss: whether messages that retention removed before they landed end the run.
+        connect_timeout_s: how long the stream service may be away before a table fails.
+        fail_on_data_loss: whether messages that retention removed before they landed end the
+            landing of their table.
         master: Spark's master URL.
     """
 
@@ -67,12 +71,17 @@ class RunSettings:
     master: str = LOCAL_MASTER
 
 
+class TablesFailed(PenstockError):
+    """Some of several tables gave up, while others may have landed."""
+
+
 class TablesRun:
     """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
 
     They start one after the other: all at once they would keep each other from starting in the ten
     seconds that Spark gives a planner.
-    The first landing that fails ends the others, and its error is raised.
+    Each goes its own way: one that fails is started again (`penstock.spark.jobs.supervision`), and
+    one that gives up ends no other.
     """
 
     def __init__(
@@ -86,8 +95,9 @@ class TablesRun:
         self._settings = settings
         self._on_progress = on_progress
         self._open_spark = open_spark
-        self._landings: list[Landing] = []
-        self._failures: list[Exception] = []
+        self._landings: list[SupervisedLanding] = []
+        self._untold: Exception | None = None
+        self._log = tables[0].path / CHECKPOINT_NAME / LOG_NAME
         self._stopping = False  # no Event: a signal handler that sets one may wait forever
 
     def stop(self) -> None:
@@ -99,15 +109,17 @@ class TablesRun:
     def run(self) -> None:
         """Land messages until stopped, or until done where `available_now`.
 
+        It ends before where every table has given up.
+
         Raises:
-            PenstockError: what `Landing.run` raises.
+            TablesFailed: tables have given up; which, and why.
+            PenstockError: what `Landing.run` raises, where there is one table only.
         """
-        log = self._tables[0].path / CHECKPOINT_NAME / LOG_NAME
-        with self._open_spark("penstock tables", self._settings.master, log) as spark:
-            self._landings = [self._landing(table, spark) for table in self._tables]
+        with self._open_spark("penstock tables", self._settings.master, self._log) as spark:
+            self._landings = [self._supervised(table, spark) for table in self._tables]
             threads = []
             for landing in self._landings:
-                threads.append(threading.Thread(target=self._land, args=(landing,)))
+                threads.append(threading.Thread(target=landing.run))
                 threads[-1].start()
                 while landing.is_starting and threads[-1].is_alive() and not self._stopping:
                     time.sleep(POLL_S)
@@ -116,17 +128,55 @@ class TablesRun:
             for thread in threads:
                 while thread.is_alive():  # signals are handled between two looks
                     thread.join(POLL_S)
-        if self._failures:
-            raise self._failures[0]
+        if self._untold is not None:
+            raise self._untold
+        self._raise([landing.error for landing in self._landings])
 
-    def _land(self, landing: Landing) -> None:
+    def _raise(self, errors: Sequence[Exception | None]) -> None:
+        """Raise what the tables gave up with, if any did."""
+        failed = [error for error in errors if error is not None]
+        if not failed:
+            return
+        if len(errors) == 1 and isinstance(failed[0], PenstockError):
+            raise failed[0]
+        names: dict[str, list[str]] = {}
+        for table, error in zip(self._tables, errors, strict=True):
+            if error is not None:
+                names.setdefault(sentence_of(error), []).append(table.name)
+        raise TablesFailed(
+            "; ".join(
+                f"table{'s' if len(of) > 1 else ''} {', '.join(of)} gave up: {sentence}"
+                for sentence, of in names.items()
+            )
+        ) from failed[0]
+
+    def _supervised(self, table: AnyTable, spark: SparkSession) -> SupervisedLanding:
+        return SupervisedLanding(
+            table.name,
+            lambda on_progress: self._landing(table, spark, on_progress),
+            table.path / CHECKPOINT_NAME,
+            available_now=self._settings.available_now,
+            on_progress=lambda progress: self._tell(table.name, progress),
+            spark_failure=lambda: self._failure_of(spark),
+        )
+
+    def _tell(self, name: str, progress: Progress) -> None:
+        """Pass progress on. Who cannot be told any more has left, and the run ends."""
         try:
-            landing.run()
-        except Exception as error:  # raised again by run, in the thread of the caller
-            self._failures.append(error)
+            self._on_progress(name, progress)
+        except Exception as error:  # such as a broken pipe; raised again by run
+            self._untold = error
             self.stop()
 
-    def _landing(self, table: AnyTable, spark: SparkSession) -> Landing:
+    def _failure_of(self, spark: SparkSession) -> SparkFailed | None:
+        if not is_gone(spark):
+            return None
+        more = f" ({self._log} has what it printed)" if self._log.exists() else ""
+        return SparkFailed(f"Spark has ended{more}")
+
+    def _landing(
+        self, table: AnyTable, spark: SparkSession, on_progress: Callable[[Progress], None]
+    ) -> Landing:
         definition = table.definition
         is_derived = isinstance(table, DerivedTable)
         is_silence = isinstance(table, DerivedTable) and isinstance(table.derivation, Silence)
@@ -157,8 +207,9 @@ class TablesRun:
                 master=self._settings.master,
                 derivation=table.selection("").derivation,
                 is_endless=is_silence,
+                log=self._log,
             ),
-            lambda progress: self._on_progress(table.name, progress),
+            on_progress,
             shared,
             derived_place(table) if isinstance(table, DerivedTable) else landing_place(table),
         )

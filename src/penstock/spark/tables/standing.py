@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.spark.checkpoints import read_checkpoint, read_watermark
+from penstock.spark.kept_failure import Failure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
@@ -44,6 +45,7 @@ class Standing:
         landed_end: offset after what has landed, of the log's epoch; None where no log answers.
         lag: how far it is behind; None where no log answers.
         watermark: windows that ended before are in it; None for a table without.
+        failure: why it does not land; None where it does.
     """
 
     rows: Contents | None
@@ -51,6 +53,7 @@ class Standing:
     landed_end: int | None
     lag: Lag | None
     watermark: datetime | None
+    failure: Failure | None
 
 
 def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standing:
@@ -58,7 +61,7 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
     tables = table.open()
     rows = tables[ROWS].contents()
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
-    watermark = read_watermark(checkpoint)
+    watermark, failure = read_watermark(checkpoint), read_failure(checkpoint)
     try:
         log = client.offsets(table.stream)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
@@ -66,9 +69,9 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
         if done is not None and done.only.epoch == log.epoch:
             landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
         lag = _lag(client, log, table, landed_end)
-        return Standing(rows, dead_letters, landed_end, lag, watermark)
+        return Standing(rows, dead_letters, landed_end, lag, watermark, failure)
     except StreamUnavailable:
-        return Standing(rows, dead_letters, None, None, watermark)
+        return Standing(rows, dead_letters, None, None, watermark, failure)
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:

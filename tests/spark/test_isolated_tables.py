@@ -1,0 +1,178 @@
+"""Several tables in one run: what happens to one of them happens to no other."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from penstock.config.table import TableDefinition
+from penstock.errors import ConfigError
+from penstock.spark.jobs.landing import CHECKPOINT_NAME
+from penstock.spark.jobs.progress import Progress
+from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
+from penstock.spark.kept_failure import Failure, read_failure
+from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.standing import standing
+from penstock.stream.client import StreamClient
+from tests.spark.log_writer import LogWriter
+from tests.spark.service_process import ServiceProcess
+from tests.spark.test_declared_tables import NUMBER, offsets
+from tests.spark.waiting import DEADLINE_S, wait_until
+from tests.unit.spark.test_poison import FragileSorting
+
+TOPICS = ("plant/1/temp", "plant/2/temp")
+
+
+def declared(directory: Path, name: str, **settings: Any) -> DeclaredTable:
+    definition = {"name": name, "topics": "plant/#", "decoder": NUMBER, "group": "", **settings}
+    return DeclaredTable(TableDefinition.model_validate(definition), directory / "tables")
+
+
+class Run:
+    """A run in a thread, and the progress of its tables."""
+
+    def __init__(
+        self, spark: SparkSession, settings: RunSettings, tables: list[DeclaredTable]
+    ) -> None:
+        self.progress: dict[str, Progress] = {}
+        self.error: Exception | None = None
+        self._run = TablesRun(
+            tables, settings, self._note, lambda *_: contextlib.nullcontext(spark)
+        )
+        self._thread = threading.Thread(target=self._land)
+        self._thread.start()
+
+    def _note(self, name: str, progress: Progress) -> None:
+        self.progress[name] = progress
+
+    def _land(self) -> None:
+        try:
+            self._run.run()
+        except Exception as error:
+            self.error = error
+
+    def stop(self) -> None:
+        self._run.stop()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def run(
+    spark: SparkSession, service: ServiceProcess
+) -> Iterator[Callable[[list[DeclaredTable], bool], Run]]:
+    runs = []
+
+    def begin(tables: list[DeclaredTable], available_now: bool) -> Run:
+        settings = RunSettings(service.address, available_now=available_now)
+        runs.append(Run(spark, settings, tables))
+        return runs[-1]
+
+    yield begin
+    for one in runs:
+        one.stop()
+
+
+Begin = Callable[[list[DeclaredTable], bool], Run]
+
+
+def failure_of(table: DeclaredTable) -> Failure | None:
+    return read_failure(table.path / CHECKPOINT_NAME)
+
+
+def blocked(table: DeclaredTable) -> Path:
+    """A file where the table's log is to be: nothing can be committed until it is gone."""
+    table.path.mkdir(parents=True)
+    obstacle = table.path / "_delta_log"
+    obstacle.write_text("in the way")
+    return obstacle
+
+
+def test_a_table_that_fails_is_tried_again_and_shown_while_the_others_land(
+    log: LogWriter, run: Begin, tmp_path: Path, service: ServiceProcess
+) -> None:
+    """Issue 24, fault 2: one failing table ended all the others."""
+    log.append(10, topics=TOPICS)
+    bad, good = declared(tmp_path, "bad"), declared(tmp_path, "good")
+    obstacle = blocked(bad)
+    running = run([bad, good], False)
+    wait_until(lambda: running.progress.get("good", Progress()).rows_landed == 10, "good lands")
+    wait_until(lambda: getattr(failure_of(bad), "attempts", 0) >= 2, "bad is tried again")
+    assert running.progress["bad"].state == "failing"
+    assert str(bad.path) in running.progress["bad"].failure
+    with StreamClient(service.address, connect_timeout_s=0) as client:
+        found = standing(bad, client, bad.path / CHECKPOINT_NAME).failure
+        assert found is not None
+        assert found.sentence == running.progress["bad"].failure
+        assert standing(good, client, good.path / CHECKPOINT_NAME).failure is None
+
+    log.append(10, topics=TOPICS)
+    wait_until(lambda: running.progress["good"].rows_landed == 20, "good goes on landing")
+    obstacle.unlink()
+    wait_until(lambda: running.progress["bad"].rows_landed == 20, "bad lands what it has missed")
+    wait_until(lambda: failure_of(bad) is None, "its failure to be forgotten")
+    running.stop()
+    assert running.error is None
+    assert offsets(bad.path) == offsets(good.path) == list(range(20))
+
+
+def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
+    log: LogWriter, run: Begin, tmp_path: Path
+) -> None:
+    log.append(10, topics=TOPICS)
+    bad, good = declared(tmp_path, "bad"), declared(tmp_path, "good")
+    run([bad], True).join()
+    changed = declared(tmp_path, "bad", topics="plant/1/#")
+    both = run([changed, good], True)
+    both.join()
+    assert isinstance(both.error, TablesFailed)
+    assert str(both.error).startswith("table bad gave up: the table in ")
+    assert both.progress["bad"].state == "gave up"
+    assert both.progress["good"].state == "ended"
+    assert offsets(good.path) == list(range(10))
+    found = failure_of(bad)
+    assert found is not None
+    assert found.gave_up
+    alone = run([changed], True)
+    alone.join()
+    assert isinstance(alone.error, ConfigError), "of a single table its own error, and exit code"
+
+
+def test_what_is_there_now_is_tried_a_few_times_and_the_others_end_first(
+    log: LogWriter, run: Begin, tmp_path: Path
+) -> None:
+    log.append(10, topics=TOPICS)
+    bad, good = declared(tmp_path, "bad"), declared(tmp_path, "good")
+    blocked(bad)
+    both = run([bad, good], True)
+    both.join()
+    assert isinstance(both.error, TablesFailed)
+    assert "table bad gave up: " in str(both.error)
+    found = failure_of(bad)
+    assert found is not None
+    assert (found.attempts, found.gave_up) == (3, True)
+    assert offsets(good.path) == list(range(10))
+
+
+def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Path) -> None:
+    """Issue 24, fault 2: its batch is in the checkpoint, and would fail after every restart."""
+    log.append(30, topics=TOPICS, payload=lambda n: b"poison" if n == 17 else b"%d" % n)
+    table = declared(tmp_path, "numbers")
+    table.sorting = FragileSorting(table, RecursionError("too deep"))
+    running = run([table], True)
+    running.join()
+    assert running.error is None
+    assert offsets(table.path) == [n for n in range(30) if n != 17]
+    (dead,) = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
+    assert (dead["offset"], dead["payload"], dead["kind"]) == (17, b"poison", "broken")
+    assert dead["reason"].endswith(": RecursionError: too deep")

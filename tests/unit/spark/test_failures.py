@@ -1,0 +1,89 @@
+"""The one sentence in what Spark makes of an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import OffsetOutOfRange, PenstockError
+from penstock.spark.failures import SENTENCE_CHARACTERS_MAX, cause_in, own_error, sentence_of
+from penstock.spark.session import SparkFailed
+
+TRACEBACK = "Traceback (most recent call last):"
+
+IN_A_TASK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted \
+due to stage failure: Task 0 in stage 1.0 failed 4 times, most recent failure: Lost task
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/sorting.py", line 70, in __call__
+    return found[index]
+           ~~~~~^^^^^^^
+KeyError: 'Field "client_id" does not exist in schema'
+
+	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException
+	at java.base/java.lang.Thread.run(Thread.java:840)
+Caused by: org.apache.spark.SparkException: Task failed
+	... 25 more
+"""
+
+OWN_IN_THE_PLANNER = """[STREAM_FAILED] Query [id = 1] terminated with exception: planner SQLSTATE
+Traceback (most recent call last):
+  File "/x/source.py", line 190, in _lose
+penstock.errors.OffsetOutOfRange: the offsets 10 to 19 were not read before retention removed them
+"""
+
+IN_JAVA = """[STREAM_FAILED] Query [id = 1] terminated with exception: cannot write SQLSTATE: X
+	at org.apache.spark.X
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed
+	at org.apache.spark.Y
+Caused by: java.io.IOException: No space left on device
+	at java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+def test_the_exception_of_a_worker_is_the_sentence_and_the_rest_is_not(tmp_path: Path) -> None:
+    """Issue 24, fault 2: it stood second to last among 25 lines, behind a log that was not."""
+    error = own_error(RuntimeError(IN_A_TASK), tmp_path / "spark.log")
+    assert isinstance(error, SparkFailed)
+    assert (
+        str(error)
+        == "Spark ended the query: KeyError: 'Field \"client_id\" does not exist in schema'"
+    )
+
+
+def test_a_log_is_named_where_there_is_one(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.touch()
+    error = own_error(RuntimeError(IN_JAVA), log)
+    assert str(error).endswith(
+        f": IOException: No space left on device ({log} has what Spark printed)"
+    )
+
+
+def test_an_error_of_ours_is_found_again() -> None:
+    error = own_error(RuntimeError(OWN_IN_THE_PLANNER), Path("spark.log"))
+    assert type(error) is OffsetOutOfRange
+    assert str(error) == "the offsets 10 to 19 were not read before retention removed them"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("the first line\nand the second", "the first line"),
+        ("Traceback (most recent call last):\n  File x\nMemoryError\n", "MemoryError"),
+        (
+            f"{TRACEBACK}\n  File x\na.First: 1\n\n{TRACEBACK}\na.b.Second: of\nlines\n",
+            "Second: of",
+        ),
+        ("Traceback (most recent call last):\n  cut off", "Traceback (most recent call last):"),
+        ("y" * 10_000, "y" * SENTENCE_CHARACTERS_MAX + "…"),
+    ],
+)
+def test_whatever_the_text_is_there_is_a_line(text: str, sentence: str) -> None:
+    assert cause_in(text) == sentence
+
+
+def test_errors_of_others_are_named_by_their_class() -> None:
+    assert sentence_of(PenstockError("It is so.")) == "It is so."
+    assert sentence_of(OSError(28, "No space left on device")).startswith("OSError: [Errno 28] No")
+    assert sentence_of(MemoryError()) == "MemoryError"

@@ -1,0 +1,227 @@
+"""A table among several: what it fails with is told, kept and forgotten. No Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed
+from penstock.spark.jobs import supervision
+from penstock.spark.jobs.lock import JobRunning
+from penstock.spark.jobs.progress import Progress
+from penstock.spark.jobs.supervision import ATTEMPTS_MAX, SupervisedLanding
+from penstock.spark.kept_failure import Failure, read_failure
+from penstock.spark.session import SparkFailed
+from penstock.spark.tables.api import TableCommitFailed
+from penstock.stream.client import StreamUnavailable
+
+Tell = Callable[[Progress], None]
+Script = list[Progress | Exception]
+
+LANDING = Progress("landing", offset=0, latest=10)
+
+
+def ended(batch_id: int, rows: int, latest: int = 10) -> Progress:
+    """Progress at the end of a batch."""
+    return replace(LANDING, batch_id=batch_id, rows_landed=rows, offset=rows, latest=latest)
+
+
+@dataclass
+class Attempt:
+    """A landing that follows a script: progress, and then an error or its end."""
+
+    script: Script
+    tell: Tell
+    is_starting: bool = True
+    stopped: bool = False
+
+    def run(self) -> None:
+        for step in self.script:
+            if isinstance(step, Exception):
+                raise step
+            self.is_starting = step.batch_id is None and step.lag != 0
+            self.tell(step)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@dataclass
+class Scene:
+    """A supervised landing whose attempts follow scripts."""
+
+    checkpoint: Path
+    scripts: list[Script]
+    available_now: bool = False
+    spark_failure: SparkFailed | None = None
+    told: list[Progress] = field(default_factory=list)
+    kept: list[Failure | None] = field(default_factory=list)
+    """What was in the checkpoint when something was told."""
+    attempts: int = 0
+
+    def __post_init__(self) -> None:
+        self.supervised = SupervisedLanding(
+            "readings",
+            self.make,
+            self.checkpoint,
+            available_now=self.available_now,
+            on_progress=self.note,
+            spark_failure=lambda: self.spark_failure,
+        )
+
+    def make(self, tell: Tell) -> Attempt:
+        self.attempts += 1
+        return Attempt(self.scripts[self.attempts - 1], tell)
+
+    def note(self, progress: Progress) -> None:
+        self.told.append(progress)
+        self.kept.append(read_failure(self.checkpoint))
+
+    def run(self) -> SupervisedLanding:
+        self.supervised.run()
+        return self.supervised
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "PAUSE_S_MIN", 0.001)
+    monkeypatch.setattr(supervision, "PAUSE_S_MAX", 0.002)
+
+
+def test_a_table_that_fails_is_tried_again_until_it_lands_and_everybody_can_see_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 24, fault 2."""
+    full = TableCommitFailed("the disk is full")
+    away: Script = [LANDING, StoreFailed("away")]
+    scene = Scene(tmp_path, [[ended(0, 3), full], [LANDING, full], away, [ended(1, 4)]])
+    assert scene.run().error is None
+    assert [(it.state, it.rows_landed, it.failure) for it in scene.told] == [
+        ("landing", 3, ""),
+        ("failing", 3, "the disk is full"),
+        ("failing", 3, "the disk is full"),
+        ("failing", 3, "the disk is full"),
+        ("failing", 3, "the disk is full"),
+        ("failing", 3, "away"),
+        ("landing", 7, ""),
+    ]
+    first, _, _, third = (scene.kept[index] for index in (1, 2, 3, 5))
+    assert first is not None
+    assert third is not None
+    assert (first.sentence, first.attempts, first.gave_up) == ("the disk is full", 1, False)
+    assert (third.sentence, third.attempts, third.since) == ("away", 3, first.since)
+    assert scene.kept[-1] is None, "forgotten when it lands"
+    assert caplog.messages[0].startswith(
+        "table readings fails: the disk is full; it is tried again"
+    )
+    assert caplog.messages[-1] == "table readings lands again"
+    assert len(caplog.messages) == 4
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConfigError("its topics are others"), EpochMismatch("restored"), OffsetOutOfRange("lost")],
+)
+def test_a_mistake_of_the_caller_is_not_tried_again(tmp_path: Path, error: Exception) -> None:
+    scene = Scene(tmp_path, [[LANDING, error]])
+    assert scene.run().error is error
+    assert (scene.told[-1].state, scene.told[-1].failure) == ("gave up", str(error))
+    kept = read_failure(tmp_path)
+    assert kept is not None
+    assert (kept.sentence, kept.gave_up) == (str(error), True)
+
+
+def test_what_is_there_now_is_tried_a_few_times_in_a_row(tmp_path: Path) -> None:
+    bad = SparkFailed("Spark ended the query")
+    scripts: list[Script] = [[bad], [bad], [ended(0, 1), bad]]
+    scripts += [[LANDING, bad]] * ATTEMPTS_MAX
+    scene = Scene(tmp_path, scripts, available_now=True)
+    assert scene.run().error is bad
+    assert scene.attempts == 3 + ATTEMPTS_MAX - 1
+
+
+def test_a_batch_that_ends_again_and_again_is_no_progress(tmp_path: Path) -> None:
+    """Its table's commit succeeds, and Spark's own does not: it would be tried for ever."""
+    bad = SparkFailed("the checkpoint cannot be written")
+    again: Script = [ended(5, 1), bad]
+    scene = Scene(tmp_path, [again] * 9, available_now=True)
+    assert scene.run().error is bad
+    assert scene.attempts == ATTEMPTS_MAX
+
+
+def test_a_service_that_is_away_is_waited_for_unless_what_is_there_now_is_wanted(
+    tmp_path: Path,
+) -> None:
+    away = StreamUnavailable("no stream service answers")
+    in_vain: list[Script] = [[away]] * 5
+    scene = Scene(tmp_path, [*in_vain, [ended(0, 1)]])
+    assert scene.run().error is None
+    assert scene.attempts == 6
+    scene = Scene(tmp_path, [[away]], available_now=True)
+    assert scene.run().error is away
+
+
+def test_without_spark_nothing_is_tried_again(tmp_path: Path) -> None:
+    gone = SparkFailed("Spark has ended")
+    scene = Scene(tmp_path, [[LANDING, ValueError("connection refused")]], spark_failure=gone)
+    assert scene.run().error is gone
+
+
+def test_the_failure_of_a_second_job_is_not_written_into_the_checkpoint_of_the_first(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, [[JobRunning("another job is running")]])
+    assert isinstance(scene.run().error, JobRunning)
+    assert read_failure(tmp_path) is None
+
+
+def test_a_failure_of_a_former_run_is_there_until_the_table_lands(tmp_path: Path) -> None:
+    former = Scene(tmp_path, [[LANDING, ConfigError("a typing error")]])
+    former.run()
+    before = read_failure(tmp_path)
+    assert before is not None
+    scene = Scene(tmp_path, [[LANDING, ValueError()], [replace(LANDING, offset=10)], []])
+    scene.run()
+    assert scene.kept[0] == before
+    second = scene.kept[1]
+    assert second is not None
+    assert (second.since, second.attempts, second.gave_up) == (before.since, 2, False)
+
+
+def test_a_quiet_table_lands_again_when_it_has_run_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "STABLE_S", 0.0)
+    quiet = replace(LANDING, offset=10)
+    scene = Scene(tmp_path, [[quiet, ValueError()], [quiet, quiet]])
+    scene.run()
+    assert scene.kept[-1] is None
+    assert scene.told[-1].failure == ""
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_the_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "PAUSE_S_MIN", 3600.0)
+    monkeypatch.setattr(supervision, "PAUSE_S_MAX", 3600.0)
+    scene = Scene(tmp_path, [[LANDING, ValueError("x")]])
+    note = scene.note
+
+    def stop_when_it_fails(progress: Progress) -> None:
+        note(progress)
+        if progress.state == "failing":
+            scene.supervised.stop()
+
+    scene.supervised._on_progress = stop_when_it_fails
+    assert str(scene.run().error) == "x"
+
+
+def test_what_cannot_be_kept_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(tmp_path / "missing", [[ValueError("x")], [ended(0, 1)]])
+    assert scene.run().error is None
+    assert "could not be written" in caplog.text
+    (tmp_path / "penstock-failure.json").write_text("{")
+    assert read_failure(tmp_path) is None
