@@ -25,8 +25,8 @@ from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.landing_place import LandingPlace
-from penstock.spark.tables.sample import sort_sample
 from penstock.spark.tables.standing import standing
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
@@ -294,12 +294,20 @@ def test_files_are_put_together_while_messages_land(
     assert contents.files < 8
 
 
+def test_payloads_with_several_rows_land(log: LogWriter, declare: Declare, run: Run) -> None:
+    decoder = {"kind": "json", "many": True, "columns": {"v": {"type": "int", "path": "$"}}}
+    log.append(3, topics=("plant/1/temp",), payload=lambda n: b"[%d,%d]" % (n, n + 10))
+    table = declare(decoder=decoder)
+    run(table)
+    assert delta_rows(table.path, "v") == [(n, v) for n in range(3) for v in (n, n + 10)]
+
+
 def test_a_dry_run_shows_rows_and_reasons_and_writes_nothing(
     log: LogWriter, declare: Declare, client: StreamClient
 ) -> None:
     log.append(2000, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
-    parts = sort_sample(table, client, 100)
+    parts = land_sample(table, client, 100)
     assert parts["rows"].column("offset").to_pylist() == list(range(1900, 2000, 2))
     assert parts["dead_letters"].num_rows == 50
     assert not table.path.exists()

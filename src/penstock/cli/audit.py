@@ -16,7 +16,13 @@ import typer
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.screen import Screen, print_pairs, print_table
-from penstock.cli.spark_jobs import ConnectTimeout, Master, exit_on_sigterm, spark_installed
+from penstock.cli.spark_jobs import (
+    ConnectTimeout,
+    Master,
+    exit_on_sigterm,
+    local_directory,
+    spark_installed,
+)
 from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
@@ -53,7 +59,9 @@ def audit(
     tables: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Directory for the tables deliveries, connections and drops."
+            metavar="DIR",
+            parser=local_directory,
+            help="Directory for the tables deliveries, connections and drops.",
         ),
     ] = None,
     table_format: Annotated[
@@ -63,6 +71,7 @@ def audit(
         Path | None,
         typer.Option(
             metavar="TABLE",
+            parser=local_directory,
             help="A table of 'penstock table run': measure the time until messages were in it.",
         ),
     ] = None,

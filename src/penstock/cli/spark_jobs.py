@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Final, NoReturn
 
@@ -52,6 +53,20 @@ Verbose = Annotated[
 ]
 
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
+
+
+def local_directory(text: str) -> Path:
+    """A directory of this machine, given on the command line.
+
+    Raises:
+        ConfigError: it is a location elsewhere.
+    """
+    from penstock.config import values
+
+    try:
+        return Path(values.local_directory(text))
+    except ValueError as error:
+        raise ConfigError(f"a table must lie in {error}, not at {text}") from None
 
 
 @contextmanager

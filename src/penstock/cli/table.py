@@ -22,6 +22,7 @@ from penstock.cli.spark_jobs import (
     OlderThan,
     Verbose,
     explained,
+    local_directory,
     print_removed,
     spark_installed,
     stop_on_signals,
@@ -38,12 +39,19 @@ SERVER_ANSWER_S_MAX: Final = 1.0
 app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and look at one.")
 
 TablePath = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="Directory of the table, such as readings.")
+    Path,
+    typer.Argument(
+        metavar="TABLE", parser=local_directory, help="Directory of the table, such as readings."
+    ),
 ]
 StreamName = Annotated[str, typer.Option(metavar="NAME", help="Stream to read.")]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Spark's checkpoint; default: TABLE/_checkpoint."),
+    typer.Option(
+        metavar="DIR",
+        parser=local_directory,
+        help="Spark's checkpoint; default: TABLE/_checkpoint.",
+    ),
 ]
 
 
@@ -110,7 +118,7 @@ def run(
         options["groupId"] = group
     checked = parse_options(options)
     settings = LandingSettings(
-        table=_local(table),
+        table=table.absolute(),
         server=address,
         stream=stream,
         topics=parse_topics(topics),
@@ -144,7 +152,7 @@ def status(
     """Show what the table holds, and how far it is behind the log."""
     with spark_installed():
         from penstock.spark.contents import read_contents
-    contents = read_contents(_local(table))
+    contents = read_contents(table.absolute())
     service = access.reach(server)
     pairs = (
         ("table", str(table)),
@@ -170,7 +178,7 @@ def show(
         from penstock.cli.table_rows import print_rows, print_values
         from penstock.spark.contents import newest_rows
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
-    newest = newest_rows(_local(table), rows)
+    newest = newest_rows(table.absolute(), rows)
     if not set(MESSAGE_SCHEMA.names) <= set(newest.column_names):
         print_rows(newest, full=full)
         return
@@ -190,14 +198,8 @@ def vacuum(
     """
     with spark_installed():
         from penstock.spark.contents import remove_orphans
-    names = remove_orphans(_local(table), older_than, remove=not dry_run)
+    names = remove_orphans(table.absolute(), older_than, remove=not dry_run)
     print_removed(names, dry_run=dry_run)
-
-
-def _local(table: Path) -> Path:
-    if "://" in str(table) or str(table).startswith(("s3:", "gs:", "hdfs:", "abfss:")):
-        raise ConfigError(f"a table must lie in a directory of a file system, not at {table}")
-    return table.absolute()
 
 
 def _lag(

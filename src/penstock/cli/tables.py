@@ -207,11 +207,11 @@ def validate(
     with spark_installed():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
-        from penstock.spark.tables.sample import sort_sample
+        from penstock.spark.tables.dry_run import land_sample
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         samples = [
-            (table, {} if isinstance(table, DerivedTable) else sort_sample(table, client, sample))
+            (table, {} if isinstance(table, DerivedTable) else land_sample(table, client, sample))
             for table in tables
         ]
     for table, parts in samples:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, cast
 from pydantic import AfterValidator, Field, model_validator
 
 from penstock.config.group import Group
-from penstock.config.values import GroupName, TableName
+from penstock.config.values import GroupName, LocalDirectory, TableName
 
 DerivedKind = Literal["windowed", "last_known", "sessions", "silent"]
 Function = Literal["count", "min", "max", "mean", "sum", "first", "last"]
@@ -112,7 +112,7 @@ class DerivedDefinition(Group):
     retained_only: bool = False
     """Only messages that were published to be retained; one without payload takes the row away."""
 
-    path: str = ""
+    path: LocalDirectory = ""
     """Directory of the table; empty for its name below tables.dir."""
 
     format: Literal["delta", "iceberg", "parquet"] = "delta"

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.group import Group
-from penstock.config.values import TopicFilter
+from penstock.config.values import LocalPath, TopicFilter
 
 
 class Durability(Group):
@@ -19,7 +19,7 @@ class Durability(Group):
     is kept on disk, a restart forgets everything, and a message that no session needs any more
     leaves at once, whatever the retention."""
 
-    data_dir: Path = Path("penstock-data")
+    data_dir: LocalPath = Path("penstock-data")
     """Directory of the log and of the sessions' state; created if missing. A relative path
     counts from the directory the broker is started in."""
 

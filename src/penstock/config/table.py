@@ -10,7 +10,7 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.config.derived import DerivedDefinition
 from penstock.config.group import Group
 from penstock.config.topic_pattern import TopicPatternText
-from penstock.config.values import GroupName, StreamName, TableName
+from penstock.config.values import GroupName, LocalDirectory, StreamName, TableName
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
@@ -53,7 +53,7 @@ class TableDefinition(Group):
     stream: StreamName = "messages"
     """The stream it is read from, see stream.streams."""
 
-    path: str = ""
+    path: LocalDirectory = ""
     """Directory of the table; empty for its name below tables.dir. What does not become a row goes
     to the table beside it whose name ends in _dead_letters."""
 
@@ -109,7 +109,7 @@ class TableDefinition(Group):
 class Tables(Group):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
-    dir: str = "tables"
+    dir: LocalDirectory = "tables"
     """Directory of tables without a path of their own; a relative one counts from where a command
     runs, not from this file."""
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 from typing import Annotated, Final, Literal
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
@@ -27,6 +29,7 @@ TOPIC_LEVELS_MAX: Final = 1000
 
 _FILE_MODE: Final = re.compile(r"[0-7]{3}")
 _HTTP_PATH: Final = re.compile(r"/[!-~]{0,1023}")
+_LOCATION: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -140,9 +143,32 @@ def _share_name(value: str) -> str:
     return value
 
 
+def _local_path(value: Path) -> Path:
+    return Path(local_directory(str(value)))
+
+
+def local_directory(value: str) -> str:
+    """A directory of this machine, of which a location may be the file: URL.
+
+    Raises:
+        ValueError: it is a location of something else.
+    """
+    if _LOCATION.match(value) is None:
+        return value
+    found = urlsplit(value)
+    if found.scheme != "file" or found.netloc not in ("", "localhost"):
+        raise ValueError(
+            "a directory of a file system of this machine; object stores and other servers cannot"
+            " take it yet"
+        )
+    return unquote(found.path)
+
+
 BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
 Place = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
 Network = Annotated[str, AfterValidator(_network)]
+LocalDirectory = Annotated[str, AfterValidator(local_directory)]
+LocalPath = Annotated[Path, AfterValidator(_local_path)]
 FileMode = Annotated[str, AfterValidator(_file_mode)]
 HttpPath = Annotated[str, AfterValidator(_http_path)]
 ListenerName = Annotated[str, AfterValidator(_name)]

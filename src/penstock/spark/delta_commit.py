@@ -110,7 +110,7 @@ class MessageTable:
         """Whether the table has been created."""
         return self._refresh() is not None
 
-    def prepare(self, selection: Selection) -> None:
+    def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet."""
         delta = self._refresh()
         self._check_holds(delta, selection)
@@ -119,7 +119,7 @@ class MessageTable:
         check_partitions(self.path, delta.metadata().partition_columns, self.layout)
         present = pa.schema(delta.schema())
         added = columns_to_add(self.path, present, pa.schema(self._schema))
-        if added:
+        if added and add:
             delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
             self._refresh()
 

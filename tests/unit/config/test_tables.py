@@ -45,5 +45,27 @@ def test_a_mistake_in_a_declaration_is_one_sentence(
     assert len(str(raised.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "place", ["s3://lake/tables", "s3a://lake", "abfss://c@a.dfs.core.windows.net/t", "hdfs:/t"]
+)
+@pytest.mark.parametrize("setting", ["tables.dir", "path", "durability.data_dir"])
+def test_a_place_that_is_no_directory_here_is_refused(
+    tmp_path: Path, place: str, setting: str
+) -> None:
+    """It was a directory named `s3:` once, below the one at hand."""
+    text = f'{setting} = "{place}"\n'
+    text = TABLE + text if setting == "path" else text + TABLE
+    with pytest.raises(ConfigError, match="must be a directory of a file system of this machine"):
+        load(tmp_path, text)
+
+
+def test_a_directory_may_be_a_file_url(tmp_path: Path) -> None:
+    file = tmp_path / "penstock.toml"
+    file.write_text('tables.dir = "file:///lake/a%20b"\ndurability.data_dir = "file:/data"\n')
+    settings = load_settings(file, {}, {})
+    assert settings.tables.dir == "/lake/a b"
+    assert settings.durability.data_dir == Path("/data")
+
+
 def test_a_declaration_needs_a_name_and_topics_only(tmp_path: Path) -> None:
     load(tmp_path, TABLE)

@@ -110,9 +110,12 @@ def test_a_long_topic_is_not_repeated_to_gigabytes() -> None:
     assert parts[ROWS].column("offset").to_pylist() == [10, 10]
     (dead,) = parts[DEAD_LETTERS].to_pylist()
     assert (dead["offset"], dead["kind"]) == (11, "broken")
-    assert (
-        dead["reason"] == "The topic and client have 60016 bytes, and 20000 rows would repeat them."
-    )
+    assert dead["reason"] == "20000 rows would repeat the topic, 60008 bytes."
+    parts = declared(
+        topics="plant/{line}/{rest:#}", decoder=decoder, metadata=["received_at", "client_id"]
+    ).sorting(found)
+    (dead,) = parts[DEAD_LETTERS].to_pylist()
+    assert dead["reason"] == "20000 rows would repeat the topic and the client_id, 60016 bytes."
 
 
 def test_a_repeat_is_the_one_that_comes_within_the_time_after_one_that_landed() -> None:

@@ -74,7 +74,8 @@ PLANNER_ATTEMPTS_MAX: Final = 10
 """Times a query is started when its planner, a Python process, does not answer in the ten seconds
 that Spark gives it on a busy machine. What a query has landed before is not landed again."""
 
-_PLANNER_LATE: Final = "Python worker failed to connect back"
+PLANNER_LATE: Final = "Python worker failed to connect back"
+"""How Spark says so."""
 
 _INITIALIZING: Final = "Initializing"
 """How Spark's words for a query begin whose planner is not there yet."""
@@ -358,7 +359,7 @@ class Landing:
             except PySparkException as error:
                 raise own_error(error, settings.log_file) from error
             except SparkFailed as failure:
-                if _PLANNER_LATE not in str(failure.__cause__) or attempt == PLANNER_ATTEMPTS_MAX:
+                if PLANNER_LATE not in str(failure.__cause__) or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
     def _land_batch(self, frame: DataFrame, batch: Batch) -> None:

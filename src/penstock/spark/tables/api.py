@@ -137,8 +137,12 @@ class LandedTable(Protocol):
     def layout(self) -> Layout:
         """How its rows lie in files."""
 
-    def prepare(self, selection: Selection) -> None:
+    def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet.
+
+        Args:
+            selection: the messages that will land.
+            add: False only refuses.
 
         Raises:
             ConfigError: it holds other messages, or a column has another type.

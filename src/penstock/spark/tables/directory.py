@@ -92,7 +92,7 @@ class ParquetDirectory:
         self.layout = Layout(str(path), schema, partition_by, is_read_by_name=True)
         self._commits = path / COMMITS_NAME
 
-    def prepare(self, selection: Selection) -> None:
+    def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet."""
         version, last = self._refresh()
         if last is None:
@@ -100,7 +100,7 @@ class ParquetDirectory:
         self._check_holds(last, selection)
         check_partitions(self.path, last.partition_by, self.layout)
         added = columns_to_add(self.path, last.schema, self.layout.schema)
-        if added:
+        if added and add:
             schema = pa.schema([*last.schema, *added])
             step = msgspec.structs.replace(last, columns=_serialized(schema), added=[], removed=[])
             if not self._append(version + 1, step):

@@ -81,7 +81,7 @@ class IcebergTable:
         self._catalog_path = catalog
         self._opened: SqlCatalog | None = None
 
-    def prepare(self, selection: Selection) -> None:
+    def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet."""
         table = self._refresh()
         if table is None:
@@ -90,7 +90,7 @@ class IcebergTable:
         check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
         present = schema_to_pyarrow(table.schema(), include_field_ids=False)
         added = columns_to_add(self.path, _plain(present), self.layout.schema)
-        if added:
+        if added and add:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
 

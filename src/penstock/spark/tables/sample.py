@@ -1,14 +1,13 @@
-"""A dry run of a declaration: the latest messages of the log, sorted, and nothing written."""
+"""The latest messages of the log, for who tries declarations on them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pyarrow as pa
 
-from penstock.spark.tables.declared import DeclaredTable
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -17,15 +16,6 @@ STEP_MIN: Final = 1000
 
 BYTES_MAX: Final = 256 * 2**20
 """About the most that is kept of messages; of larger ones there are fewer than asked for."""
-
-
-def sort_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mapping[str, pa.Table]:
-    """What the last `count` messages of the table's topics would become.
-
-    Raises:
-        PenstockError: the stream service cannot be asked.
-    """
-    return table.sorting(newest(client, table.definition.stream, table.topic_filter, count))
 
 
 def newest(

@@ -62,6 +62,11 @@ class Sorting:
         wanted = {*DEAD_LETTER_SCHEMA.names, *self._table.metadata}
         return [name for name in STREAM_SCHEMA.names if name in wanted]
 
+    @property
+    def _beside(self) -> list[str]:
+        """The columns of a message that are text, of which each of its rows has a part."""
+        return ["topic", *(name for name in ("client_id",) if name in self._schema.names)]
+
     @cached_property
     def _decoder(self) -> Decoder:
         return make_decoder(self._table.decoder)
@@ -89,7 +94,7 @@ class Sorting:
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
-        large = _with_much_repeated(messages, sources)
+        large = _with_much_repeated(messages, sources, self._beside)
         empty = dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS))
         found, sources = _without_messages(decoded.rows, sources, large)
         rows = self._rows(messages, levels, sources, found)
@@ -221,24 +226,31 @@ def _without(count: int, indices: pa.Array) -> pa.Array:
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
 
 
-def _with_much_repeated(messages: pa.Table, sources: pa.Array) -> dict[int, str]:
-    """The messages whose rows would repeat too much of topic and client, with the reason."""
+def _with_much_repeated(messages: pa.Table, sources: pa.Array, beside: list[str]) -> dict[int, str]:
+    """The messages whose rows would repeat too much of the columns `beside` their payload."""
     if len(sources) <= messages.num_rows:  # few have several rows, if any
         return {}
     counted = pc.value_counts(sources)
     indices, counts = counted.field("values"), counted.field("counts")
-    of_message = messages.select(["topic", "client_id", "payload"]).take(indices)
-    topic, client, payload = (
-        pc.fill_null(pc.binary_length(column), 0).to_pylist() for column in of_message.columns
-    )
+    of_message = messages.take(indices)
+    lengths = [_lengths(of_message, name) for name in beside]
     found = {}
-    for index, count, a, b, c in zip(
-        indices.to_pylist(), counts.to_pylist(), topic, client, payload, strict=True
+    for index, count, repeated, payload in zip(
+        indices.to_pylist(),
+        counts.to_pylist(),
+        map(sum, zip(*lengths, strict=True)),
+        _lengths(of_message, "payload"),
+        strict=True,
     ):
-        if is_too_much(count * (a + b), a + b + c):
-            found[index] = (
-                f"The topic and client have {a + b} bytes, and {count} rows would repeat them."
-            )
+        if is_too_much(count * repeated, repeated + payload):
+            what = " and the ".join(beside)
+            found[index] = f"{count} rows would repeat the {what}, {repeated} bytes."
+    return found
+
+
+def _lengths(messages: pa.Table, name: str) -> list[int]:
+    """The bytes of each text of a column."""
+    found: list[int] = pc.fill_null(pc.binary_length(messages.column(name)), 0).to_pylist()
     return found
 
 

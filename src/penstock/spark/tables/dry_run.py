@@ -1,0 +1,79 @@
+"""A dry run of a declaration: the latest messages of the log land in tables that are thrown away.
+
+What a task runs is run here, and what the driver does with its files: what is accepted here lands.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.spark.parquet_files import NewFile, file_writer
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
+from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.landing_place import of_table
+from penstock.spark.tables.sample import newest
+from penstock.spark.tables.sorting import MESSAGE_ID, SEEN_AT
+from penstock.stream.client import StreamClient
+from penstock.stream.rows import STREAM_SCHEMA
+
+
+def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mapping[str, pa.Table]:
+    """What the last `count` messages of the table's topics would become.
+
+    Raises:
+        ConfigError: the table is there, and is another one.
+        PenstockError: the stream service cannot be asked, or the rows cannot be written.
+    """
+    epoch = client.offsets(table.stream).epoch
+    for present in table.open().values():
+        if present.path.exists():
+            present.prepare(table.selection(epoch), add=False)
+    messages = newest(client, table.stream, table.topic_filter, count)
+    with tempfile.TemporaryDirectory(prefix="penstock-validate-") as directory:
+        here = table.definition.model_copy(update={"path": ""})
+        landing = DeclaredTable(here, Path(directory))
+        return land_messages(landing, epoch, messages.select(columns_read(table)))
+
+
+def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mapping[str, pa.Table]:
+    """Land messages in tables that are not there yet; return what is in each.
+
+    Args:
+        table: what they are to become.
+        epoch: of the log that they are from.
+        messages: with the columns that landing reads, in order of offset.
+    """
+    tables = table.open()
+    if table.definition.repeats is not None:
+        never = pa.nulls(messages.num_rows, pa.timestamp("us", tz="UTC"))
+        messages = messages.append_column(MESSAGE_ID, table.sorting.identified(messages))
+        messages = messages.append_column(SEEN_AT, never)
+    parts: dict[str, list[pa.Table]] = {name: [] for name in tables}
+
+    def split(batch: pa.Table) -> Mapping[str, pa.Table]:
+        found = table.sorting(batch)
+        for name, part in found.items():
+            parts[name].append(part)
+        return found
+
+    layouts = {name: one.layout for name, one in tables.items()}
+    files = [
+        NewFile(**file)
+        for told in file_writer(layouts, split, 0)(iter(messages.to_batches()))
+        for file in told.to_pylist()
+    ]
+    if files:
+        batch = Batch("validate", 0, table.selection(epoch))
+        end = max(file.last_offset for file in files) + 1
+        for name in (DEAD_LETTERS, ROWS):
+            tables[name].commit(batch, of_table(files, name), 0, end)
+    return {name: pa.concat_tables(found) for name, found in parts.items() if found}
+
+
+def columns_read(table: DeclaredTable) -> list[str]:
+    """The columns of messages that landing reads."""
+    return table.sorting.columns if table.definition.repeats is None else STREAM_SCHEMA.names
