@@ -17,6 +17,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from penstock.decoding.registry import RegistryUnavailable
 from penstock.errors import (
     ConfigError,
     EpochMismatch,
@@ -32,7 +33,14 @@ SENTENCE_CHARACTERS_MAX: Final = 500
 
 _KINDS: Final[dict[str, type[PenstockError]]] = {
     kind.__name__: kind
-    for kind in (ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed, StreamUnavailable)
+    for kind in (
+        ConfigError,
+        EpochMismatch,
+        OffsetOutOfRange,
+        RegistryUnavailable,
+        StoreFailed,
+        StreamUnavailable,
+    )
 }
 _OWN: Final = re.compile(rf"^\W*penstock\.[\w.]+\.({'|'.join(_KINDS)}): (.+)$", re.MULTILINE)
 
