@@ -15,8 +15,11 @@ class RegistryDefinition(Group):
     """Its address, http:// or https://."""
 
     subject: str = ""
-    """The subject whose newest schema gives the columns, where the declaration names none; and the
-    schema that Avro records are resolved to, without a schema_file."""
+    """The subject whose schema gives the columns, where the declaration names none; and the schema
+    that Avro records are resolved to, without a schema_file."""
+
+    version: int = Field(default=0, ge=0, le=2**31 - 1)
+    """The version of the subject; 0 for the newest one when a job starts. 0 to 2147483647."""
 
     ca_file: str = ""
     """PEM file of authorities that sign its certificate; empty for those of the system."""

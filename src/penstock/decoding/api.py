@@ -12,10 +12,11 @@ from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
 from penstock.decoding.protobuf import protobuf_decoder
 from penstock.decoding.raw import RawDecoder
+from penstock.decoding.registry import pinned
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.text import TextDecoder
 
-__all__ = ["Decoded", "Decoder", "make_decoder"]
+__all__ = ["Decoded", "Decoder", "make_decoder", "pinned"]
 
 
 def make_decoder(definition: DecoderDefinition) -> Decoder:

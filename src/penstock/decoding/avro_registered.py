@@ -26,7 +26,7 @@ def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | 
     registry = Registry(definition.registry)
     subject = definition.registry.subject
     if reader is None and subject:
-        reader = parsed(registry, registry.newest(subject), f"schema of {subject}")
+        reader = parsed(registry, registry.of_subject(), f"schema of {subject}")
     columns = definition.columns or (reader.columns() if reader is not None else {})
     notation = RegisteredAvro(registry, None if reader is None else reader.parsed)
     if not columns:

@@ -25,7 +25,7 @@ def with_columns(definition: DecoderDefinition, registry: Registry) -> DecoderDe
     subject = definition.registry.subject
     if definition.columns or not subject:
         return definition
-    schema = registry.newest(subject)
+    schema = registry.of_subject()
     where = f"schema of {subject}"
     _check_kind(schema, where)
     try:

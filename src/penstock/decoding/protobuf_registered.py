@@ -47,8 +47,8 @@ def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
         files = list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
     else:
         where = f"the schema of {definition.registry.subject}"
-        newest = registry.newest(definition.registry.subject, serialized=True)
-        files = list(_with_imports(registry, newest, where, where))
+        wanted = registry.of_subject(serialized=True)
+        files = list(_with_imports(registry, wanted, where, where))
     name = definition.message or _name(files[-1], (0,))
     message = message_class(files, name, where)
     return FramedDecoder(

@@ -31,6 +31,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from penstock.auth.web_requests import body_of, opener_for
+from penstock.config.decoder import DecoderDefinition
 from penstock.config.registry import RegistryDefinition
 from penstock.decoding.decoded import DecodingPostponed
 from penstock.decoding.documents import Broken
@@ -67,6 +68,8 @@ class RegisteredSchema(msgspec.Struct, frozen=True, rename="camel"):
     schema: str
     schema_type: SchemaKind = "AVRO"
     references: tuple[Reference, ...] = ()
+    version: int = 0
+    """Of the subject that was asked for."""
 
 
 class Registry:
@@ -77,6 +80,7 @@ class Registry:
     """
 
     def __init__(self, definition: RegistryDefinition) -> None:
+        self._definition = definition
         self._url = definition.url.rstrip("/")
         self._timeout_s = definition.timeout_s
         self._headers = {"Accept": _ACCEPTED, **_authorization(definition)}
@@ -119,9 +123,7 @@ class Registry:
             ConfigError: the registry has none.
             RegistryUnavailable: it does not say.
         """
-        subject = quote(reference.subject, safe="")
-        path = f"/subjects/{subject}/versions/{reference.version}{_format(serialized)}"
-        found = self._constant(path)
+        found = self._constant(_of_version(reference.subject, reference.version, serialized))
         if found is None:
             raise ConfigError(
                 f"The registry {self._url} has no version {reference.version} of the subject"
@@ -136,7 +138,7 @@ class Registry:
             ConfigError: the registry has no such subject.
             RegistryUnavailable: it does not say, and nothing is known.
         """
-        path = f"/subjects/{quote(subject, safe='')}/versions/latest{_format(serialized)}"
+        path = _of_version(subject, "latest", serialized)
         try:
             found = self._asked(path)
         except RegistryUnavailable:
@@ -147,7 +149,21 @@ class Registry:
         if found is None:
             raise ConfigError(f"The registry {self._url} has no subject {subject}.")
         self._keep(path, found)
+        if found.version:
+            self._keep(_of_version(subject, found.version, serialized), found)
         return found
+
+    def of_subject(self, *, serialized: bool = False) -> RegisteredSchema:
+        """The schema of the subject, in the version that is wanted.
+
+        Raises:
+            ConfigError: the registry has none.
+            RegistryUnavailable: it does not say.
+        """
+        subject, version = self._definition.subject, self._definition.version
+        if not version:
+            return self.newest(subject, serialized=serialized)
+        return self.version(Reference(subject, subject, version), serialized=serialized)
 
     def _constant(self, path: str) -> RegisteredSchema | None:
         """What never changes: from memory, from the disk, or from the registry; None if it has
@@ -208,6 +224,23 @@ class Registry:
             Path(name).replace(self._file(path))
 
 
+def pinned(definition: DecoderDefinition) -> DecoderDefinition:
+    """The definition with the version of its subject that is the newest now.
+
+    So every process that makes a decoder of it makes the same one, whatever is registered since.
+
+    Raises:
+        ConfigError: the registry has no such subject.
+        RegistryUnavailable: it does not say.
+    """
+    wanted = definition.registry
+    if wanted is None or not wanted.subject or wanted.version:
+        return definition
+    newest = Registry(wanted).newest(wanted.subject, serialized=definition.kind == "protobuf")
+    update = {"registry": wanted.model_copy(update={"version": newest.version})}
+    return definition.model_copy(update=update)
+
+
 def schema_id(payload: bytes) -> int:
     """The id in front of a payload (Confluent, wire format): a zero byte, and four of the id.
 
@@ -237,6 +270,10 @@ def _is_unknown(answer: bytes) -> bool:
     except msgspec.MsgspecError:
         return False
     return isinstance(said, dict) and said.get("error_code") in _NOT_FOUND_CODES
+
+
+def _of_version(subject: str, version: int | str, serialized: bool) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{version}{_format(serialized)}"
 
 
 def _format(serialized: bool) -> str:

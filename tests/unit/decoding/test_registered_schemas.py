@@ -13,18 +13,22 @@ import fastavro
 import pytest
 from google.protobuf import descriptor_pb2
 
+from penstock.config.table import TableDefinition
 from penstock.decoding.decoded import DecodingPostponed
 from penstock.errors import ConfigError
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS
+from penstock.spark.tables.declared import DeclaredTable
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.decoding.decode import Outcome, decode, decoder, outcome
+from tests.unit.decoding.inference.inferring import sample
 from tests.unit.decoding.test_with_a_schema import MOMENT, READING, message, reading_descriptor
 
-FIRST = {
+FIRST: dict[str, Any] = {
     "type": "record",
     "name": "Reading",
     "fields": [{"name": "id", "type": "int"}, {"name": "temp_c", "type": "float"}],
 }
-SECOND = {
+SECOND: dict[str, Any] = {
     "type": "record",
     "name": "Reading",
     "fields": [
@@ -357,6 +361,37 @@ def test_columns_of_json_come_from_its_schema(registry: SchemaRegistry, settings
 )
 def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
+        decoder(**given)
+
+
+def test_a_table_stays_with_the_version_that_it_began_with(
+    registry: SchemaRegistry, settings: Settings, tmp_path: Path
+) -> None:
+    """Executors make decoders when the first batch comes to them, and again when they are new."""
+    old = registry.register("readings-value", json.dumps(FIRST))
+    payload = avro(old, FIRST, {"id": 1, "temp_c": 21.5})
+    definition = TableDefinition.model_validate(
+        {"name": "t", "topics": "a/#", "decoder": settings("avro", "readings-value")}
+    )
+    table = DeclaredTable(definition, tmp_path)
+    later = {**SECOND, "fields": SECOND["fields"][:1]}
+    new = registry.register("readings-value", json.dumps(later))
+    messages = [("a/b", payload), ("a/b", avro(new, later, {"id": 2**40}))]
+    parts = table.sorting(sample(messages))
+    assert [(row["id"], row["temp_c"]) for row in parts[ROWS].to_pylist()] == [(1, 21.5)]
+    assert parts[DEAD_LETTERS].num_rows == 1  # it has no temp_c, and that no default
+    assert DeclaredTable(definition, tmp_path).schema.names[-2:] == ["id", "date"]
+
+
+def test_a_version_may_be_chosen(registry: SchemaRegistry, settings: Settings) -> None:
+    old = registry.register("readings-value", json.dumps(FIRST))
+    registry.register("readings-value", json.dumps(SECOND))
+    given = settings("avro", "readings-value")
+    given["registry"]["version"] = 1
+    found = decode(avro(old, FIRST, {"id": 1, "temp_c": 21.5}), **given)
+    assert found.rows == [{"id": 1, "temp_c": 21.5}]
+    given["registry"]["version"] = 3
+    with pytest.raises(ConfigError, match="has no version 3 of the subject readings-value"):
         decoder(**given)
 
 

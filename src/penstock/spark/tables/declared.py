@@ -14,7 +14,7 @@ from typing import Final, Literal
 import pyarrow as pa
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.api import make_decoder
+from penstock.decoding.api import make_decoder, pinned
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
@@ -39,6 +39,8 @@ class DeclaredTable:
 
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
+        # The executors make decoders, too, and later: all of the same version of a schema.
+        definition = definition.model_copy(update={"decoder": pinned(definition.decoder)})
         self.definition = definition
         self.name = definition.name
         self.stream = definition.stream
