@@ -123,6 +123,45 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
 
 
+def nested(n: int) -> bytes:
+    """A document whose parts are empty, null or missing in turn; but no list of structs is null,
+    which pyiceberg 0.12 reads as an empty one (apache/iceberg-python#3833)."""
+    points: list[Any] = [[], [{"x": n, "t": {"k": [n / 2]}}], [None, {}]]
+    numbers: list[Any] = [None, [], [n, None]]
+    document = {"points": points[n % 3], "numbers": numbers[n // 3 % 3]}
+    return json.dumps(document | ({"place": {"line": f"l{n}"}} if n % 4 else {})).encode()
+
+
+def test_every_reader_finds_the_same_nested_values(
+    log: LogWriter,
+    declare: Declare,
+    run: Run,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # without a warning
+    log.append(24, topics=("plant/1/temp",), payload=nested)
+    columns = {
+        "place": "struct<line: string, level: int8>",
+        "points": "array<struct<x: int, t: map<string, array<float>>>>",
+        "numbers": "array<float>",
+    }
+    tables = [
+        declare(kind, format=kind, decoder={"kind": "json", "columns": columns})
+        for kind in ("delta", "iceberg", "parquet")
+    ]
+    run(*tables)
+    delta, iceberg, parquet = (read_back(table, spark).to_pylist() for table in tables)
+    assert delta == iceberg == parquet
+    assert [row["points"] for row in delta[:3]] == [
+        [],
+        [{"x": 1, "t": [("k", [0.5])]}],
+        [None, {"x": None, "t": None}],
+    ]
+    assert [row["place"] for row in delta[:2]] == [None, {"line": "l1", "level": None}]
+    assert [row["numbers"] for row in delta[0:9:3]] == [None, [], [6.0, None]]
+
+
 def test_a_declared_table_is_shown_and_read_without_the_extension_of_delta(
     log: LogWriter,
     declare: Declare,

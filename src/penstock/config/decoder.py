@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from penstock.config.column_type import (
+    COLUMN_NAME,
+    DEPTH_MAX,
+    Scalar,
+    StructOf,
+    depth,
+    innermost,
+    parse_type,
+)
 from penstock.config.group import Group
 from penstock.config.registry import RegistryDefinition
 
 Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
-
-TYPES: Final = {
-    "string": "string",
-    "bool": "bool",
-    "boolean": "bool",
-    "int8": "int8",
-    "int16": "int16",
-    "int32": "int32",
-    "int64": "int64",
-    "int": "int64",
-    "long": "int64",
-    "float32": "float32",
-    "float64": "float64",
-    "float": "float64",
-    "double": "float64",
-    "timestamp": "timestamp",
-    "date": "date",
-    "binary": "binary",
-    "json": "json",
-}
-"""What a column's type may be called, to its one name here."""
-
-_DECIMAL: Final = re.compile(r"decimal\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\)")
-# What Delta, Parquet and Spark allow in a column's name without quoting or mapping.
-_COLUMN_NAME: Final = re.compile(r"[^ ,;{}()\n\t=`]{1,255}")
 
 _OF_KIND: Final[dict[str, frozenset[Kind]]] = {
     "columns": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
     "many": frozenset({"json", "cbor", "msgpack"}),
     "rows_path": frozenset({"json", "cbor", "msgpack", "protobuf", "avro"}),
     "extra": frozenset({"json", "cbor", "msgpack"}),
-    "null_values": frozenset({"json", "csv", "cbor", "msgpack", "text"}),
+    "lenient": frozenset({"json"}),
+    "null_values": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text"}),
+    "values_max": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b"}),
     "delimiter": frozenset({"csv"}),
     "header": frozenset({"csv"}),
     "encoding": frozenset({"csv", "text"}),
@@ -55,19 +40,23 @@ _OF_KIND: Final[dict[str, frozenset[Kind]]] = {
 """Settings that mean something to some kinds only."""
 
 
-def decimal_digits(type_name: str) -> tuple[int, int] | None:
-    """Precision and scale of decimal(P,S); None for any other type."""
-    match = _DECIMAL.fullmatch(type_name)
-    return (int(match[1]), int(match[2])) if match is not None else None
-
-
 def _type(value: str) -> str:
-    digits = decimal_digits(value)
-    if digits is not None and 1 <= digits[0] <= 38 and digits[1] <= digits[0]:
-        return f"decimal({digits[0]},{digits[1]})"
-    if value not in TYPES:
-        raise ValueError(f"decimal(P,S) with S up to P up to 38, or one of {', '.join(TYPES)}")
-    return TYPES[value]
+    return str(parse_type(value))
+
+
+def mistake_in_names(names: list[str]) -> str:
+    """What is wrong with the names of columns that stand beside each other; empty if nothing."""
+    for name in names:
+        if COLUMN_NAME.fullmatch(name) is None:
+            return (
+                f"the column name {name!r} has a character no table takes (one of ,;{{}}()=` or"
+                " white space), is empty or longer than 255: name it otherwise and give its path"
+            )
+    folded = [name.lower() for name in names]
+    for name in folded:
+        if folded.count(name) > 1:
+            return f"the decoder has two columns {name!r}, for Spark reads no case"
+    return ""
 
 
 class Column(Group):
@@ -75,7 +64,12 @@ class Column(Group):
 
     type: Annotated[str, AfterValidator(_type)]
     """string, bool, int8, int16, int32, int64 (int, long), float32, float64 (float, double),
-    decimal(P,S), timestamp, date, binary, or json: any value, as JSON text."""
+    decimal(P,S), timestamp, date, binary, json (variant): any value, as JSON text; or of these
+    array<type>, map<string, type> and struct<name: type, other: type not null>."""
+
+    fields: dict[str, Column] = Field(default={}, max_length=2000)
+    """The fields of a type that ends in struct without any (struct, array<struct>), as columns are
+    written; their paths begin at the object."""
 
     path: str = ""
     """Where the value is in the payload: keys and positions in lists with dots between
@@ -118,14 +112,50 @@ class Column(Group):
     def _type_alone(cls, given: Any) -> Any:
         return {"type": given} if isinstance(given, str) else given
 
+    @property
+    def depth(self) -> int:
+        """How many types are within each other, 1 for a single value."""
+        inside = max((field.depth for field in self.fields.values()), default=0)
+        return depth(parse_type(self.type)) + inside
+
     @model_validator(mode="after")
     def _fits_its_type(self) -> Column:
-        is_number = self.type.startswith(("int", "float", "decimal"))
+        whole = parse_type(self.type)
+        inner = innermost(whole)
         if self.required and self.default is not None:
             raise ValueError("a column with a default is never missing: leave out required")
+        if self.default is not None and not isinstance(whole, Scalar):
+            raise ValueError(f"a column of type {self.type} has no default, single values have")
+        if isinstance(inner, StructOf):
+            self._fits_a_struct(inner)
+            return self
+        if self.fields:
+            raise ValueError(f"a column of type {self.type} has no fields, a struct has")
+        self._fits_a_value(inner.name)
+        return self
+
+    def _fits_a_struct(self, inner: StructOf) -> None:
+        if inner.fields and self.fields:
+            raise ValueError("the fields of a struct are in its type or in fields, not in both")
+        if not (inner.fields or self.fields):
+            raise ValueError("a struct has fields: struct<name: type>, or fields = {name = type}")
+        if self.depth > DEPTH_MAX:
+            raise ValueError(f"types are nested {DEPTH_MAX} deep at most")
+        mistake = mistake_in_names([*self.fields])
+        if mistake:
+            raise ValueError(f"in a struct, {mistake}")
+        for name in ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary"):
+            if name in self.model_fields_set:
+                raise ValueError(f"a struct has no {name}: give it to one of its fields")
+        for name, field in self.fields.items():
+            if field.path.startswith("$."):
+                raise ValueError(f"the path of the field {name} begins at its struct, not at $")
+
+    def _fits_a_value(self, kind: str) -> None:
+        is_number = kind.startswith(("int", "float", "decimal"))
         if (self.scale != 1 or self.offset != 0) and not is_number:
-            raise ValueError(f"a column of type {self.type} has no scale or offset, numbers have")
-        if self.type == "timestamp":
+            raise ValueError(f"a column of type {kind} has no scale or offset, numbers have")
+        if kind == "timestamp":
             if self.unit_from not in ("", "s", "ms", "us", "ns"):
                 raise ValueError(
                     f"unit_from of a timestamp is {self.unit_from!r}, but must be s, ms, us or ns"
@@ -134,13 +164,12 @@ class Column(Group):
                 raise ValueError("a timestamp is a number (unit_from) or text (format), not both")
         elif self.unit_from and not (is_number and self.unit):
             raise ValueError("unit_from is for a number, and is converted to unit: give both")
-        if self.format and self.type not in ("timestamp", "date"):
-            raise ValueError(f"a column of type {self.type} has no format, timestamps have")
-        if "time_zone" in self.model_fields_set and self.type != "timestamp":
-            raise ValueError(f"a column of type {self.type} has no time_zone, timestamps have")
-        if "binary" in self.model_fields_set and self.type != "binary":
-            raise ValueError(f"a column of type {self.type} has no setting binary, binary has")
-        return self
+        if self.format and kind not in ("timestamp", "date"):
+            raise ValueError(f"a column of type {kind} has no format, timestamps have")
+        if "time_zone" in self.model_fields_set and kind != "timestamp":
+            raise ValueError(f"a column of type {kind} has no time_zone, timestamps have")
+        if "binary" in self.model_fields_set and kind != "binary":
+            raise ValueError(f"a column of type {kind} has no setting binary, binary has")
 
 
 class DecoderDefinition(Group):
@@ -168,6 +197,14 @@ class DecoderDefinition(Group):
 
     null_values: tuple[str, ...] = Field(default=(), max_length=100)
     """Texts that mean there is no value, such as "unavailable". In csv an empty field does, too."""
+
+    lenient: bool = False
+    """Take json that other programs write although it is none: NaN, Infinity and -Infinity, which
+    are null but in columns of type float, and a byte order mark."""
+
+    values_max: int = Field(default=2_000_000, ge=1000, le=1_000_000_000)
+    """A payload that is more values than this is broken: keys, items of lists, and rows times
+    columns. It bounds memory and time, to about 100 bytes a value. 1000 to 1000000000."""
 
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Between the fields of a csv line, one character."""
@@ -240,16 +277,17 @@ class DecoderDefinition(Group):
 
     @model_validator(mode="after")
     def _names_are_columns(self) -> DecoderDefinition:
-        names = [*self.columns, *([self.extra] if self.extra else [])]
-        for name in names:
-            if _COLUMN_NAME.fullmatch(name) is None:
+        mistake = mistake_in_names([*self.columns, *([self.extra] if self.extra else [])])
+        if mistake:
+            raise ValueError(mistake)
+        return self
+
+    @model_validator(mode="after")
+    def _takes_what_is_nested(self) -> DecoderDefinition:
+        for name, column in self.columns.items():
+            if self.kind in ("csv", "text") and column.depth > 1:
                 raise ValueError(
-                    f"the column name {name!r} has a character no table takes (one of ,;{{}}()=`"
-                    " or white space), is empty or longer than 255: name it otherwise and give"
-                    " its path"
+                    f"the column {name} of the decoder {self.kind} is {column.type}, but each of"
+                    " its values is one text"
                 )
-        folded = [name.lower() for name in names]
-        for name in folded:
-            if folded.count(name) > 1:
-                raise ValueError(f"the decoder has two columns {name!r}, for Spark reads no case")
         return self

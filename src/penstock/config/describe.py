@@ -116,7 +116,7 @@ def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterato
         yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(inner)} |"
     for name, inner in table.model_fields.items():
         kind = _table_of(inner)
-        if kind is not None:
+        if kind is not None and kind is not table:  # the fields of a column are columns
             yield from _definitions(f"{path}.{name}", inner, kind)
 
 

@@ -6,15 +6,15 @@ The schema is the one the payloads were written with; a container file has it in
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro_container import container_decoder
 from penstock.decoding.avro_registered import registered_avro_decoder
 from penstock.decoding.avro_schema import parse_avro_schema, read_datum
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import Broken, DocumentDecoder, document_decoder
+from penstock.decoding.documents import DocumentDecoder, Slow, document_decoder
 from penstock.decoding.files import content_of
 from penstock.errors import ConfigError
 
@@ -46,7 +46,7 @@ def avro_decoder(definition: DecoderDefinition) -> Decoder:
     return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
 
 
-class AvroNotation:
+class AvroNotation(Slow):
     """Reads payloads of one schema. header is what each begins with."""
 
     def __init__(self, schema: Any, header: bytes) -> None:
@@ -66,11 +66,3 @@ class AvroNotation:
             raise Broken("The payload is no single object of Avro, which begins with C3 01.")
         if header != self._header:
             raise Broken(f"The payload has another schema's fingerprint, {header[2:].hex()}.")
-
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
-        """There is none."""
-        return None
-
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """`read` sees all."""
-        return {}

@@ -21,8 +21,9 @@ from typing import Any, Final
 
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import Broken, DocumentDecoder
+from penstock.decoding.documents import DocumentDecoder, Slow
 from penstock.decoding.shown import shown
 from penstock.errors import ConfigError
 
@@ -55,7 +56,7 @@ def container_decoder(definition: DecoderDefinition, reader: AvroSchema | None) 
     )
 
 
-class ContainerNotation:
+class ContainerNotation(Slow):
     """Reads container files: the list of their records.
 
     Args:
@@ -104,7 +105,7 @@ class ContainerNotation:
             return self._read(stream, written, reader)
         except EOFError:
             raise Broken("The Avro container file ends too early.") from None
-        except RecursionError:
+        except (Broken, RecursionError):
             raise
         except Exception as error:  # fastavro's are of many kinds
             said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
@@ -123,14 +124,6 @@ class ContainerNotation:
             if len(self._known) > _SCHEMAS_KNOWN_MAX:
                 self._known.popitem(last=False)
         return known.parsed
-
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
-        """There is none."""
-        return None
-
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """`read` sees all."""
-        return {}
 
 
 def _long(stream: io.BytesIO) -> int:

@@ -8,13 +8,13 @@ while messages of the former are still in the log.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema, read_datum
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import Broken, DocumentDecoder, document_decoder
+from penstock.decoding.documents import DocumentDecoder, Slow, document_decoder
 from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
 from penstock.errors import ConfigError
 
@@ -34,7 +34,7 @@ def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | 
     return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
 
 
-class RegisteredAvro:
+class RegisteredAvro(Slow):
     """Reads payloads of any schema of a registry. reader is the one they are resolved to."""
 
     def __init__(self, registry: Registry, reader: Any) -> None:
@@ -57,14 +57,6 @@ class RegisteredAvro:
         stream = io.BytesIO(payload)
         stream.seek(FRAME_BYTES)
         return read_datum(stream, written.parsed, self._reader)
-
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
-        """There is none."""
-        return None
-
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """`read` sees all."""
-        return {}
 
 
 def parsed(registry: Registry, schema: RegisteredSchema, where: str) -> AvroSchema:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.config.decoder import Column
-from penstock.decoding.documents import Broken
+from penstock.decoding.avro_decimals import DECIMAL, with_bounded_decimals
+from penstock.decoding.broken import Broken
 from penstock.decoding.shown import shown
 from penstock.errors import ConfigError
 
@@ -96,7 +97,8 @@ def parse_avro_schema(
     try:
         written = json.loads(text)
         named = dict(known or {})
-        schema = fastavro.parse_schema(written, named)
+        fastavro.parse_schema(written, dict(named))  # which knows what is wrong with a decimal
+        schema = fastavro.parse_schema(with_bounded_decimals(written), named)
         surplus = _Measure(where, named, is_trusted=is_trusted).surplus(schema, ())
     except RecursionError:
         raise ConfigError(f"The Avro {where} is nested too deeply.") from None
@@ -127,7 +129,7 @@ def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
         value: object = fastavro.schemaless_reader(stream, written, reader)
     except EOFError:
         raise Broken("The payload is not Avro of this schema: it ends too early.") from None
-    except RecursionError:
+    except (Broken, RecursionError):
         raise
     except Exception as error:  # fastavro's are of many kinds
         said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
@@ -213,7 +215,7 @@ def _column_type(schema: Any, named: dict[str, Any]) -> str:
     if isinstance(schema, str):
         return _TYPES.get(schema, "json")
     logical = schema.get("logicalType")
-    if logical == "decimal" and schema["precision"] <= 38:
+    if logical == DECIMAL and schema["precision"] <= 38:
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
     return _LOGICAL.get(logical) or _column_type_of(schema["type"], named)
 

@@ -1,261 +1,43 @@
-"""The values of one column, as found in payloads, become an Arrow array of the column's type.
-
-Most columns are what they should be, and Arrow takes them in one go. Where it does not, each value
-is converted by itself, and those that do not fit get a reason. Both ways give the same for a value,
-whatever stands beside it: a batch that is read again, in other portions, gives the same rows.
-
-What fits what: docs/decoders.md#values.
-"""
+"""The values of one column, as found in payloads, become an Arrow array and reasons."""
 
 from __future__ import annotations
 
-import contextlib
-import math
-from collections.abc import Callable
-from fractions import Fraction
-from typing import Any, Final
-
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.config.decoder import Column, decimal_digits
-from penstock.decoding.convert import (
-    MICROSECONDS,
-    MICROSECONDS_MAX,
-    MICROSECONDS_MIN,
-    NUMBER_CHARACTERS_MAX,
-    WORDS,
-    Unfit,
-    to_binary,
-    to_bool,
-    to_date,
-    to_decimal,
-    to_float,
-    to_int,
-    to_json,
-    to_string,
-    to_timestamp,
-)
-from penstock.decoding.shown import shown
-from penstock.decoding.units import Linear, conversion
-from penstock.errors import ConfigError
-
-Values = list[Any]
-Quick = Callable[[Values], pa.Array]
-
-_PLAIN: Final = {
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "binary": pa.binary(),
-    "json": pa.string(),
-}
-_EXACT_AS_FLOAT_MAX: Final = 2**53
-_NOT_AT_ONCE: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
-_PAYLOAD_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
+from penstock.config.decoder import Column
+from penstock.decoding.nested import Field
+from penstock.decoding.scalars import Absent, Check, Values
 
 
-def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a column type."""
-    digits = decimal_digits(name)
-    return _PLAIN[name] if digits is None else pa.decimal128(*digits)
+def _unchecked(count: int) -> None:
+    """Single values are no more than they were."""
 
 
 class Cast:
-    """Converts the values of one column. field is the column in the schema."""
+    """Converts the values of one column. field is the column in the schema; width is how many
+    values a row of it has at least.
 
-    def __init__(self, name: str, column: Column) -> None:
+    absent says what stands for no value.
+
+    Raises:
+        ConfigError: the settings of the column contradict each other.
+    """
+
+    def __init__(self, name: str, column: Column, absent: Absent | None = None) -> None:
         self.name = name
-        self._column = column
-        self._type = arrow_type(column.type)
-        metadata = {"unit": column.unit} if column.unit else None
-        self.field = pa.field(name, self._type, metadata=metadata)
-        linear = _linear(name, column)
-        self._one = _converter(column, linear)
-        self._quick = _quick(column, linear)
-        self._default = self._converted_default()
+        self._convert = Field(name, column, absent or Absent())
+        self.field = self._convert.field
+        self.width = self._convert.width
 
     def __call__(
-        self, values: Values, nulls: frozenset[str] = frozenset()
+        self, values: Values, check: Check = _unchecked
     ) -> tuple[pa.Array, dict[int, str]]:
         """The array, and for each value that does not fit its position and a sentence; the array
-        is null there.
-
-        nulls are the texts that mean there is no value.
-        """
-        if nulls:
-            values = _without(nulls, values)
-        array, reasons = self._array(values)
-        if array.null_count:
-            if self._default is not None:
-                array = pc.fill_null(array, self._default)
-            elif self._column.required:
-                for position in pc.indices_nonzero(array.is_null()).to_pylist():
-                    reasons.setdefault(position, f"Column {self.name} is missing.")
-        return array, reasons
-
-    def _array(self, values: Values) -> tuple[pa.Array, dict[int, str]]:
-        if values.count(None) == len(values):
-            return pa.nulls(len(values), self._type), {}
-        if self._quick is not None:
-            with contextlib.suppress(*_NOT_AT_ONCE):
-                return self._quick(values), {}
-            with contextlib.suppress(*_NOT_AT_ONCE):
-                return self._quick(_read_texts(values, self._column.type)), {}
-        return self._each(values)
-
-    def _each(self, values: Values) -> tuple[pa.Array, dict[int, str]]:
-        converted: Values = []
-        reasons: dict[int, str] = {}
-        for position, value in enumerate(values):
-            try:
-                converted.append(None if value is None else self._one(value))
-            except Unfit as unfit:
-                converted.append(None)
-                reasons[position] = f"Column {self.name} is {shown(value)}, which is {unfit}."
-            except _PAYLOAD_ERRORS:
-                converted.append(None)
-                kind = self._column.type
-                reasons[position] = f"Column {self.name} is {shown(value)}, which is no {kind}."
-        return pa.array(converted, self._type), reasons
-
-    def _converted_default(self) -> pa.Scalar | None:
-        """The default is given in the column's unit, so neither scale nor unit is applied."""
-        given = self._column.default
-        if given is None:
-            return None
-        try:
-            return pa.scalar(_converter(self._column, Linear())(given), self._type)
-        except (Unfit, *_PAYLOAD_ERRORS):
-            raise ConfigError(
-                f"The default of the column {self.name} is {given!r}, which is no"
-                f" {self._column.type}."
-            ) from None
-
-
-def _linear(name: str, column: Column) -> Linear:
-    scaled = Linear(Fraction(str(column.scale)), Fraction(str(column.offset)))
-    if column.type == "timestamp" or not column.unit_from:
-        return scaled
-    try:
-        return scaled.then(conversion(column.unit_from, column.unit))
-    except ConfigError as mistake:
-        raise ConfigError(f"Column {name}: {mistake}") from None
-
-
-def _converter(column: Column, linear: Linear) -> Callable[[Any], Any]:
-    """How one value is converted; it raises Unfit, or any of the errors of a payload."""
-    kind = column.type
-    digits = decimal_digits(kind)
-    if digits is not None:
-        return to_decimal(*digits, linear)
-    if kind.startswith("int"):
-        return to_int(int(kind.removeprefix("int")), linear)
-    if kind.startswith("float"):
-        return to_float(int(kind.removeprefix("float")), linear)
-    if kind == "timestamp":
-        return to_timestamp(column.unit_from, column.format, column.time_zone)
-    if kind == "date":
-        return to_date(column.format)
-    if kind == "binary":
-        return to_binary(column.binary)
-    return {"string": to_string, "bool": to_bool, "json": to_json}[kind]
-
-
-def _quick(column: Column, linear: Linear) -> Quick | None:
-    """How a whole column is converted whose values are what they should be; it raises if one is
-    not. None where values are always converted one by one."""
-    kind = column.type
-    if kind in ("string", "bool"):
-        return lambda values: pa.array(values, _PLAIN[kind])
-    if kind.startswith("int") and linear.is_identity:
-        return lambda values: _whole_numbers(pa.array(values)).cast(_PLAIN[kind])
-    if kind.startswith("float"):
-        return lambda values: _floats(values, _PLAIN[kind], linear)
-    if kind == "timestamp" and column.unit_from in MICROSECONDS:
-        return lambda values: _times(values, MICROSECONDS[column.unit_from])
-    if kind == "timestamp" and not column.unit_from and not column.format:
-        return lambda values: _iso_timestamps(values, column.time_zone)
-    return None
-
-
-def _without(nulls: frozenset[str], values: Values) -> Values:
-    try:
-        return [None if value in nulls else value for value in values]
-    except TypeError:  # a list or object is in no set
-        return [None if isinstance(one, str) and one in nulls else one for one in values]
-
-
-def _read_texts(values: Values, kind: str) -> Values:
-    """Numbers or truths that are all written as text; it raises if one is not."""
-    texts = [value for value in values if value is not None]
-    if "_" in "".join(texts) or len(max(texts, key=len)) > NUMBER_CHARACTERS_MAX:
-        raise ValueError("a number in text has neither")
-    if kind == "bool":
-        return [None if value is None else WORDS[value] for value in values]
-    if kind.startswith("float"):
-        numbers = [None if value is None else float(value) for value in values]
-        if math.inf in numbers or -math.inf in numbers:  # 1e999, or inf? let each say so
-            raise ValueError("out of range")
-        return numbers
-    return [None if value is None else int(value) for value in values]
-
-
-def _whole_numbers(array: pa.Array) -> pa.Array:
-    """As int64. The array was made without a type: asked for int64, Arrow cuts 3.5 down to 3."""
-    if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
-        raise ValueError("not only whole numbers")
-    return array.cast(pa.int64())
-
-
-def _floats(values: Values, kind: pa.DataType, linear: Linear) -> pa.Array:
-    array = pa.array(values, pa.float64())
-    if not linear.is_identity:
-        array = pc.add(pc.multiply(array, float(linear.factor)), float(linear.offset))
-    if linear.is_identity and kind == pa.float64():
-        return array
-    fitted = array.cast(kind, safe=False)
-    if pc.any(pc.is_inf(fitted)).as_py():  # it may be out of range: let each say so
-        raise ValueError("out of range")
-    return fitted
-
-
-def _times(values: Values, factor: int) -> pa.Array:
-    array = pa.array(values)
-    if pa.types.is_floating(array.type):
-        scaled = pc.round(pc.multiply(array, float(factor)), round_mode="half_to_even")
-        if pc.any(pc.greater(pc.abs(scaled), _EXACT_AS_FLOAT_MAX)).as_py():
-            raise ValueError("whole numbers may be among them, and lose digits")
-        return scaled.cast(pa.int64()).cast(_PLAIN["timestamp"])
-    return _in_range(pc.multiply_checked(_whole_numbers(array), factor).cast(_PLAIN["timestamp"]))
-
-
-def _iso_timestamps(values: Values, time_zone: str) -> pa.Array:
-    texts = pa.array(values, pa.string())
-    try:
-        return _in_range(texts.cast(_PLAIN["timestamp"]))
-    except pa.ArrowInvalid:  # none of them has an offset?
-        local = texts.cast(pa.timestamp("us"))
-        if time_zone == "UTC":
-            return _in_range(local.cast(_PLAIN["timestamp"]))
-        return _in_range(
-            pc.assume_timezone(local, time_zone, ambiguous="earliest", nonexistent="raise").cast(
-                _PLAIN["timestamp"]
-            )
-        )
-
-
-def _in_range(array: pa.Array) -> pa.Array:
-    """Timestamps of the years 1 to 9999, which is what Spark and Python have."""
-    bounds = pc.min_max(array.cast(pa.int64())).as_py()
-    lowest, highest = bounds["min"], bounds["max"]
-    if lowest is not None and not (lowest >= MICROSECONDS_MIN and highest <= MICROSECONDS_MAX):
-        raise ValueError("out of range")
-    return array
+        is null there. check is asked before lists become more values."""
+        array, misfits = self._convert(values, check)
+        if not misfits:
+            return array, {}
+        return array, {
+            position: f"Column {self.name}{path} {said}"
+            for position, (path, said) in misfits.items()
+        }

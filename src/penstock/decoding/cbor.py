@@ -3,25 +3,34 @@
 Dates and decimal fractions become values. Tags that let a small payload stand for a large one
 (shared values, string references) are refused; those with a syntax of their own (regular
 expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text,
-which converts to any number: as keys of a map they could be chosen so that all have one hash.
+which converts to any number.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
-from penstock.decoding.documents import Broken
+from penstock.decoding import map_keys
+from penstock.decoding.broken import Broken
+from penstock.decoding.documents import Slow
+from penstock.decoding.map_keys import count_values, with_text_keys
 from penstock.errors import ConfigError
 
 _DEPTH_MAX: Final = 200
 _SHARING: Final = (25, 28, 29, 256)
 _BIG_NUMBER_BYTES_MAX: Final = 128
-_AS_THEY_ARE: Final = (30, 35, 36, 260, 261, 43000)
+_AS_THEY_ARE: Final = (30, 35, 36, 258, 260, 261, 43000)
+_KINDS: Final = (
+    *(map_keys.NUMBER, map_keys.NUMBER, map_keys.BYTES, map_keys.TEXT),
+    *(map_keys.LIST, map_keys.MAP, map_keys.TAG, map_keys.OTHER),
+)
+"""By major type, RFC 8949 §3.1."""
 
 
-class CborNotation:
+class CborNotation(Slow):
     """Reads CBOR."""
 
     def __init__(self) -> None:
@@ -34,19 +43,39 @@ class CborNotation:
             ) from None
         self._decoder = cbor2.CBORDecoder
         self._ends_early = cbor2.CBORDecodeEOF
-        self._tags: dict[int, Any] = {
-            **dict.fromkeys(_SHARING, _refused),
-            **dict.fromkeys(_AS_THEY_ARE, _inner),
-            2: _positive,
-            3: _negative,
+        self._tags = {
+            tag: _of_value(read)
+            for tag, read in (
+                *dict.fromkeys(_SHARING, _refused).items(),
+                *dict.fromkeys(_AS_THEY_ARE, _inner).items(),
+                (0, _time),
+                (2, _positive),
+                (3, _negative),
+            )
         }
 
     def read(self, payload: bytes) -> object:
-        """The one item of a payload."""
+        """The one item of a payload. Most have text as keys; numbers are made to text then."""
+        try:
+            return self._read(payload)
+        except Broken:
+            with_text = with_text_keys(payload, head, _as_text)
+            if with_text is payload:
+                raise
+            return self._read(with_text)
+
+    def values_in(self, payload: bytes) -> int:
+        """How many values it is."""
+        return count_values(payload, head)
+
+    def _read(self, payload: bytes) -> object:
         stream = io.BytesIO(payload)
         try:
             value = self._decoder(
-                stream, semantic_decoders=self._tags, max_depth=_DEPTH_MAX
+                stream,
+                semantic_decoders=self._tags,
+                max_depth=_DEPTH_MAX,
+                strict_hashable_types=True,
             ).decode()
         except Broken:
             raise
@@ -62,32 +91,84 @@ class CborNotation:
             )
         return value
 
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:  # noqa: ARG002
-        """There is none."""
-        return None
 
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """`read` sees all."""
-        return {}
+def head(payload: bytes, at: int) -> tuple[int, int, int]:
+    """What stands at a position, as `map_keys.Head` says."""
+    first = payload[at]
+    major, low = first >> 5, first & 31
+    at += 1
+    if low < 24:
+        number = low
+    elif low < 28:
+        end = at + (1 << (low - 24))
+        number = int.from_bytes(payload[at:end], "big")
+        at = end
+    elif low == 31:
+        return _endless(payload, at, major)
+    else:
+        return map_keys.MALFORMED, at, 0
+    if major == 1:
+        number = -1 - number
+    elif major in (2, 3):
+        at += number
+    return _KINDS[major], at, number
+
+
+def _endless(payload: bytes, at: int, major: int) -> tuple[int, int, int]:
+    """What has no length: texts and bytes are chunks that have one, RFC 8949 §3.2.3."""
+    if major in (2, 3):
+        while payload[at] != 0xFF:
+            if payload[at] >> 5 != major or payload[at] & 31 == 31:
+                return map_keys.MALFORMED, at, 0
+            kind, at, _ = head(payload, at)
+            if kind == map_keys.MALFORMED:
+                return kind, at, 0
+        return _KINDS[major], at + 1, 0
+    if major in (4, 5):
+        return _KINDS[major], at, map_keys.ENDLESS
+    return map_keys.END if major == 7 else map_keys.MALFORMED, at, 0
+
+
+def _as_text(digits: bytes) -> bytes:
+    return bytes([0x60 + len(digits)]) + digits
 
 
 def _said(error: Exception) -> str:
     return str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
 
 
-def _refused(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+def _of_value(read: Callable[[object], object]) -> Callable[[object, bool], object]:
+    """Reads what is tagged, but not as a key of a map, which is where values are immutable."""
+
+    def decode(value: object, is_immutable: bool) -> object:
+        if is_immutable:
+            raise Broken(map_keys.NO_KEY)
+        return read(value)
+
+    return decode
+
+
+def _refused(value: object) -> object:  # noqa: ARG001
     raise Broken("The payload has shared CBOR values (tags 25, 28, 29, 256), which are not read.")
 
 
-def _inner(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+def _inner(value: object) -> object:
     return value
 
 
-def _positive(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+def _time(value: object) -> object:
+    """A time in text; one that Python has no value for stays text, which its column will read."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _positive(value: object) -> object:
     return str(_big_number(value))
 
 
-def _negative(value: object, is_immutable: bool) -> object:  # noqa: ARG001
+def _negative(value: object) -> object:
     return str(-1 - _big_number(value))
 
 

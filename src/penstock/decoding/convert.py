@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -40,8 +41,10 @@ WORDS: Final = {
 """Truth in text, as it is mostly written."""
 
 _EXACT: Final = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_HALF_EVEN)
-_JSON: Final = msgspec.json.Encoder(
-    decimal_format="number", enc_hook=lambda value: _jsonable(value)
+_TIME_CHARACTERS_MAX: Final = 100
+_MIDNIGHT: Final = re.compile(r"(.{8,10}[T ])24((?::?00){0,2}(?:[.,]0+)?(?:Z|[+-].*)?)")
+_LEAP_SECOND: Final = re.compile(
+    r"(.{8,10}[T ][0-9]{2}:?[0-9]{2}:?)60((?:[.,][0-9]+)?(?:Z|[+-].*)?)"
 )
 
 
@@ -54,6 +57,8 @@ def to_string(value: Any) -> str:
     if isinstance(value, str):
         value.encode()  # a lone surrogate is no text
         return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return not_finite(value)
     if isinstance(value, (bool, int, float, Decimal)):
         return to_json(value)
     if isinstance(value, bytes):
@@ -63,6 +68,11 @@ def to_string(value: Any) -> str:
     if isinstance(value, uuid.UUID):
         return str(value)
     raise Unfit("no string (the type json takes any value)")
+
+
+def not_finite(number: float) -> str:
+    """What is no number, or infinite, as Protobuf's JSON mapping writes it."""
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def to_json(value: Any) -> str:
@@ -106,7 +116,8 @@ def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
 
     def convert(value: Any) -> float:
         number = _float_of_text(value) if isinstance(value, str) else _float(_number(value))
-        scaled = number if linear.is_identity else number * factor + offset
+        scaled = number if linear.is_identity else number * factor
+        scaled = scaled + offset if offset else scaled  # -0.0 + 0 is 0.0
         is_over = math.isinf(scaled) or (bits == 32 and abs(scaled) >= _FLOAT32_MAX)
         if is_over and not math.isinf(number):
             raise Unfit(f"out of range for float{bits}")
@@ -152,17 +163,15 @@ def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any],
         elif unit:
             return _moment(_microseconds(_number(value), unit))
         elif isinstance(value, (str, bytes)):
-            text = value if isinstance(value, str) else value.decode()
-            moment = (
-                datetime.strptime(text, text_format)  # noqa: DTZ007 - the zone follows
-                if text_format
-                else datetime.fromisoformat(text.upper())
-            )
+            text = _time_text(value)
+            if not text_format:
+                return _iso_moment(text.upper(), zone)
+            moment = datetime.strptime(text, text_format)  # noqa: DTZ007 - the zone follows
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             raise Unfit("a number, for which unit_from says what it counts")
         else:
             raise Unfit("no timestamp")
-        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+        return _in_utc(moment, zone)
 
     return convert
 
@@ -177,9 +186,10 @@ def to_date(text_format: str) -> Callable[[Any], date]:
             return value
         if not isinstance(value, str):
             raise Unfit("no date")
+        text = _time_text(value)
         if text_format:
-            return datetime.strptime(value, text_format).date()  # noqa: DTZ007 - only its date
-        return date.fromisoformat(value)
+            return datetime.strptime(text, text_format).date()  # noqa: DTZ007 - only its date
+        return date.fromisoformat(text)
 
     return convert
 
@@ -208,7 +218,7 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
 def _number(value: Any) -> int | float | Decimal:
     """A number, truth as 1 or 0, or a number in text."""
     if isinstance(value, Decimal):
-        return _EXACT.plus(value)  # digits beyond any column's would only take time
+        return _EXACT.create_decimal(value)  # digits beyond any column's would only take time
     if isinstance(value, (int, float)):
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
             raise Unfit("out of range")
@@ -266,6 +276,34 @@ def _microseconds(number: float | Decimal, unit: str) -> int:
         return round(number / 1000 if unit == "ns" else number * MICROSECONDS[unit])
     exact = _fraction(number)
     return int(exact // 1000 if unit == "ns" else exact * MICROSECONDS[unit])
+
+
+def _time_text(value: str | bytes) -> str:
+    if len(value) > _TIME_CHARACTERS_MAX:
+        raise Unfit("too long for a time")
+    return value if isinstance(value, str) else value.decode()
+
+
+def _iso_moment(text: str, zone: ZoneInfo) -> datetime:
+    """ISO 8601, with what Python's datetime has no value for: 24:00 is 0:00 of the next day (ISO
+    8601-1 §5.3.2), and a leap second, 23:59:60 UTC at the end of a month, is the second that
+    follows it, as the clocks of computers count (POSIX.1 §4.19)."""
+    midnight = _MIDNIGHT.fullmatch(text)
+    if midnight is not None:
+        begin = datetime.fromisoformat(f"{midnight[1]}00{midnight[2]}")
+        return _in_utc(begin + timedelta(days=1), zone)
+    leap = _LEAP_SECOND.fullmatch(text)
+    if leap is not None:
+        second = datetime.fromisoformat(f"{leap[1]}59{leap[2]}")
+        following = _in_utc(second, zone) + timedelta(seconds=1)
+        if (following.day, following.hour, following.minute, following.second) != (1, 0, 0, 0):
+            raise Unfit("no timestamp: its second 60 is no leap second")
+        return following
+    return _in_utc(datetime.fromisoformat(text), zone)
+
+
+def _in_utc(moment: datetime, zone: ZoneInfo) -> datetime:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def _moment(microseconds: int) -> datetime:

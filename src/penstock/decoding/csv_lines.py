@@ -11,9 +11,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
 from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.scalars import Absent
 from penstock.decoding.text import Texts
 from penstock.errors import ConfigError
 
@@ -31,8 +33,8 @@ class CsvDecoder:
     def __init__(self, definition: DecoderDefinition) -> None:
         self._definition = definition
         self._texts = Texts(definition.encoding)
-        self._nulls = frozenset(definition.null_values) | {""}
-        self._casts = [Cast(name, column) for name, column in definition.columns.items()]
+        absent = Absent(frozenset(definition.null_values) | {""})
+        self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
         self._names = [column.path or name for name, column in definition.columns.items()]
         for name, column in definition.columns.items():
             if column.path and not definition.header:
@@ -47,25 +49,31 @@ class CsvDecoder:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Each line is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        return decoded_in_portions(
+            self.schema, payloads, self._portion, self._definition.values_max
+        )
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         lines: list[list[Any]] = []
         for source, text in enumerate(self._texts.of(payloads, rows)):
             if text is None:
                 continue
-            read = self._lines(text)
-            if isinstance(read, str):
-                rows.break_(source, read)
+            try:
+                read = self._lines(text)
+                if len(read) > 1:
+                    rows.check_message(len(read) * len(self._casts))
+                    rows.check_rows((len(lines) + len(read)) * len(self._casts))
+            except Broken as broken:
+                rows.break_(source, str(broken))
                 continue
             lines += read
             rows.sources += [source] * len(read)
         columns = list(zip(*lines, strict=True)) or [()] * len(self._casts)
         for cast, values in zip(self._casts, columns, strict=True):
-            rows.add(*cast(list(values), self._nulls))
+            rows.add(*cast(list(values)))
 
-    def _lines(self, text: str) -> list[list[Any]] | str:
-        """The rows of a payload, or why it is broken."""
+    def _lines(self, text: str) -> list[list[Any]]:
+        """The rows of a payload."""
         lines: list[list[Any]] = []
         positions: list[int | None] | None = None
         width = len(self._casts)
@@ -78,16 +86,16 @@ class CsvDecoder:
                     width = len(fields)
                     continue
                 if len(fields) != width:
-                    return f"Line {number} is of {len(fields)} fields instead of {width}."
+                    raise Broken(f"Line {number} is of {len(fields)} fields instead of {width}.")
                 if len(lines) == self._definition.rows_max:
-                    return f"The payload has more rows than rows_max allows ({len(lines)})."
+                    raise Broken(f"The payload has more rows than rows_max allows ({len(lines)}).")
                 lines.append(
                     fields
                     if positions is None
                     else [None if one is None else fields[one] for one in positions]
                 )
         except csv.Error as error:
-            return f"The payload is not csv after line {number}: {error}."
+            raise Broken(f"The payload is not csv after line {number}: {error}.") from None
         return lines
 
 

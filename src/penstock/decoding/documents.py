@@ -13,20 +13,18 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
-from penstock.config.decoder import DecoderDefinition
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
 from penstock.decoding.decoded import Decoded, Decoder
-from penstock.decoding.paths import Path, follow, member
+from penstock.decoding.paths import Path, follow, reader
 from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.scalars import Absent
 from penstock.decoding.shapes import Read, Shape
 from penstock.decoding.shown import shown
 
 _NOT_TEXT: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
-
-
-class Broken(Exception):
-    """A payload cannot be read; its text is a sentence."""
 
 
 class Notation(Protocol):
@@ -40,10 +38,23 @@ class Notation(Protocol):
         """
         ...
 
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any] | None:
+    def values_in(self, payload: bytes) -> int:
+        """How many values a payload holds at most, counted without building them."""
+        ...
+
+    def rows_in(self, payload: bytes) -> int:
+        """How many objects the list has at most that a payload is."""
+        ...
+
+    def leaf(self, column: Column) -> Any:
+        """The type of msgspec by which the quick reader takes the value of a column."""
+        ...
+
+    def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any] | None:
         """A quicker `read` that builds only what msgspec is asked for; None if there is none.
 
-        It raises whatever it likes; the payload is read by `read` then.
+        It raises whatever it likes; the payload is read by `read` then. takes_anything says that
+        the shape has leaves of type Any.
         """
         ...
 
@@ -52,10 +63,34 @@ class Notation(Protocol):
         ...
 
 
+class Slow:
+    """What a notation without a quick reader says."""
+
+    def values_in(self, payload: bytes) -> int:  # noqa: ARG002
+        """Only reading them tells: the schema bounds them."""
+        return 0
+
+    def rows_in(self, payload: bytes) -> int:
+        """As many as bytes."""
+        return len(payload)
+
+    def leaf(self, column: Column) -> Any:  # noqa: ARG002
+        """Anything."""
+        return Any
+
+    def quick_reader(self, shape: Any, takes_anything: bool) -> None:  # noqa: ARG002
+        """There is none."""
+        return
+
+    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+        """`read` sees all."""
+        return {}
+
+
 def document_decoder(definition: DecoderDefinition, notation: Notation) -> Decoder:
     """With columns, or with one of JSON text."""
     if not definition.columns:
-        return TextOfDocuments(notation)
+        return TextOfDocuments(notation, definition.values_max)
     return DocumentDecoder(definition, notation)
 
 
@@ -65,8 +100,9 @@ class DocumentDecoder:
     def __init__(self, definition: DecoderDefinition, notation: Notation) -> None:
         self._notation = notation
         self._definition = definition
-        self._nulls = frozenset(definition.null_values)
-        self._casts = [Cast(name, column) for name, column in definition.columns.items()]
+        absent = Absent(frozenset(definition.null_values), definition.lenient)
+        self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
+        self._width = sum(cast.width for cast in self._casts)
         self._rows_path = Path.parse(definition.rows_path).keys if definition.rows_path else ()
         paths = [
             Path.parse(column.path) if column.path else Path((name,))
@@ -74,7 +110,13 @@ class DocumentDecoder:
         ]
         self._has_rows = definition.many or bool(definition.rows_path)
         self._is_of_root = [self._has_rows and path.from_root for path in paths]
-        shape = Shape([path.keys for path in paths if not (self._has_rows and path.from_root)])
+        shape = Shape(
+            [
+                (path.keys, notation.leaf(column))
+                for path, column in zip(paths, definition.columns.values(), strict=True)
+                if not (self._has_rows and path.from_root)
+            ]
+        )
         self._shape = shape
         self._takes_any_root = any(not path.keys for path in paths)
         self._taken = frozenset(
@@ -84,7 +126,7 @@ class DocumentDecoder:
         )
         self._quick = self._quick_reader()
         self._reads: list[Read] = [
-            _follower(path.keys) if of_root or self._quick is None else shape.reader(path.keys)
+            reader(path.keys) if of_root or self._quick is None else shape.reader(path.keys)
             for path, of_root in zip(paths, self._is_of_root, strict=True)
         ]
         fields = [cast.field for cast in self._casts]
@@ -94,7 +136,8 @@ class DocumentDecoder:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Documents to rows."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        values_max = self._definition.values_max
+        return decoded_in_portions(self.schema, payloads, self._portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
         looks_around = self._definition.rows_path or any(self._is_of_root)
@@ -102,23 +145,29 @@ class DocumentDecoder:
         if looks_around or has_extras_of_rows or self._shape.struct is None:
             return None
         wanted = self._shape.struct
-        return self._notation.quick_reader(list[wanted] if self._has_rows else wanted)  # type: ignore[valid-type]
+        return self._notation.quick_reader(
+            list[wanted] if self._has_rows else wanted,  # type: ignore[valid-type]
+            self._shape.takes_anything,
+        )
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         found = self._found(payloads, rows)
+        rows.check_rows(len(found.sources) * self._width)
         rows.sources = found.sources
         for cast, read, of_root in zip(self._casts, self._reads, self._is_of_root, strict=True):
             if of_root:
-                array, reasons = cast(list(map(read, found.roots)), self._nulls)
+                array, reasons = cast(list(map(read, found.roots)), rows.check_lists)
                 rows.add_repeated(cast.name, array, reasons, payloads)
             else:
-                rows.add(*cast(list(map(read, found.documents)), self._nulls))
+                rows.add(*cast(list(map(read, found.documents)), rows.check_lists))
         if self._definition.extra:
             rows.add(pa.array(found.extras, pa.string()), {})
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
         quick = self._quick
-        unread = {} if quick is None else self._notation.unread(payloads)
+        unread = too_large(self._notation, payloads, self._definition.values_max)
+        if quick is not None:
+            unread |= self._notation.unread(payloads)
         is_plain = not (self._has_rows or self._definition.extra or unread)
         if quick is not None and is_plain:
             with contextlib.suppress(Exception):  # one of them needs a closer look
@@ -129,9 +178,10 @@ class DocumentDecoder:
                 rows.break_(source, unread[source])
                 continue
             try:
-                if quick is None:
-                    self._read(source, payload, found)
+                if quick is None or (self._has_rows and not self._is_small(payload, rows)):
+                    self._read(source, payload, found, rows)
                 elif self._has_rows:
+                    rows.check_rows(len(found.sources) * self._width)
                     found.add_rows(source, self._checked(quick(payload)))
                 else:
                     document = quick(payload)
@@ -140,17 +190,24 @@ class DocumentDecoder:
                     found.add_rows(source, [document])
             except Exception:  # what is wrong with it, the other way of reading will tell
                 try:
-                    self._read(source, payload, found)
+                    self._read(source, payload, found, rows)
                 except Broken as broken:
                     rows.break_(source, str(broken))
                 except RecursionError:
                     rows.break_(source, "The payload is nested too deeply.")
         return found
 
-    def _read(self, source: int, payload: bytes, found: _Found) -> None:
+    def _is_small(self, payload: bytes, rows: Rows) -> bool:
+        """Whether the Structs of all its rows may be made: an empty object has all their fields."""
+        return self._notation.rows_in(payload) * self._width <= rows.values_max
+
+    def _read(self, source: int, payload: bytes, found: _Found, rows: Rows) -> None:
         """The rows of a payload, what it holds in all, and what no column takes of each row."""
         root = self._notation.read(payload)
         items = self._items(root)
+        if len(items) > 1:
+            rows.check_message(len(items) * self._width)
+            rows.check_rows((len(found.sources) + len(items)) * self._width)
         documents = [self._filled(item) for item in items]
         extras = [self._left_over(item) for item in items] if self._definition.extra else []
         found.add_rows(source, documents)
@@ -197,8 +254,9 @@ class DocumentDecoder:
 class TextOfDocuments:
     """Decodes documents to one column of JSON text, where the definition names no columns."""
 
-    def __init__(self, notation: Notation) -> None:
+    def __init__(self, notation: Notation, values_max: int) -> None:
         self._notation = notation
+        self._values_max = values_max
         self.schema = pa.schema([("value", pa.string())])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
@@ -207,7 +265,11 @@ class TextOfDocuments:
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = []
+        unread = too_large(self._notation, payloads, self._values_max)
         for source, payload in enumerate(payloads):
+            if source in unread:
+                rows.break_(source, unread[source])
+                continue
             try:
                 texts.append(to_json(self._notation.read(payload)))
                 rows.sources.append(source)
@@ -218,6 +280,20 @@ class TextOfDocuments:
             except _NOT_TEXT:
                 rows.break_(source, "The payload cannot be written as JSON.")
         rows.add(pa.array(texts, pa.string()), {})
+
+
+def too_large(notation: Notation, payloads: list[bytes], values_max: int) -> dict[int, str]:
+    """The payloads that hold more than values_max values, by position, with the reason.
+
+    A value takes a byte at least, so that only long payloads need be looked at.
+    """
+    if max(map(len, payloads), default=0) <= values_max:
+        return {}
+    return {
+        position: f"The payload has more values than values_max allows ({values_max})."
+        for position, payload in enumerate(payloads)
+        if len(payload) > values_max and notation.values_in(payload) > values_max
+    }
 
 
 @dataclass(slots=True)
@@ -236,20 +312,6 @@ class _Found:
     def add_rows(self, source: int, documents: list[Any]) -> None:
         self.documents += documents
         self.sources += [source] * len(documents)
-
-
-def _follower(keys: tuple[str, ...]) -> Read:
-    if len(keys) != 1:
-        return lambda document: follow(document, keys)
-    key = keys[0]
-
-    def read(document: Any) -> Any:
-        try:
-            return document[key]
-        except (LookupError, TypeError):
-            return member(document, key)
-
-    return read
 
 
 def _is_list(value: object) -> bool:

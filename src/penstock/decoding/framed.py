@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoded, Decoder
-from penstock.decoding.documents import Broken
 
 
 class FramedDecoder:

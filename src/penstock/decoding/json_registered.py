@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.documents import Broken
+from penstock.decoding.broken import Broken
 from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
 from penstock.errors import ConfigError
 

@@ -1,21 +1,33 @@
-"""`json`: RFC 8259, UTF-8."""
+"""`json`: RFC 8259, UTF-8; with `lenient` also what other programs write for it."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
-from penstock.config.decoder import DecoderDefinition, decimal_digits
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.broken import Broken
+from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
 from penstock.decoding.decoded import Decoded, Decoder
-from penstock.decoding.documents import Broken, DocumentDecoder
+from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_registered import KnownJsonSchema, with_columns
 from penstock.decoding.registry import Registry
 from penstock.decoding.rows import Rows, decoded_in_portions
+
+_BOM: Final = b"\xef\xbb\xbf"
+_BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
+_NO_JSON: Final = re.compile(
+    rb'(?<![\w"-])-?(?:nan|inf(?:inity)?|none|true|false|undefined)\b', re.IGNORECASE
+)
+_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_VALUES_LOOKED_AT_MAX: Final = 1_000_000  # to name what is wrong
 
 
 def json_decoder(definition: DecoderDefinition) -> Decoder:
@@ -26,7 +38,7 @@ def json_decoder(definition: DecoderDefinition) -> Decoder:
         plain = inner.model_copy(update={"registry": None, "framing": "none"})
         return FramedDecoder(json_decoder(plain), KnownJsonSchema(registry))
     if not definition.columns:
-        return ValidJson()
+        return ValidJson(definition)
     return DocumentDecoder(definition, JsonNotation(definition))
 
 
@@ -34,20 +46,33 @@ class JsonNotation:
     """Reads JSON. Numbers keep all their digits where a column is a decimal."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
-        columns = definition.columns.values()
-        has_decimals = any(decimal_digits(column.type) for column in columns)
-        self._float: Any = Decimal if has_decimals else None
+        self._float: Any = _decimal if _has_decimals(definition.columns) else None
+        self._lenient = definition.lenient
         self._decode = msgspec.json.Decoder(float_hook=self._float).decode
 
     def read(self, payload: bytes) -> object:
         """The document."""
         try:
-            _check_utf8(payload)
+            check_utf8(payload)
             return self._decode(payload)
         except msgspec.MsgspecError as error:
-            raise not_json(error) from None
+            if self._lenient:
+                return read_leniently(payload, self._float)
+            raise not_json(error, payload) from None
 
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any]:
+    def values_in(self, payload: bytes) -> int:
+        """How many values it is at most."""
+        return values_in(payload)
+
+    def rows_in(self, payload: bytes) -> int:
+        """No more than there are objects."""
+        return payload.count(b"{")
+
+    def leaf(self, column: Column) -> Any:  # noqa: ARG002
+        """Anything: keys are text, and what is not wanted is seldom there."""
+        return Any
+
+    def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:  # noqa: ARG002
         """The parts of a document that columns need."""
         return msgspec.json.Decoder(shape, float_hook=self._float).decode
 
@@ -58,7 +83,7 @@ class JsonNotation:
         found = {}
         for position, payload in enumerate(payloads):
             try:
-                _check_utf8(payload)
+                check_utf8(payload)
             except Broken as broken:
                 found[position] = str(broken)
         return found
@@ -67,8 +92,10 @@ class JsonNotation:
 class ValidJson:
     """The text itself, one column `value`; what is no JSON is broken."""
 
-    def __init__(self) -> None:
+    def __init__(self, definition: DecoderDefinition) -> None:
         self.schema = pa.schema([("value", pa.string())])
+        self._lenient = definition.lenient
+        self._values_max = definition.values_max
         self._check = msgspec.json.Decoder(msgspec.Raw).decode
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
@@ -76,31 +103,92 @@ class ValidJson:
         return decoded_in_portions(self.schema, payloads, self._portion)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
-        texts = []
+        texts: list[bytes | str] = []
         is_suspect = not are_utf8(payloads)
         for source, payload in enumerate(payloads):
             try:
                 if is_suspect:
-                    _check_utf8(payload)
-                self._check(payload)
+                    check_utf8(payload)
+                texts.append(self._text(payload))
+                rows.sources.append(source)
             except Broken as broken:
                 rows.break_(source, str(broken))
             except RecursionError:
                 rows.break_(source, "The payload is nested too deeply.")
-            except msgspec.MsgspecError as error:
-                rows.break_(source, str(not_json(error)))
-            else:
-                texts.append(payload)
-                rows.sources.append(source)
         rows.add(pa.array(texts, pa.string()), {})
 
+    def _text(self, payload: bytes) -> bytes | str:
+        try:
+            self._check(payload)
+        except msgspec.MsgspecError as error:
+            if self._lenient and values_in(payload) <= self._values_max:
+                return to_json(read_leniently(payload, None))
+            raise not_json(error, payload) from None
+        return payload
 
-def not_json(error: Exception) -> Broken:
-    """What msgspec has to say, as a sentence."""
+
+def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> object:
+    """A document that may begin with a byte order mark and hold NaN, Infinity and -Infinity.
+
+    Raises:
+        Broken: it is no JSON for another reason.
+    """
+    text = payload.removeprefix(_BOM).decode()
+    try:
+        value = json.loads(text, parse_float=read_float)
+        msgspec.json.encode(value)  # a lone surrogate is no text
+    except UnicodeEncodeError:
+        raise Broken(_LONE_SURROGATE) from None
+    except ValueError as error:
+        said = str(error).partition(": ")[0]
+        raise Broken(f"The payload is not JSON: {said[:1].lower()}{said[1:]}.") from None
+    return value
+
+
+_LONE_SURROGATE: Final = (
+    "The payload is not JSON: it has half of a surrogate pair, which stands for no character."
+)
+
+
+def not_json(error: Exception, payload: bytes) -> Broken:
+    """What is wrong with a payload at which msgspec stopped, as a sentence."""
     said = str(error).removeprefix("JSON is malformed: ")
-    if said == "Input data was truncated":
+    if payload.startswith(_BOM):
+        return Broken(
+            "The payload is not JSON: it begins with a byte order mark (lenient = true takes it)."
+        )
+    is_cut = said == "Input data was truncated"
+    if (is_cut or "surrogate" in said) and _has_lone_surrogate(payload):
+        return Broken(_LONE_SURROGATE)
+    if is_cut:
         return Broken("The payload is not JSON: it ends too early.")
+    byte = _BYTE.search(said)
+    if byte is not None:
+        at = int(byte[1])
+        for begin in range(max(0, at - 4), at + 1):  # it looks as far ahead as true is long
+            word = _NO_JSON.match(payload, begin)
+            if word is not None:
+                name = word[0].decode()
+                return Broken(f"The payload is not JSON: {name} is not JSON (byte {begin}).")
     return Broken(f"The payload is not JSON: {said[:1].lower()}{said[1:]}.")
+
+
+def _has_lone_surrogate(payload: bytes) -> bool:
+    """Whether that is what is wrong: Python reads such text, and cannot write it."""
+    if values_in(payload) > _VALUES_LOOKED_AT_MAX:
+        return False
+    try:
+        msgspec.json.encode(json.loads(payload))
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+def values_in(payload: bytes) -> int:
+    """How many values a document is at most: a comma, colon or bracket is before all but one."""
+    return 1 + sum(map(_TEXT.sub(b"", payload).count, (b",", b":", b"[", b"{")))
 
 
 def are_utf8(payloads: list[bytes]) -> bool:
@@ -112,8 +200,19 @@ def are_utf8(payloads: list[bytes]) -> bool:
     return True
 
 
-def _check_utf8(payload: bytes) -> None:
+def check_utf8(payload: bytes) -> None:
+    """Raise Broken for a payload that is no UTF-8."""
     try:
         payload.decode()
     except UnicodeDecodeError as error:
         raise Broken(f"The payload is not UTF-8 at byte {error.start}.") from None
+
+
+def _has_decimals(columns: dict[str, Column]) -> bool:
+    return any("decimal(" in one.type or _has_decimals(one.fields) for one in columns.values())
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        raise Broken(f"The payload has a number of more than {NUMBER_CHARACTERS_MAX} characters.")
+    return Decimal(text)

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from penstock.decoding.documents import Broken
+from penstock.config.decoder import Column
+from penstock.decoding import map_keys
+from penstock.decoding.broken import Broken
+from penstock.decoding.map_keys import count_values, with_text_keys
+
+_BYTES_NEVER_HOSTILE: Final = 512
+_LARGE_MAPS: Final = (b"\xde", b"\xdf")
+_LEAVES: Final[dict[str, Any]] = {
+    "string": str | int | float | None,
+    "bool": bool | int | str | None,
+    "date": str | None,
+    "binary": bytes | None,
+}
+"""What the quick reader takes for a type; numbers take the same. Whatever else a payload has there
+is read the other way."""
+_NUMBER: Final[Any] = int | float | str | bool | None
 
 
 class MsgpackNotation:
@@ -18,6 +33,7 @@ class MsgpackNotation:
 
     def read(self, payload: bytes) -> object:
         """The one value of a payload."""
+        payload = with_text_keys(payload, head, _as_text)
         try:
             return self._decode(payload)
         except UnicodeDecodeError:
@@ -28,10 +44,82 @@ class MsgpackNotation:
                 said = "it ends too early"
             raise Broken(f"The payload is not MessagePack: {said[:1].lower()}{said[1:]}.") from None
 
-    def quick_reader(self, shape: Any) -> Callable[[bytes], Any]:
+    def values_in(self, payload: bytes) -> int:
+        """How many values it is."""
+        return count_values(payload, head)
+
+    def rows_in(self, payload: bytes) -> int:
+        """How many the list says that it has; that it has no more bytes, the reader will see."""
+        kind, _, number = head(payload, 0)
+        return min(number, len(payload)) if kind == map_keys.LIST else 1
+
+    def leaf(self, column: Column) -> Any:
+        """What a value of this type mostly is: a map, whose keys might collide, is not built."""
+        if column.type.startswith(("int", "float", "decimal")) or column.unit_from:
+            return _NUMBER
+        return _LEAVES.get(column.type, Any)
+
+    def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:
         """The parts of a document that columns need."""
-        return msgspec.msgpack.Decoder(shape).decode
+        decode = msgspec.msgpack.Decoder(shape).decode
+        if not takes_anything:
+            return decode
+
+        def read(payload: bytes) -> Any:
+            if len(payload) > _BYTES_NEVER_HOSTILE and any(map(payload.__contains__, _LARGE_MAPS)):
+                raise ValueError("its keys are looked at first")
+            return decode(payload)
+
+        return read
 
     def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
         """Text that is skipped may be no UTF-8: nobody reads it."""
         return {}
+
+
+def _heads() -> list[tuple[int, int, int]]:
+    """By first byte: what it begins, how many bytes of a length follow, and how many more then
+    belong to it (of a list or map: how many it has)."""
+    found = [(map_keys.MALFORMED, 0, 0)] * 256
+    found[0x00:0x80] = [(map_keys.NUMBER, 0, 0)] * 0x80
+    found[0x80:0x90] = [(map_keys.MAP, 0, count) for count in range(16)]
+    found[0x90:0xA0] = [(map_keys.LIST, 0, count) for count in range(16)]
+    found[0xA0:0xC0] = [(map_keys.TEXT, 0, count) for count in range(32)]
+    found[0xC0] = found[0xC2] = found[0xC3] = (map_keys.OTHER, 0, 0)
+    found[0xC4:0xC7] = [(map_keys.BYTES, width, 0) for width in (1, 2, 4)]
+    found[0xC7:0xCA] = [(map_keys.OTHER, width, 1) for width in (1, 2, 4)]
+    found[0xCA:0xCC] = [(map_keys.OTHER, 0, count) for count in (4, 8)]
+    found[0xCC:0xD4] = [(map_keys.NUMBER, 0, count) for count in (1, 2, 4, 8)] * 2
+    found[0xD4:0xD9] = [(map_keys.OTHER, 0, 1 + count) for count in (1, 2, 4, 8, 16)]
+    found[0xD9:0xDC] = [(map_keys.TEXT, width, 0) for width in (1, 2, 4)]
+    found[0xDC:0xDE] = [(map_keys.LIST, width, 0) for width in (2, 4)]
+    found[0xDE:0xE0] = [(map_keys.MAP, width, 0) for width in (2, 4)]
+    found[0xE0:0x100] = [(map_keys.NUMBER, 0, 0)] * 0x20
+    return found
+
+
+_HEADS: Final = _heads()
+_SIGNED: Final = 0xD0
+_NEGATIVE: Final = 0xE0
+
+
+def head(payload: bytes, at: int) -> tuple[int, int, int]:
+    """What stands at a position, as `map_keys.Head` says."""
+    first = payload[at]
+    kind, width, count = _HEADS[first]
+    at += 1
+    if width:
+        count += int.from_bytes(payload[at : at + width], "big")
+        at += width
+    if kind == map_keys.LIST or kind == map_keys.MAP:
+        return kind, at, count
+    end = at + count
+    if kind == map_keys.NUMBER:
+        if not count:
+            return kind, end, first - 256 if first >= _NEGATIVE else first
+        return kind, end, int.from_bytes(payload[at:end], "big", signed=first >= _SIGNED)
+    return kind, end, 0
+
+
+def _as_text(digits: bytes) -> bytes:
+    return bytes([0xA0 + len(digits)]) + digits

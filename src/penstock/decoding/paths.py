@@ -8,8 +8,9 @@ that has none, leads to nothing, which is the same as null.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from penstock.errors import ConfigError
 
@@ -69,3 +70,18 @@ def follow(value: object, keys: tuple[str, ...]) -> object:
         if value is None:
             return None
     return value
+
+
+def reader(keys: tuple[str, ...]) -> Callable[[Any], Any]:
+    """A function from a value to what a path in it leads to."""
+    if len(keys) != 1:
+        return lambda value: follow(value, keys)
+    key = keys[0]
+
+    def read(value: Any) -> Any:
+        try:
+            return value[key]
+        except (LookupError, TypeError):
+            return member(value, key)
+
+    return read

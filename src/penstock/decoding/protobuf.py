@@ -6,18 +6,24 @@ fields missing. `required = true` on a column that is always set finds most of t
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterable
 from datetime import UTC
 from typing import Any, Final
 
 import pyarrow as pa
 
+from penstock.config.column_type import Scalar, innermost, parse_type
 from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
+from penstock.decoding.convert import not_finite, to_json
 from penstock.decoding.decoded import Decoded, Decoder
 from penstock.decoding.files import content_of
 from penstock.decoding.paths import Path
 from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.scalars import Absent
 from penstock.errors import ConfigError
 
 _TYPES: Final = {
@@ -38,6 +44,7 @@ _TYPES: Final = {
     "bytes": "binary",
     "enum": "string",
 }
+_FLOATS: Final = ("float", "double")
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _WRAPPERS: Final = frozenset(
     f"google.protobuf.{kind}Value"
@@ -118,17 +125,22 @@ class ProtobufDecoder:
         columns = definition.columns or {
             field.name: Column(type=column_type(field)) for field in root.fields
         }
-        self._casts = [Cast(name, column) for name, column in columns.items()]
+        absent = Absent(frozenset(definition.null_values))
+        self._casts = [Cast(name, column, absent) for name, column in columns.items()]
+        self._width = sum(cast.width for cast in self._casts)
         self._reads: list[tuple[bool, Read]] = []
         for name, column in columns.items():
             path = Path.parse(column.path or f"/{name}")
             of_root = path.from_root or self._rows is None
-            self._reads.append((of_root, reader(root if of_root else row, path.keys)))
+            as_json = innermost(parse_type(column.type)) == Scalar("json")
+            self._reads.append((of_root, reader(root if of_root else row, path.keys, as_json)))
         self.schema = pa.schema([cast.field for cast in self._casts])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Each message is a row, or as many as it has at rows_path."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        return decoded_in_portions(
+            self.schema, payloads, self._portion, self._definition.values_max
+        )
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         messages: list[Any] = []  # those that have rows
@@ -148,16 +160,23 @@ class ProtobufDecoder:
             if len(found) > self._definition.rows_max:
                 rows.break_(source, f"The payload has more rows than rows_max ({len(found)}).")
                 continue
+            if len(found) > 1:
+                try:
+                    rows.check_message(len(found) * self._width)
+                except Broken as broken:
+                    rows.break_(source, str(broken))
+                    continue
+                rows.check_rows((len(items) + len(found)) * self._width)
             items += found
             if found:
                 messages.append(message)
             rows.sources += [source] * len(found)
         for cast, (of_root, read) in zip(self._casts, self._reads, strict=True):
             if of_root and self._rows is not None:
-                array, reasons = cast(list(map(read, messages)))
+                array, reasons = cast(list(map(read, messages)), rows.check_lists)
                 rows.add_repeated(cast.name, array, reasons, payloads)
             else:
-                rows.add(*cast(list(map(read, items))))
+                rows.add(*cast(list(map(read, items)), rows.check_lists))
 
 
 def column_type(field: Any) -> str:
@@ -173,15 +192,16 @@ def column_type(field: Any) -> str:
     return "json"
 
 
-def reader(message: Any, keys: tuple[str, ...]) -> Read:
-    """A function from a message to the value of the field that keys lead to.
+def reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
+    """A function from a message to the value of the field that keys lead to; as_json says that it
+    is for JSON text, by Protobuf's own mapping.
 
     Raises:
         ConfigError: there is no such field.
     """
     fields = _fields(message, keys)
     last = fields[-1]
-    value_of = _value_reader(last)
+    value_of = _value_reader(last, as_json)
     steps = [(field.name, field.has_presence and not field.is_repeated) for field in fields]
     if len(steps) == 1:
         name, may_be_unset = steps[0]
@@ -204,6 +224,28 @@ def as_document(message: Any) -> Any:
     from google.protobuf.json_format import MessageToDict
 
     return MessageToDict(message, preserving_proto_field_name=True)
+
+
+def _fields_of(message: Any) -> dict[str, Any]:
+    """A message as a dict of its fields, each as a column of its own would have it."""
+    found = {}
+    for name, may_be_unset, read in _field_readers(message.DESCRIPTOR):
+        if not may_be_unset or message.HasField(name):
+            found[name] = read(getattr(message, name))
+    return found
+
+
+@functools.lru_cache(maxsize=1000)
+def _field_readers(message: Any) -> list[tuple[str, bool, Read]]:
+    """The fields of a kind of message: name, whether one may be unset, and how it is read."""
+    return [
+        (
+            field.name,
+            field.has_presence and not field.is_repeated,
+            _value_reader(field, as_json=False),
+        )
+        for field in message.fields
+    ]
 
 
 def _fields(message: Any, keys: tuple[str, ...]) -> list[Any]:
@@ -234,28 +276,38 @@ def _rows_of(message: Any, keys: tuple[str, ...]) -> tuple[Read, Any]:
     return read, fields[-1].message_type
 
 
-def _value_reader(field: Any) -> Read:
+def _value_reader(field: Any, as_json: bool) -> Read:
     kind = field.message_type
     if kind is not None and kind.GetOptions().map_entry:
-        return _map_reader(kind)
+        return _map_reader(kind, as_json)
     if field.is_repeated:
-        one = _single_reader(field)
+        one = _single_reader(field, as_json)
         return lambda values: [one(value) for value in values]
-    return _single_reader(field)
+    return _single_reader(field, as_json)
 
 
-def _single_reader(field: Any) -> Read:
+def _single_reader(field: Any, as_json: bool) -> Read:
     kind = field.message_type
     if kind is None:
         if field.enum_type is None:
-            return lambda value: value
+            return _in_json if as_json and _name_of_type(field) in _FLOATS else _itself
         names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
         return lambda value: names.get(value, str(value))
     if kind.full_name == _TIMESTAMP:
         return _moment
     if kind.full_name in _WRAPPERS:
-        return lambda value: value.value
-    return as_document
+        of_value = _single_reader(kind.fields_by_name["value"], as_json)
+        return lambda value: of_value(value.value)
+    return as_document if as_json else _fields_of
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _in_json(number: float) -> float | str:
+    """A float as Protobuf's JSON mapping has it, for JSON has no such numbers."""
+    return number if math.isfinite(number) else not_finite(number)
 
 
 def _moment(value: Any) -> object:
@@ -265,9 +317,14 @@ def _moment(value: Any) -> object:
         return f"{value.seconds} s"  # which is no timestamp, as the reason will say
 
 
-def _map_reader(entry: Any) -> Read:
-    one = _single_reader(entry.fields_by_name["value"])
-    return lambda values: {key: one(value) for key, value in values.items()}
+def _map_reader(entry: Any, as_json: bool) -> Read:
+    """As text, keys have hashes that nobody foresees."""
+    one = _single_reader(entry.fields_by_name["value"], as_json)
+    return lambda values: {_key_text(key): one(value) for key, value in values.items()}
+
+
+def _key_text(key: Any) -> str:
+    return key if isinstance(key, str) else to_json(key)
 
 
 def _name_of_type(field: Any) -> str:

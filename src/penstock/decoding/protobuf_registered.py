@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.config.decoder import DecoderDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import Broken
 from penstock.decoding.files import content_of
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.protobuf import ProtobufDecoder, message_class

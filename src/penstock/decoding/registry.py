@@ -33,8 +33,8 @@ import msgspec
 from penstock.auth.web_requests import body_of, opener_for
 from penstock.config.decoder import DecoderDefinition
 from penstock.config.registry import RegistryDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import DecodingPostponed
-from penstock.decoding.documents import Broken
 from penstock.errors import ConfigError
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]

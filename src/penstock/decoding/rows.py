@@ -1,8 +1,8 @@
 """Rows under construction: columns, the message each row came from, and what is broken.
 
 A batch is decoded in portions, so that the Python objects of only some thousand payloads exist at a
-time; a portion that raises what no decoder foresaw is decoded once more, message by message, for
-one payload must never stop a table.
+time. A portion that becomes too many values, or raises what no decoder foresaw, is halved until one
+message is left: that one is broken, for one payload must never stop a table.
 """
 
 from __future__ import annotations
@@ -14,17 +14,25 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoded, DecodingPostponed
 from penstock.decoding.repeated import is_too_much
 
 _PORTION_MESSAGES: Final = 8192
+_PORTION_MESSAGES_MIN: Final = 256
 _PORTION_BYTES: Final = 16 * 2**20
+_PORTION_VALUES: Final = 2**24
+
+
+class TooManyValues(Exception):
+    """A portion becomes more values than one may."""
 
 
 class Rows:
-    """What becomes of one portion."""
+    """What becomes of one portion. values_max is how many values a message may become."""
 
-    def __init__(self) -> None:
+    def __init__(self, values_max: int = _PORTION_VALUES) -> None:
+        self.values_max = values_max
         self.sources: list[int] = []
         self.columns: list[pa.Array] = []
         self.broken: dict[int, str] = {}
@@ -32,6 +40,22 @@ class Rows:
     def break_(self, source: int, reason: str) -> None:
         """A message is broken; the first reason counts."""
         self.broken.setdefault(source, reason)
+
+    def check_message(self, values: int) -> None:
+        """Raise Broken if a message may not become so many values."""
+        if values > self.values_max:
+            raise Broken(_too_many(self.values_max))
+
+    def check_rows(self, values: int) -> None:
+        """Raise TooManyValues if a portion may not: of one message that is checked it may."""
+        if values > max(self.values_max, _PORTION_VALUES):
+            raise TooManyValues
+
+    def check_lists(self, values: int) -> None:
+        """Raise TooManyValues if lists of the whole portion are more than a message may be, for
+        which of them it is shows when it is alone."""
+        if values > self.values_max:
+            raise TooManyValues
 
     def add(self, column: pa.Array, reasons: dict[int, str]) -> None:
         """The next column, for the rows of `sources`; reasons are by row."""
@@ -54,8 +78,8 @@ class Rows:
         messages = list(counts)
         for place, reason in reasons.items():
             self.break_(messages[place], reason)
-        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            lengths = pc.fill_null(pc.binary_length(column), 0).to_pylist()
+        lengths = _lengths(column)
+        if lengths:
             large = [
                 place
                 for place, (source, length) in enumerate(zip(messages, lengths, strict=True))
@@ -90,39 +114,67 @@ class Rows:
 Portion = Callable[[list[bytes], Rows], None]
 
 
-def decoded_in_portions(schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion) -> Decoded:
-    """Decode a batch by portions."""
+def _lengths(column: pa.Array) -> list[int]:
+    """The bytes of each value; nothing for a type whose values have all the same length."""
+    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+        found: list[int] = pc.fill_null(pc.binary_length(column), 0).to_pylist()
+        return found
+    if pa.types.is_nested(column.type):
+        return [column.slice(place, 1).nbytes for place in range(len(column))]
+    return []
+
+
+def decoded_in_portions(
+    schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion, values_max: int = _PORTION_VALUES
+) -> Decoded:
+    """Decode a batch by portions; a message that becomes more than values_max values is broken."""
     parts = []
     first = 0
+    count = _PORTION_MESSAGES
     while first < len(payloads):
-        portion = payloads.slice(first, _PORTION_MESSAGES)
+        portion = payloads.slice(first, count)
         if portion.nbytes > _PORTION_BYTES and len(portion) > 1:
             mean = portion.nbytes // len(portion) + 1
             portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
         messages = [payload or b"" for payload in portion.to_pylist()]
-        parts.append(_decoded(schema, messages, first, decode))
+        found = _decoded(schema, messages, first, decode, values_max)
+        if len(found) > 1:  # the next portion is like this one
+            count = max(_PORTION_MESSAGES_MIN, count // 2)
+        parts += found
         first += len(messages)
     return joined(schema, parts)
 
 
-def _decoded(schema: pa.Schema, messages: list[bytes], first: int, decode: Portion) -> Decoded:
-    rows = Rows()
+def _decoded(
+    schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, values_max: int
+) -> list[Decoded]:
+    rows = Rows(values_max)
     try:
         decode(messages, rows)
-        return rows.finished(schema, first)
+        return [rows.finished(schema, first)]
     except DecodingPostponed:
         raise
     except Exception as error:
         if len(messages) > 1:
-            singles = (
-                _decoded(schema, [message], first + number, decode)
-                for number, message in enumerate(messages)
-            )
-            return joined(schema, list(singles))
+            half = len(messages) // 2
+            return [
+                *_decoded(schema, messages[:half], first, decode, values_max),
+                *_decoded(schema, messages[half:], first + half, decode, values_max),
+            ]
         rows = Rows()
         rows.columns = [pa.array([], field.type) for field in schema]
-        rows.break_(0, f"The payload could not be decoded ({type(error).__name__}).")
-        return rows.finished(schema, first)
+        rows.break_(0, _said(error, values_max))
+        return [rows.finished(schema, first)]
+
+
+def _too_many(values_max: int) -> str:
+    return f"The payload becomes more values than values_max allows ({values_max})."
+
+
+def _said(error: Exception, values_max: int) -> str:
+    if isinstance(error, TooManyValues):
+        return _too_many(values_max)
+    return f"The payload could not be decoded ({type(error).__name__})."
 
 
 def joined(schema: pa.Schema, parts: list[Decoded]) -> Decoded:

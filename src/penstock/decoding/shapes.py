@@ -28,26 +28,33 @@ _UNFIT: Final = re.compile(r'["\\\x00-\x1f]')
 
 
 class Shape:
-    """The tree of paths. struct is the Struct of its root; None if columns take the root itself,
-    or a position of it, and documents stay what they are."""
+    """The tree of paths, each with the type of the value there. struct is the Struct of its root;
+    None if columns take the root itself, or a position of it, and documents stay what they are.
+    leaf is the type where a path ends. takes_anything says that a value of any type is taken
+    somewhere."""
 
-    def __init__(self, paths: Sequence[tuple[str, ...]], depth: int = 0) -> None:
+    def __init__(self, paths: Sequence[tuple[tuple[str, ...], Any]], depth: int = 0) -> None:
         self.fields: dict[str, Shape] = {}
         self.struct: type[msgspec.Struct] | None = None
+        self.leaf: Any = Any
         if any(
             len(path) == depth or is_position(path[depth]) or _UNFIT.search(path[depth])
-            for path in paths
+            for path, _ in paths
         ):
+            types = [leaf if len(path) == depth else Any for path, leaf in paths]
+            self.leaf = types[0] if all(kind == types[0] for kind in types) else Any
+            self.takes_anything = self.leaf is Any
             return
-        keys = dict.fromkeys(path[depth] for path in paths)
+        keys = dict.fromkeys(path[depth] for path, _ in paths)
         for key in keys:
-            below = [path for path in paths if path[depth] == key]
+            below = [one for one in paths if one[0][depth] == key]
             self.fields[key] = Shape(below, depth + 1)
+        self.takes_anything = any(shape.takes_anything for shape in self.fields.values())
         self._names = {key: f"f{number}" for number, key in enumerate(keys)}
         self.struct = msgspec.defstruct(
             f"Depth{depth}",
             [
-                (self._names[key], Any, None)
+                (self._names[key], shape.leaf, None)
                 if shape.struct is None
                 else (self._names[key], shape.struct, msgspec.field(default_factory=shape.struct))
                 for key, shape in self.fields.items()

@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
-from penstock.decoding.documents import Broken
 from penstock.decoding.repeated import is_too_much
 from penstock.decoding.rows import Rows, decoded_in_portions
 from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
@@ -43,6 +43,7 @@ _ARRAYS: Final = {
 _BOOLEAN_ARRAY: Final = 32
 _STRING_ARRAY: Final = 33
 _METRIC_BYTES_MIN: Final = 2
+_BITS: Final = 8
 _INT64_MAX: Final = 2**63 - 1
 
 _OF_PAYLOAD: Final = {
@@ -90,17 +91,20 @@ class SparkplugDecoder:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Each metric is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        values_max = self._definition.values_max
+        return decoded_in_portions(self.schema, payloads, self._portion, values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         found: list[tuple[Any, ...]] = []
         for source, payload in enumerate(payloads):
             try:
                 message = self._message(payload)
+                rows.check_message(len(message.metrics) * len(self._casts))
                 metrics = [_metric(metric) for metric in message.metrics] or [_NO_METRIC]
             except Broken as broken:
                 rows.break_(source, str(broken))
                 continue
+            rows.check_rows((len(found) + len(metrics)) * len(self._casts))
             head = (
                 message.timestamp if message.HasField("timestamp") else None,
                 message.seq if message.HasField("seq") else None,
@@ -120,7 +124,17 @@ class SparkplugDecoder:
                     setattr(inner, name, getattr(message, name))
             message = inner
         self._check_count(len(message.metrics))
+        self._check_booleans(message)
         return message
+
+    def _check_booleans(self, message: Any) -> None:
+        """A byte of a BooleanArray is eight values; no other byte is more than one."""
+        values_max = self._definition.values_max
+        if _BITS * message.ByteSize() <= values_max:
+            return
+        arrays = (one.bytes_value for one in message.metrics if one.datatype == _BOOLEAN_ARRAY)
+        if _BITS * sum(map(len, arrays)) > values_max:
+            raise Broken(f"The payload has more values than values_max allows ({values_max}).")
 
     def _check_count(self, metrics: int) -> None:
         if metrics > self._definition.rows_max:

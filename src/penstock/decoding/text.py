@@ -10,6 +10,7 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
 from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.scalars import Absent
 from penstock.errors import ConfigError
 
 _BOM = "\ufeff"
@@ -21,9 +22,8 @@ class TextDecoder:
     def __init__(self, definition: DecoderDefinition) -> None:
         name, column = next(iter(definition.columns.items()), ("value", Column(type="string")))
         self._texts = Texts(definition.encoding)
-        self._cast = Cast(name, column)
+        self._cast = Cast(name, column, Absent(frozenset(definition.null_values)))
         self._is_text = column.type == "string"
-        self._nulls = frozenset(definition.null_values)
         self.schema = pa.schema([self._cast.field])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
@@ -36,7 +36,7 @@ class TextDecoder:
         values: list[str | None] = [text for text in texts if text is not None]
         if not self._is_text:  # "21.5\n", and an empty payload is no value
             values = [text.strip() or None if text else None for text in values]
-        rows.add(*self._cast(values, self._nulls))
+        rows.add(*self._cast(values))
 
 
 class Texts:

@@ -21,7 +21,7 @@ from penstock.errors import ConfigError
 
 _TYPES: Final = {"string": pa.string(), "int": pa.int64(), "float": pa.float64()}
 _INT: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FLOAT: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)

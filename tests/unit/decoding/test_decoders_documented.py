@@ -9,7 +9,8 @@ from typing import get_args
 
 import pytest
 
-from penstock.config.decoder import TYPES, Column, DecoderDefinition, Kind
+from penstock.config.column_type import TYPES
+from penstock.config.decoder import Column, DecoderDefinition, Kind
 
 DOCUMENT = (Path(__file__).parents[3] / "docs/decoders.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```toml decoder\n(.*?)^```", DOCUMENT, re.MULTILINE | re.DOTALL)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.api import Decoder
-from penstock.decoding.documents import DocumentDecoder
+from penstock.decoding.documents import DocumentDecoder, Slow
 from tests.unit.decoding.decode import decoder, outcome
 from tests.unit.decoding.real_payloads import SAMPLES
 from tests.unit.decoding.sparkplug_payloads import PAYLOAD, birth
@@ -253,17 +253,14 @@ def test_bombs(decoders: dict[str, Decoder], bomb: str) -> None:
 def test_what_nobody_foresaw_breaks_one_message() -> None:
     """A reader that fails in a way no decoder expects, as a defect in a library would."""
 
-    class Notation:
+    class Notation(Slow):
         def read(self, payload: bytes) -> object:
             if payload == b"bad":
                 raise MemoryError
             return {"a": 1}
 
-        def quick_reader(self, shape: Any) -> None:  # noqa: ARG002
-            return None
-
-        def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-            return {}
+        def values_in(self, payload: bytes) -> int:
+            return len(payload)
 
     definition = DecoderDefinition.model_validate({"kind": "cbor", "columns": {"a": "int"}})
     found = outcome(DocumentDecoder(definition, Notation()), [b"x", b"bad", b"y"])

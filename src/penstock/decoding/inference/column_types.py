@@ -41,6 +41,7 @@ from penstock.decoding.inference.timestamps import (
     without_offset,
 )
 from penstock.decoding.inference.unit_names import unit_of
+from penstock.decoding.scalars import Absent
 
 Settings = dict[str, Any]
 
@@ -107,9 +108,8 @@ def guess(
     if not values:
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
     for trial in _trials(name, values, all_is_text=all_is_text, nulls=allow_null_words):
-        array, reasons = Cast(name, Column.model_validate(trial.settings))(
-            list(values), trial.null_words
-        )
+        column = Column.model_validate(trial.settings)
+        array, reasons = Cast(name, column, Absent(trial.null_words))(list(values))
         if not reasons:
             break
     return Guess(

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro_container import MAGIC, ContainerNotation
+from penstock.decoding.broken import Broken
 from penstock.decoding.cbor import CborNotation
-from penstock.decoding.documents import Broken, Notation
+from penstock.decoding.documents import Notation
 from penstock.decoding.json_text import JsonNotation
 from penstock.decoding.msgpack import MsgpackNotation
 

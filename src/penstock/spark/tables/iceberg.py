@@ -272,6 +272,12 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_widened(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_widened(kind.key_type), _widened(kind.item_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(kind.value_field.with_type(_widened(kind.value_type)))
     if pa.types.is_integer(kind) and kind.bit_width < 32:
         return pa.int32()
     if pa.types.is_large_string(kind):

@@ -1,0 +1,220 @@
+"""Types of columns, as they are written: a scalar, or values within values.
+
+    float                                   struct<at: timestamp not null, unit: string>
+    decimal(10,2)                           array<struct<name: string, tags: map<string, json>>>
+
+Nested types are written as in Spark's and Delta's schemas. A `struct` without fields has those that
+the column's setting `fields` gives it. What depends on a type asks `parse_type`; as text a type is
+kept in the one form that `str` gives it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+TYPES: Final = {
+    "string": "string",
+    "bool": "bool",
+    "boolean": "bool",
+    "int8": "int8",
+    "int16": "int16",
+    "int32": "int32",
+    "int64": "int64",
+    "int": "int64",
+    "long": "int64",
+    "float32": "float32",
+    "float64": "float64",
+    "float": "float64",
+    "double": "float64",
+    "timestamp": "timestamp",
+    "date": "date",
+    "binary": "binary",
+    "json": "json",
+    "variant": "json",
+}
+"""What the type of a single value may be called, to its one name here."""
+
+DEPTH_MAX: Final = 8
+"""Of types within types, a single value being 1."""
+
+# What Delta, Parquet and Spark allow in a column's name without quoting or mapping.
+COLUMN_NAME: Final = re.compile(r"[^ ,;{}()\n\t=`]{1,255}")
+
+_CHARACTERS_MAX: Final = 20_000
+_DECIMAL: Final = re.compile(r"decimal\( *([0-9]{1,2}) *, *([0-9]{1,2}) *\)")
+_TOKEN: Final = re.compile(rf"\s*({_DECIMAL.pattern}|[<>:,]|[^\s<>:,]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of values of one type."""
+
+    item: ColumnType
+
+    def __str__(self) -> str:
+        return f"array<{self.item}>"
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """An object whose keys are not known before, with values of one type."""
+
+    value: ColumnType
+
+    def __str__(self) -> str:
+        return f"map<string, {self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class StructField:
+    """A named value of a struct. is_required says that a struct without it is broken."""
+
+    name: str
+    type: ColumnType
+    is_required: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}{' not null' if self.is_required else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """An object with these fields; with none, those that the column's `fields` says."""
+
+    fields: tuple[StructField, ...] = ()
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(map(str, self.fields))}>" if self.fields else "struct"
+
+
+ColumnType = Scalar | ListOf | MapOf | StructOf
+
+
+def parse_type(text: str) -> ColumnType:
+    """Read a type.
+
+    Raises:
+        ValueError: what is wrong with it, in one sentence.
+    """
+    if len(text) > _CHARACTERS_MAX:
+        raise ValueError(f"a type is written in at most {_CHARACTERS_MAX} characters")
+    reader = _Reader(text)
+    found = reader.type(1)
+    reader.end()
+    return found
+
+
+def depth(kind: ColumnType) -> int:
+    """How many types are within each other at most, 1 for a single value."""
+    match kind:
+        case ListOf(inner) | MapOf(inner):
+            return 1 + depth(inner)
+        case StructOf(fields):
+            return 1 + max((depth(field.type) for field in fields), default=0)
+    return 1
+
+
+def innermost(kind: ColumnType) -> Scalar | StructOf:
+    """What lists and maps of a type hold in the end."""
+    while isinstance(kind, (ListOf, MapOf)):
+        kind = kind.item if isinstance(kind, ListOf) else kind.value
+    return kind
+
+
+def decimal_digits(type_name: str) -> tuple[int, int] | None:
+    """Precision and scale of decimal(P,S); None for any other type."""
+    match = _DECIMAL.fullmatch(type_name)
+    return (int(match[1]), int(match[2])) if match is not None else None
+
+
+def _scalar(name: str) -> Scalar:
+    digits = decimal_digits(name)
+    if digits is not None and 1 <= digits[0] <= 38 and digits[1] <= digits[0]:
+        return Scalar(f"decimal({digits[0]},{digits[1]})")
+    if name not in TYPES:
+        raise ValueError(
+            f"decimal(P,S) with S up to P up to 38, one of {', '.join(TYPES)}, or of these"
+            " struct<name: type, …>, array<type> and map<string, type>"
+        )
+    return Scalar(TYPES[name])
+
+
+class _Reader:
+    """Reads a type from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def type(self, level: int) -> ColumnType:
+        if level > DEPTH_MAX:
+            raise ValueError(f"types are nested {DEPTH_MAX} deep at most")
+        name = self._next()
+        if name == "struct":
+            return StructOf(self._fields(level)) if self._peek() == "<" else StructOf()
+        if name == "array":
+            self._expect("<")
+            item = self.type(level + 1)
+            self._expect(">")
+            return ListOf(item)
+        if name == "map":
+            self._expect("<")
+            if self._next() != "string":
+                raise ValueError("the keys of a map are text: map<string, type>")
+            self._expect(",")
+            value = self.type(level + 1)
+            self._expect(">")
+            return MapOf(value)
+        return _scalar(name)
+
+    def end(self) -> None:
+        if self._peek():
+            raise ValueError(f"a type is followed by {self._peek()!r}")
+
+    def _fields(self, level: int) -> tuple[StructField, ...]:
+        found: dict[str, StructField] = {}
+        self._expect("<")
+        while True:
+            name = self._next()
+            if COLUMN_NAME.fullmatch(name) is None or name in "<>:,":
+                raise ValueError(f"a field of a struct is written name: type, not {name!r}")
+            if name.lower() in found:
+                raise ValueError(f"a struct has two fields {name!r}, for Spark reads no case")
+            self._expect(":")
+            kind = self.type(level + 1)
+            is_required = self._peek().lower() == "not"
+            if is_required and (self._next(), self._next().lower())[1] != "null":
+                raise ValueError("a field that a struct must have is written name: type not null")
+            found[name.lower()] = StructField(name, kind, is_required)
+            if self._peek() == ">":
+                self._next()
+                return tuple(found.values())
+            self._expect(",")
+
+    def _peek(self) -> str:
+        match = _TOKEN.match(self._text, self._at)
+        return match[1] if match is not None else ""
+
+    def _next(self) -> str:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            raise ValueError("a type ends too early: a '>' is missing")
+        self._at = match.end()
+        return match[1]
+
+    def _expect(self, sign: str) -> None:
+        found = self._next()
+        if found != sign:
+            raise ValueError(f"a type has {found!r} where {sign!r} is expected")
