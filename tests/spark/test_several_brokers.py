@@ -98,6 +98,7 @@ def test_a_limit_is_shared_in_proportion_and_a_restart_goes_on_in_each_log(
     expected = {
         service.address: {"0": 10, "epoch": log.epoch},
         other_service.address: {"0": 30, "epoch": other_log.epoch},
+        "selection": "stream messages, all topics",
     }
     assert end_of(query) == expected
 

@@ -65,7 +65,9 @@ def test_available_now_takes_what_is_there_within_the_limit_and_goes_on_later(
     assert [len(batch) for batch in sink.batches.values()] == [40, 40, 20]
     last = query.lastProgress
     assert last is not None
-    assert json.loads(last.sources[0].latestOffset) == {"0": 100, "epoch": log.epoch}
+    assert json.loads(last.sources[0].latestOffset) == {"0": 100, "epoch": log.epoch, "behind": 0}
+    behind = [json.loads(it.sources[0].latestOffset)["behind"] for it in query.recentProgress]
+    assert behind[:3] == [60, 20, 0]
 
     log.append(5)
     run_available(stream(sink))
@@ -122,6 +124,22 @@ def test_a_log_of_another_epoch_ends_the_query_with_a_clear_sentence(
         finally:
             other.stop()
     assert sink.offsets == list(range(10))
+
+
+def test_topics_changed_under_a_checkpoint_leave_nothing_out_silently(
+    log: LogWriter, stream: Callable[..., DataStreamWriter]
+) -> None:
+    log.append(9)
+    sink = Collected()
+    run_available(stream(sink, topics="plant/+/pressure"))
+    assert sink.offsets == [2, 5, 8]
+    with pytest.raises(StreamingQueryException) as caught:
+        run_available(stream(sink, topics="plant/#"))
+    for part in ("topics plant/+/pressure, and the", "topics plant/#: what", '{"0": 9, "epoch"'):
+        assert part in str(caught.value)
+    log.append(3)
+    run_available(stream(sink, topics="plant/+/pressure"))
+    assert sink.offsets == [2, 5, 8, 11]
 
 
 def test_a_service_that_is_away_for_a_while_only_delays_the_query(

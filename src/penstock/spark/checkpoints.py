@@ -26,6 +26,7 @@ from typing import Any, Final
 from penstock.errors import ConfigError
 from penstock.spark.offsets import Position
 from penstock.spark.parquet_files import sync
+from penstock.spark.topics import selection_text
 
 _METADATA_LINE: Final = 1
 _LINES_BEFORE_SOURCES: Final = 2
@@ -112,8 +113,7 @@ def keep_selection(
 
 
 def _described(selection: dict[str, Any]) -> str:
-    topics = ",".join(selection["topics"])
-    which = f"stream {selection['stream']}, {f'topics {topics}' if topics else 'all topics'}"
+    which = selection_text(selection["stream"], selection["topics"])
     return which + str(selection.get("derivation", ""))
 
 

@@ -5,6 +5,10 @@ log has one partition, 0, and an offset means nothing without the epoch, the log
 query of several (option `servers`) has an object of these by server:
 `{"one:8815": {"0": 1234, "epoch": …}, "two:8815": {"0": 77, "epoch": …}}`.
 
+Beside them stands what the query takes of the logs, `"selection": "stream messages, topics a/#"`:
+a query that went on with other topics would leave out, without a word, what it has passed of them.
+Positions of older versions have no selection.
+
 Spark compares positions as JSON text and keeps whatever order of keys it is given, so the keys are
 always sorted.
 
@@ -27,7 +31,14 @@ PARTITION: Final = "0"
 ONLY: Final = ""
 """Stands for the broker of option `server` where others are keyed by their address."""
 
+_SELECTION: Final = "selection"
 _STARTS: Final = "starts"
+
+BEHIND: Final = "behind"
+"""Beside the ends of the logs, in the progress of a query: how many offsets it has not planned."""
+
+NOT_LOGS: Final = (_SELECTION, _STARTS, BEHIND)
+"""What stands in a position beside the logs: of the query, and not of a place in a log."""
 
 EXAMPLE: Final = '{"0": 1234, "epoch": "20261121T075206-9f3a1c04"}'
 
@@ -56,10 +67,12 @@ class Position:
     Attributes:
         logs: the positions.
         starts: how often the query was started, where that is counted.
+        selection: what it takes of the logs, in words; empty where that is not known.
     """
 
     logs: Mapping[str, LogPosition]
     starts: int = 0
+    selection: str = ""
 
     @classmethod
     def of_one(cls, epoch: str, offset: int) -> Position:
@@ -75,10 +88,11 @@ class Position:
 
     def to_spark(self) -> dict[str, Any]:
         """The form Spark keeps, keys in sorted order."""
-        starts = {_STARTS: self.starts} if self.starts else {}
+        of_query: dict[str, Any] = {_SELECTION: self.selection, _STARTS: self.starts}
+        of_query = {name: value for name, value in of_query.items() if value}
         if ONLY in self.logs:
-            return {**self.only.to_spark(), **starts}
-        return {**{name: self.logs[name].to_spark() for name in sorted(self.logs)}, **starts}
+            return {**self.only.to_spark(), **of_query}
+        return {**{name: self.logs[name].to_spark() for name in sorted(self.logs)}, **of_query}
 
     def to_json(self) -> str:
         """The text Spark keeps in a checkpoint."""
@@ -87,12 +101,14 @@ class Position:
     @classmethod
     def from_spark(cls, fields: Mapping[str, Any]) -> Position:
         """Read what `to_spark` made, perhaps long ago."""
-        by_server = {ONLY: fields} if PARTITION in fields else dict(fields)
+        logs = {name: log for name, log in fields.items() if name not in NOT_LOGS}
+        by_server = {ONLY: logs} if PARTITION in fields else logs
         try:
-            starts = int(fields.get(_STARTS, 0))
-            by_server.pop(_STARTS, None)
-            logs = {name: LogPosition.from_spark(log) for name, log in by_server.items()}
-            return cls(logs, starts)
+            return cls(
+                {name: LogPosition.from_spark(log) for name, log in by_server.items()},
+                int(fields.get(_STARTS, 0)),
+                str(fields.get(_SELECTION, "")),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the checkpoint holds {json.dumps(fields)}, which is no position in a penstock"
@@ -111,6 +127,18 @@ class Position:
                 if epoch == self.only.epoch:
                     return replace(self, logs={server: self.only})
         return self
+
+
+def check_selection(position: Position, selection: str) -> None:
+    """Raise ConfigError when the query of `position` took something else than it would now."""
+    if position.selection not in ("", selection):
+        place = replace(position, starts=0, selection="").to_json()
+        raise ConfigError(
+            f"the checkpoint was made for {position.selection}, and the query now asks for"
+            f" {selection}: what it has passed of that would be missing. Ask for the same as"
+            " before, or start it with a new checkpoint; with startingOffsets"
+            f" {place} it goes on from here all the same"
+        )
 
 
 def check_epoch(position: LogPosition, epoch: str) -> None:

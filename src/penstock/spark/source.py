@@ -45,11 +45,19 @@ from pyspark.sql.types import StructType
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.spark.brokers import Brokers, connect, in_front
 from penstock.spark.groups import Group
-from penstock.spark.offsets import ONLY, LogPosition, Position, check_epoch
+from penstock.spark.offsets import (
+    BEHIND,
+    ONLY,
+    LogPosition,
+    Position,
+    check_epoch,
+    check_selection,
+)
 from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.pins import pinned
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
+from penstock.spark.topics import selection_text
 from penstock.spark.wanted import moves
 from penstock.store.ranges import without
 from penstock.stream.client import StreamOffsets
@@ -230,6 +238,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         super().__init__(options, columns)
+        self._selection = selection_text(options.stream, options.topics)
         self._groups: Mapping[str, Group] = {}  # by server
         if options.group is not None:
             self._groups = {
@@ -238,6 +247,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             }
         self._initial: Position | None = None
         self._target: Mapping[str, LogPosition] = {}  # where Trigger.AvailableNow stops
+        self._planned: Mapping[str, LogPosition] = {}  # the end of the last batch
         self._starts = 0  # of the query, with this one; known once the first batch is planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
@@ -245,7 +255,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         none."""
         if self._initial is None:
             starts = {server: self._start_of(server) for server in self._options.servers}
-            self._initial = Position(starts)
+            self._initial = Position(starts, selection=self._selection)
         return self._initial.to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
@@ -279,14 +289,24 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             after[server] = LogPosition(after[server].epoch, after[server].offset + count)
         if self._options.batch_at_start and not self._starts:
             self._starts = position.starts + 1
-        return Position(after, max(self._starts, position.starts)).to_spark()
+        starts = max(self._starts, position.starts)
+        self._planned = after
+        return Position(after, starts, self._selection).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """The ends of the logs, for the query's progress; None while a service is away."""
+        """The ends of the logs and how far the query is behind them, for its progress; None while a
+        service is away."""
         try:
-            return Position(_ends(self._brokers.logs(connect_timeout_s=0))).to_spark()
+            ends = _ends(self._brokers.logs(connect_timeout_s=0))
         except PenstockError:
             return None
+        behind = [
+            max(0, end.offset - self._planned[server].offset)
+            for server, end in ends.items()
+            if server in self._planned and self._planned[server].epoch == end.epoch
+        ]
+        known = {BEHIND: sum(behind)} if len(behind) == len(ends) else {}
+        return {**Position(ends).to_spark(), **known}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The ranges of one batch, split. It may have been planned in an earlier run."""
@@ -326,6 +346,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
     def _understand(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
         """The position in a checkpoint, for the servers that the query has now."""
         position = Position.from_spark(fields)
+        check_selection(position, self._selection)
         position = position.named({server: log.epoch for server, log in logs.items()})
         others = position.logs.keys() - logs.keys()
         if ONLY in others:

@@ -36,6 +36,17 @@ def topics_text(topics: Sequence[str]) -> str:
     return plain
 
 
+def selection_text(stream: str, topics: Sequence[str]) -> str:
+    """Which messages are taken, in words: those of a stream, or of some topics of it.
+
+    Args:
+        stream: its name.
+        topics: MQTT topic filters, in any order; empty for every message of the stream.
+    """
+    which = f"topics {topics_text(sorted(set(topics)))}" if topics else "all topics"
+    return f"stream {stream}, {which}"
+
+
 def _listed(text: str) -> tuple[str, ...] | None:
     """The items of a JSON list of texts; None for any other text."""
     try:

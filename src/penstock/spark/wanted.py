@@ -14,7 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from penstock.errors import ConfigError, OffsetOutOfRange
-from penstock.spark.offsets import EXAMPLE, ONLY, PARTITION, LogPosition, check_epoch
+from penstock.spark.offsets import (
+    EXAMPLE,
+    NOT_LOGS,
+    ONLY,
+    PARTITION,
+    LogPosition,
+    check_epoch,
+)
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import TIME_US_MAX
 
@@ -100,6 +107,8 @@ def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str,
         fields = json.loads(text)
     except ValueError as error:
         raise mistake from error
+    for name in NOT_LOGS:  # in a position that was taken from a query's progress
+        fields.pop(name, None)
     by_server = {ONLY: fields} if ONLY in servers else fields
     try:
         found = {name.rpartition("://")[2]: _offset(by_server[name]) for name in by_server}

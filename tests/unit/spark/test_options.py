@@ -59,6 +59,11 @@ def test_several_brokers_each_have_their_position() -> None:
     assert parse_options(TWO).ending == {"one:1": "latest", "two:2": "latest"}
 
 
+def test_a_position_of_a_query_can_be_given_as_it_is() -> None:
+    told = '{"0": 7, "epoch": "e", "selection": "stream messages, all topics", "starts": 2}'
+    assert parse_options({"startingOffsets": told}).starting == {"": WantedOffset(7, "e")}
+
+
 def test_minus_two_is_earliest_and_minus_one_latest_as_for_kafka() -> None:
     assert parse_options({"startingOffsets": '{"0": -2}'}).starting == {"": "earliest"}
     assert parse_options({"endingOffsets": '{"0": -1}'}).ending == {"": "latest"}

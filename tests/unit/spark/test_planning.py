@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from penstock.errors import OffsetOutOfRange
+from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.options import parse_options
 from penstock.spark.ranges import RangeSource, Read
 from penstock.spark.source import Range, StreamReader
@@ -34,6 +34,9 @@ def addresses(logs: list[LogWriter]) -> Iterator[list[str]]:
         service.stop()
 
 
+EVERYTHING = {"selection": "stream messages, all topics"}
+
+
 def reader(*servers: str, **options: str) -> StreamReader:
     given = {"servers": ",".join(servers), "minPartitions": "4", **options}
     return StreamReader(parse_options(given), ["epoch", "offset"])
@@ -48,7 +51,9 @@ def test_a_planned_batch_is_read_by_copies_of_the_reader(
     start = planner.initialOffset()
     end = planner.latestOffset(start, planner.getDefaultReadLimit())
     one, two = addresses
-    assert end == {one: {"0": 5, "epoch": "e1"}, two: {"0": 15, "epoch": "e2"}}
+    assert end == {
+        one: {"0": 5, "epoch": "e1"}, two: {"0": 15, "epoch": "e2"}, **EVERYTHING,
+    }  # fmt: skip
     assert list(end) == sorted(end)
     parts = planner.partitions(start, end)
     spans = [(p.address, p.start, p.end) for p in parts if isinstance(p, Range)]
@@ -64,7 +69,7 @@ def test_a_planned_batch_is_read_by_copies_of_the_reader(
     ]
     assert rows == [*(("e1", n) for n in range(5)), *(("e2", n) for n in range(15))]
     assert planner.reportLatestOffset() == {
-        one: {"0": 10, "epoch": "e1"}, two: {"0": 30, "epoch": "e2"},
+        one: {"0": 10, "epoch": "e1"}, two: {"0": 30, "epoch": "e2"}, "behind": 20,
     }  # fmt: skip
     planner.stop()
 
@@ -95,17 +100,50 @@ def test_each_start_plans_a_batch_where_that_is_asked(
     start = first.initialOffset()
     limit = first.getDefaultReadLimit()
     end = first.latestOffset(start, limit)
-    assert end == {"0": 10, "epoch": "e1", "starts": 1} == first.latestOffset(start, limit)
+    assert (
+        end
+        == {"0": 10, "epoch": "e1", **EVERYTHING, "starts": 1}
+        == first.latestOffset(start, limit)
+    )
     assert first.latestOffset(end, limit) == end  # once
     first.stop()
     second = StreamReader(parse_options({"server": addresses[0], "batchAtStart": "true"}), [])
     again = second.latestOffset(end, limit)
-    assert again == {"0": 10, "epoch": "e1", "starts": 2} == second.latestOffset(again, limit)
+    assert (
+        again
+        == {"0": 10, "epoch": "e1", **EVERYTHING, "starts": 2}
+        == second.latestOffset(again, limit)
+    )
     assert second.partitions(end, again) == []
     second.stop()
     other = StreamReader(parse_options({"server": addresses[0]}), [])
     assert other.latestOffset(again, limit) == again  # it stays where it is
     other.stop()
+
+
+def test_topics_changed_under_a_checkpoint_are_refused_and_both_are_named(
+    logs: list[LogWriter], addresses: list[str]
+) -> None:
+    logs[0].append(9)
+    first = reader(*addresses, topics="b/#,a/#")
+    start = first.initialOffset()
+    limit = first.getDefaultReadLimit()
+    end = first.latestOffset(start, limit)
+    first.stop()
+    same = reader(*addresses, topics="a/#,b/#,a/#")
+    assert same.latestOffset(end, limit) == end
+    same.stop()
+    for options in ({"topics": "c/#"}, {"topics": ""}, {"topics": "a/#,b/#", "stream": "other"}):
+        other = reader(*addresses, **options)
+        with pytest.raises(ConfigError, match="was made for stream messages, topics a/#,b/#, and"):
+            other._understand(end, {})  # a batch that was planned before, and next
+        other.stop()
+    older = {name: value for name, value in end.items() if name != "selection"}
+    upgraded = reader(*addresses, topics="c/#")
+    assert upgraded.latestOffset(older, limit) == {
+        **older, "selection": "stream messages, topics c/#",
+    }  # fmt: skip
+    upgraded.stop()
 
 
 def test_a_loss_that_is_accepted_is_told_once(

@@ -29,11 +29,12 @@ def test_the_position_in_several_logs_is_one_by_server() -> None:
 
 @pytest.mark.parametrize("logs", [{"": LogPosition("e", 5)}, {"one:1": LogPosition("e", 5)}])
 def test_starts_that_are_counted_stand_in_the_position(logs: dict[str, LogPosition]) -> None:
-    position = Position(logs, starts=3)
-    assert list(position.to_spark())[-1] == "starts"
+    position = Position(logs, starts=3, selection="stream messages, topics a/#")
+    assert list(position.to_spark())[-2:] == ["selection", "starts"]
     assert Position.from_spark(position.to_spark()) == position
     assert Position.from_spark(Position(logs).to_spark()).starts == 0
     assert position.named({"two:2": "e"}).starts == 3
+    assert Position.from_spark(Position(logs).to_spark()).selection == ""
 
 
 @pytest.mark.parametrize(
