@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,93 @@ def test_rows_that_come_too_late_are_counted_as_late(
         commit_offsets_max=40,
     )
     run(table)
-    assert rows(table, "window_start", "count", "late") == [(0, 20, 0), (20, 21, 0), (40, 16, 3)]
+    assert rows(table, "late", "count", "window_start") == [
+        (0, 16, 40), (0, 20, 0), (0, 20, 60), (0, 21, 20), (3, 0, None),
+    ]  # fmt: skip
+    assert standing_of(table).watermark is None  # each key has its own
+
+
+HISTORY_S = 1_356_998_400
+"""2013-01-01."""
+
+TIMED: dict[str, Any] = {
+    "kind": "json",
+    "columns": {
+        "value": "int",
+        "time": {"type": "timestamp", "path": "t", "unit_from": "s"},
+        "note": "string",
+        "price": {"type": "decimal(10,2)", "path": "value"},
+    },
+}
+
+
+def test_windows_of_history_that_is_replayed_are_whole_at_the_pace_of_each_key(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    """Fault 12: all of it was late. Line 2 is away for a month between its rows."""
+    away_s = 30 * 86_400
+
+    def told(n: int) -> bytes:
+        late_s = away_s if n % 2 and n > 80 else 0
+        at = HISTORY_S + 10 * n + late_s
+        return json.dumps({"value": n, "t": at, "note": f"{n:03}"}).encode()
+
+    aggregates = {
+        **AGGREGATES,
+        "note": "max(note)",
+        "price": "sum(price)",
+        "newest": "max(time)",
+        "heard": "last(received_at)",
+    }
+    table = declare(
+        "windowed",
+        {"decoder": TIMED},
+        window_s=100,
+        event_time="time",
+        aggregates=aggregates,
+        commit_offsets_max=40,
+    )
+    sessions = declare("sessions", {"decoder": TIMED}, gap_s=60, event_time="time")
+    topics = ("plant/1/temp", "plant/2/temp")
+    log.append(120, topics=topics, payload=told)
+    run(table, sessions)
+    forget_done(table)
+    log.append(80, topics=topics, payload=told)
+    run(table, sessions)
+
+    expected = []
+    for line in (1, 2):
+        of_line = [n for n in range(200) if n % 2 == line - 1]
+        at = {n: 10 * n + (away_s if n % 2 and n > 80 else 0) for n in of_line}
+        newest = max(at.values())
+        for start in sorted({at[n] // 100 * 100 for n in of_line}):
+            inside = [n for n in of_line if start <= at[n] < start + 100]
+            if start + 100 <= newest - 10:
+                low, high = inside[0], inside[-1]
+                expected.append(
+                    (
+                        *(HISTORY_S + start - START_S, line, len(inside), low, high),
+                        *(sum(inside) / len(inside), sum(inside), low, high, f"{high:03}"),
+                        *(Decimal(sum(inside)), HISTORY_S + at[high] - START_S, high, 0),
+                    )
+                )
+    assert rows(table, "window_start", "line", *aggregates, "late") == sorted(expected)
+    found = rows(sessions, "line", "count", "session_start", "session_end", "late")
+    begin = HISTORY_S - START_S
+    assert found == [(2, 40, begin + 10, begin + 790, 0)]
+
+
+def test_a_key_of_which_nothing_comes_is_written_as_it_is(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    def told(n: int) -> bytes:
+        return json.dumps({"value": n, "t": HISTORY_S + n}).encode()
+
+    table = declare("windowed", {"decoder": TIMED}, window_s=100, event_time="time", idle_s=30)
+    log.append(3, topics=("plant/1/temp",), payload=told)
+    log.append(40, topics=("plant/2/temp",), payload=told)
+    run(table)
+    assert rows(table, "line", "count", "window_start") == [(1, 3, HISTORY_S - START_S)]
 
 
 def test_the_last_known_row_of_each_key_is_the_only_one(

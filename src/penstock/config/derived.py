@@ -30,6 +30,7 @@ _OF_KIND: Final[dict[str, frozenset[DerivedKind]]] = {
     "retained_only": frozenset({"last_known"}),
     "event_time": frozenset({"windowed", "sessions", "last_known"}),
     "watermark_s": frozenset({"windowed", "sessions"}),
+    "idle_s": frozenset({"windowed", "sessions"}),
     "commit_offsets_max": frozenset({"windowed", "sessions", "last_known"}),
 }
 """Settings that mean something to some kinds only."""
@@ -86,9 +87,13 @@ class DerivedDefinition(Group):
     """The column with the time of a row, a timestamp; or received_at, when the broker got it."""
 
     watermark_s: float = Field(default=10.0, ge=0, le=2_592_000)
-    """How late a row may be, in seconds; a window is written when none can come any more. Rows
-    that are later, or whose time is that far in the future, are counted in the column late. 0 to
-    2592000."""
+    """How late a row may be, in seconds; a window is written when none can come any more. With an
+    event_time it is how much older than the newest one of its keys; rows that are later, or whose
+    time is that far in the future, are counted in the column late. 0 to 2592000."""
+
+    idle_s: float = Field(default=2_678_400.0, ge=1, le=31_536_000)
+    """With an event_time: when nothing was received of a key for so long, in seconds, its windows
+    are written as they are, and it is forgotten. 1 to 31536000."""
 
     window_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
     """Length of a window, in seconds. 0.001 to 31536000."""
@@ -150,6 +155,10 @@ class DerivedDefinition(Group):
                 raise ValueError(
                     f"{what} has no setting {name}, that is for {' and '.join(sorted(kinds))}"
                 )
+        if "idle_s" in self.model_fields_set and self.event_time == RECEIVED_AT:
+            raise ValueError(
+                f"table {self.name!r} has idle_s, which is for tables with an event_time"
+            )
         needed = _NEEDED.get(self.kind)
         if needed is not None and getattr(self, needed) is None:
             raise ValueError(f"{what} needs {needed}")

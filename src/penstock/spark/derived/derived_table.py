@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition
 from penstock.config.table import Metadata, TableDefinition
 from penstock.errors import ConfigError
-from penstock.spark.derived.aggregation import LATE, Aggregation
+from penstock.spark.derived.aggregation import Aggregation
 from penstock.spark.derived.last_known import LastKnown
+from penstock.spark.derived.pace import LATE, PacedAggregation
 from penstock.spark.derived.silence import Silence
 from penstock.spark.options import parse_options
 from penstock.spark.tables.api import ROWS, LandedTable, Selection
@@ -78,6 +79,11 @@ class DerivedTable:
         wording = f", as {self.derivation.wording}"
         return Selection(epoch, self.stream, (self.topic_filter,), wording)
 
+    @property
+    def has_watermark(self) -> bool:
+        """Whether it is complete up to a time that its query knows."""
+        return isinstance(self.derivation, Aggregation)
+
     def open(self) -> dict[str, LandedTable]:
         """The table, which need not exist yet."""
         return {
@@ -87,7 +93,9 @@ class DerivedTable:
     def _derivation(self) -> Derivation:
         match self.definition.kind:
             case "windowed" | "sessions":
-                return Aggregation(self.definition, self.source)
+                if self.definition.event_time == RECEIVED_AT:
+                    return Aggregation(self.definition, self.source)
+                return PacedAggregation(self.definition, self.source)
             case "last_known":
                 return LastKnown(self.definition, self.source)
             case "silent":

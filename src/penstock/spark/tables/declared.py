@@ -37,6 +37,9 @@ class DeclaredTable:
         ConfigError: the declaration contradicts itself, or names a file that cannot be used.
     """
 
+    has_watermark = False
+    """It is complete up to the offset that has landed, whatever times its rows have."""
+
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         # The executors make decoders, too, and later: all of the same version of a schema.

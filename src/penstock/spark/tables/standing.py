@@ -19,6 +19,10 @@ class Declared(Protocol):
     stream: str
     topic_filter: str
 
+    @property
+    def has_watermark(self) -> bool:
+        """Whether it is complete up to a time that its query knows."""
+
     def selection(self, epoch: str) -> Selection:
         """What it holds of a log."""
 
@@ -61,7 +65,8 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
     tables = table.open()
     rows = tables[ROWS].contents()
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
-    watermark, failure = read_watermark(checkpoint), read_failure(checkpoint)
+    watermark = read_watermark(checkpoint) if table.has_watermark else None
+    failure = read_failure(checkpoint)
     try:
         log = client.offsets(table.stream)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))

@@ -1,0 +1,342 @@
+"""Aggregates over windows and sessions by a time in the messages, each key at its own pace.
+
+Spark's watermark is one for the whole query: with it, a log of last year would be late as a whole,
+and a device that was away for a month would be late because the others were not. Here each key has
+its own (`penstock.spark.derived.spans`), in a processor of ours:
+
+    no state ──a row──▶ open spans, a timer ──rows──▶ spans that are over are written
+        ▲                     │
+        └──nothing was received of the key for idle_s: what is open is written, and forgotten
+
+Rows are taken in order of offset, and those of one message in order of time: what is late does not
+depend on how the log was cut into batches and tasks.
+
+The timer goes by when messages were received, so it waits for a watermark of that. Spark drops rows
+that are behind a watermark, as all would be where the broker's clock was set back. So rows have
+none themselves: a *tick*, one for each batch of rows, has the time at which the last one was
+received and nothing else, and may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
+from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructField, StructType
+
+from penstock.config.derived import RECEIVED_AT, DerivedDefinition, Function
+from penstock.errors import ConfigError
+from penstock.spark.arrow_maps import without_pandas
+from penstock.spark.derived.aggregates import Part, part_of, result_of
+from penstock.spark.derived.aggregation import (
+    aggregated_schema,
+    aggregates_of,
+    aggregates_wording,
+    quoted,
+    spans_wording,
+)
+from penstock.spark.derived.source_rows import SourceRows
+from penstock.spark.derived.spans import Pace, Sessions, Span, Spans, Windows
+from penstock.spark.tables.declared import DeclaredTable
+
+LATE: Final = "late"
+"""How many rows were not aggregated as their time is missing, too long ago or in the future."""
+
+_TICK: Final = "_tick"
+_AT: Final = "_at_us"
+_RECEIVED: Final = "_received_us"
+
+
+class PacedAggregation:
+    """The derivation of kinds `windowed` and `sessions`, by a column of the source.
+
+    Raises:
+        ConfigError: a column is not there, or has no type for its function.
+    """
+
+    def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
+        self._definition = definition
+        self._aggregates = aggregates_of(definition)
+        self._types = source.schema
+        self.schema = aggregated_schema(definition, source, pa.field(LATE, pa.int64()))
+        self._values = [*dict.fromkeys(one.column for one in self._aggregates.values())]
+        for name in filter(None, self._values):
+            if name in self._types.names and pa.types.is_nested(self._types.field(name).type):
+                raise ConfigError(
+                    f"table {definition.name} has an event_time, and an aggregate of {name}, which"
+                    f" is {self._types.field(name).type}; only single values will do"
+                )
+        columns = dict.fromkeys(
+            [
+                *("epoch", "offset", RECEIVED_AT, definition.event_time, *definition.keys),
+                *filter(None, self._values),
+            ]
+        )
+        self._rows = SourceRows(source, [*columns], with_tick)
+
+    @property
+    def wording(self) -> str:
+        """What it computes, but for how long it waits."""
+        it = self._definition
+        keys = ", ".join(it.keys)
+        return f"{spans_wording(it)}, each {keys} at its pace: {aggregates_wording(it)}"
+
+    def derive(self, messages: DataFrame) -> DataFrame:
+        """The windows that are over, of a stream of messages."""
+        it = self._definition
+        rows = (
+            self._rows.of(messages)
+            .select(
+                F.when(F.col("offset").isNull(), F.col(RECEIVED_AT)).alias(_TICK),
+                F.unix_micros(RECEIVED_AT).alias(_RECEIVED),
+                F.unix_micros(quoted(it.event_time)).alias(_AT),
+                "epoch",
+                "offset",
+                *(self._value(key).alias(f"_key{n}") for n, key in enumerate(it.keys)),
+                *(self._value(name).alias(f"_value{n}") for n, name in enumerate(self._values)),
+            )
+            .withWatermark(_TICK, "0 seconds")
+        )
+        names = self._numbered()
+        with without_pandas():
+            found = rows.groupBy(*(f"_key{n}" for n in range(len(it.keys)))).transformWithState(
+                self.processor(),
+                from_arrow_schema(
+                    pa.schema([pa.field(names[one.name], _plain(one.type)) for one in self.schema])
+                ),
+                "append",
+                "EventTime",
+            )
+        return found.select(
+            *(_restored(names[one.name], one.type).alias(one.name) for one in self.schema)
+        )
+
+    def processor(self) -> PaceProcessor:
+        """What Spark runs for each key."""
+        it = self._definition
+        spans: Spans
+        if it.kind == "sessions":
+            spans = Sessions(_micros(it.gap_s or 0))
+        else:
+            spans = Windows(_micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0))
+        return PaceProcessor(
+            spans,
+            [(one.function, self._values.index(one.column)) for one in self._aggregates.values()],
+            _micros(it.watermark_s),
+            _micros(it.idle_s),
+            [self._numbered()[name] for name in self.schema.names],
+            self._state(),
+        )
+
+    def _numbered(self) -> dict[str, str]:
+        """Names without dots, which Spark would look into, by those of the columns."""
+        names = {name: name for name in self.schema.names}
+        names |= {key: f"_key{n}" for n, key in enumerate(self._definition.keys)}
+        return names | {name: f"_result{n}" for n, name in enumerate(self._aggregates)}
+
+    def _value(self, name: str) -> Column:
+        """A column as Python and Spark have it alike: times as whole numbers."""
+        if not name:
+            return F.lit(True)
+        kind = self._types.field(name).type
+        if pa.types.is_timestamp(kind):
+            return F.unix_micros(quoted(name))
+        return F.unix_date(quoted(name)) if pa.types.is_date(kind) else quoted(name)
+
+    def _state(self) -> StructType:
+        """What is kept of a key."""
+        parts = []
+        for number, (name, one) in enumerate(self._aggregates.items()):
+            kind = from_arrow_type(_plain(self.schema.field(name).type))
+            value = DoubleType() if one.function == "mean" else kind
+            part = _struct(number=LongType(), at_us=LongType(), offset=LongType(), value=value)
+            parts.append(StructField(f"part{number}", part))
+        span = _struct(
+            start_us=LongType(),
+            end_us=LongType(),
+            epoch=StringType(),
+            offset=LongType(),
+            parts=StructType(parts),
+        )
+        return _struct(
+            received_us=LongType(),
+            newest_us=LongType(),
+            closed_us=LongType(),
+            open=ArrayType(span),
+        )
+
+
+def with_tick(rows: pa.Table) -> pa.Table:
+    """The rows, and one that has only the time at which the last of them was received."""
+    if not rows.num_rows:
+        return rows
+    newest = pc.max(rows.column(RECEIVED_AT))
+    tick = pa.Table.from_arrays(
+        [
+            pa.array([newest.as_py() if field.name == RECEIVED_AT else None], field.type)
+            for field in rows.schema
+        ],
+        schema=rows.schema,
+    )
+    return pa.concat_tables([rows, tick])
+
+
+class PaceProcessor(StatefulProcessor):
+    """What Spark runs for each key.
+
+    Args:
+        spans: how time is divided.
+        aggregates: function and number of its value, of each.
+        wait_us: how late a row may be, by the newest time of its key.
+        idle_us: a key of which nothing is received for so long is forgotten.
+        names: of the columns that it makes: epoch, offset, start, end, keys, aggregates, late.
+        state: what is kept of a key.
+    """
+
+    def __init__(
+        self,
+        spans: Spans,
+        aggregates: list[tuple[Function, int]],
+        wait_us: int,
+        idle_us: int,
+        names: list[str],
+        state: StructType,
+    ) -> None:
+        self._spans = spans
+        self._aggregates = aggregates
+        self._functions = [function for function, _ in aggregates]
+        self._wait_us = wait_us
+        self._idle_us = idle_us
+        self._row = Row(*names)
+        self._schema = state
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called once in each task."""
+        self._handle = handle
+        self._state = handle.getValueState("pace", self._schema)
+
+    def handleInputRows(  # noqa: N802
+        self,
+        key: Any,
+        rows: Any,
+        timerValues: TimerValues,  # noqa: N803
+    ) -> Iterator[Row]:
+        """Rows of one key in one batch, in any order, and perhaps ticks."""
+        found = [row for row in rows if row.offset is not None]
+        if not found:
+            return
+        found.sort(key=lambda row: (row.offset, row[_AT] is not None, row[_AT]))
+        before = pace = self._read()
+        late, last_late = 0, found[0]
+        for row in found:
+            received_us, at_us = row[_RECEIVED], row[_AT]
+            if pace is not None and received_us - pace.received_us >= self._idle_us:
+                yield from self._over(key, self._rest(pace))
+                pace = None
+            if pace is None:
+                pace = Pace(received_us)
+            pace.received_us = max(received_us, pace.received_us)
+            over = None
+            if at_us is not None and at_us <= received_us + self._wait_us:
+                over = pace.take(self._spans, self._functions, self._wait_us, self._single(row))
+            if over is None:
+                late, last_late = late + 1, row
+            else:
+                yield from self._over(key, over)
+        if late:
+            nothing = [result_of(function, Part()) for function in self._functions]
+            yield self._row(last_late.epoch, last_late.offset, None, None, *key, *nothing, late)
+        assert pace is not None
+        if before is None:
+            self._set_timer(pace, timerValues)
+        self._write(pace)
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
+    ) -> Iterator[Row]:
+        """The timer of a key has run out."""
+        pace = self._read()
+        assert pace is not None, "a timer is set when there is a row"
+        if self._due_ms(pace) > timerValues.getCurrentWatermarkInMs():
+            self._set_timer(pace, timerValues)
+            return
+        self._state.clear()
+        yield from self._over(key, self._rest(pace))
+
+    def _single(self, row: Row) -> Span:
+        at_us, offset = row[_AT], row.offset
+        values = [row[f"_value{number}"] for _, number in self._aggregates]
+        parts = [
+            part_of(function, value, at_us, offset)
+            for function, value in zip(self._functions, values, strict=True)
+        ]
+        return Span(at_us, at_us, row.epoch, offset, parts)
+
+    def _rest(self, pace: Pace) -> list[Span]:
+        return sorted(pace.open, key=lambda span: (span.end_us, span.start_us))
+
+    def _over(self, key: Any, spans: list[Span]) -> Iterator[Row]:
+        for span in spans:
+            results = [
+                result_of(function, part)
+                for function, part in zip(self._functions, span.parts, strict=True)
+            ]
+            yield self._row(span.epoch, span.offset, span.start_us, span.end_us, *key, *results, 0)
+
+    def _due_ms(self, pace: Pace) -> int:
+        return (pace.received_us + self._idle_us) // 1000 + 1
+
+    def _set_timer(self, pace: Pace, values: TimerValues) -> None:
+        self._handle.registerTimer(max(self._due_ms(pace), values.getCurrentWatermarkInMs() + 1))
+
+    def _read(self) -> Pace | None:
+        kept = self._state.get()
+        if kept is None:
+            return None
+        received_us, newest_us, closed_us, spans = kept
+        found = []
+        for start_us, end_us, epoch, offset, parts in spans:
+            found.append(Span(start_us, end_us, epoch, offset, [Part(*part) for part in parts]))
+        return Pace(received_us, newest_us, closed_us, found)
+
+    def _write(self, pace: Pace) -> None:
+        spans = [
+            (it.start_us, it.end_us, it.epoch, it.offset, tuple(map(tuple, it.parts)))
+            for it in pace.open
+        ]
+        self._state.update((pace.received_us, pace.newest_us, pace.closed_us, spans))
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type of what `_value` makes of such a column."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date(kind) else kind
+
+
+def _restored(name: str, kind: pa.DataType) -> Column:
+    if pa.types.is_timestamp(kind):
+        return F.timestamp_micros(name)
+    return F.date_from_unix_date(name) if pa.types.is_date(kind) else F.col(name)
+
+
+def _struct(**fields: Any) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in fields.items()])
