@@ -165,6 +165,49 @@ def test_properties_can_be_left_out(log: LogWriter, reader: DataFrameReader) -> 
         bare.schema(SPARK_SCHEMA).load().count()
 
 
+FILTERS = [
+    "offset >= 30 and offset < 35",
+    "offset in (3, 50, 99)",
+    "received_at >= '2023-11-14T22:13:50Z' and received_at < '2023-11-14T22:13:55.000001Z'",
+    "received_at = timestamp_seconds(1700000007)",
+    "topic = 'plant/1/pressure' and offset > 90",
+    "topic in ('plant/1/pressure', 'other') and received_at > '2023-11-14T22:14:50Z'",
+    "topic like 'plant/1/%' and offset < 6",
+    "topic like 'plant/1/%' and topic like '%ture' and not offset = 0 and offset < 9",
+    "offset < 5 or topic = 'plant/2/temperature' and offset < 9",
+    "topic is null or offset is null",
+    "offset > 10 and offset < 5",
+    "properties is null and qos = 1 and offset <= 10",
+]
+
+
+@pytest.mark.parametrize("is_on", ["true", "false"])
+def test_filters_mean_the_same_whether_they_are_pushed_down_or_not(
+    log: LogWriter, reader: DataFrameReader, spark: SparkSession, is_on: str
+) -> None:
+    log.append(60)
+    log.append(40)
+    everything = spark.createDataFrame(reader.load().collect(), SPARK_SCHEMA)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", is_on)
+    try:
+        for text in FILTERS:
+            assert offsets(reader.load().where(text)) == offsets(everything.where(text)), text
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_what_is_pushed_down_stands_in_the_plan(
+    log: LogWriter, reader: DataFrameReader, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.append(3)
+    chosen = reader.load().where("offset > 1 and received_at > '2020-01-01' and qos = 0")
+    chosen.explain("formatted")
+    plan = capsys.readouterr().out
+    pushed = next(line for line in plan.splitlines() if line.startswith("PushedFilters"))
+    assert "GreaterThan(offset,1), GreaterThan(received_at," in pushed
+    assert "qos" not in pushed
+
+
 def test_several_brokers_are_read_as_one(
     log: LogWriter,
     other_log: LogWriter,

@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -55,6 +56,7 @@ from penstock.spark.offsets import (
 )
 from penstock.spark.options import SourceOptions, parse_options
 from penstock.spark.pins import pinned
+from penstock.spark.pushed import Bounds, Pushed, QuietPushFilters, push
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.topics import selection_text
@@ -138,6 +140,7 @@ class RangeReader:
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
+        self._pushed = Pushed(topics=options.topics)
         self._brokers = Brokers(options)
         self._told: set[str] = set()  # warnings
 
@@ -155,8 +158,10 @@ class RangeReader:
                         partition.epoch,
                         start,
                         end,
-                        topic_filters=self._options.topics,
+                        topic_filters=self._pushed.topics,
                         columns=self._columns,
+                        since_us=self._pushed.since_us,
+                        until_us=self._pushed.until_us,
                     )
                 except EpochMismatch as error:  # since the batch was planned
                     self._lose(error, _ACCEPT_EPOCH)
@@ -213,6 +218,10 @@ class RangeReader:
 class BatchReader(RangeReader, DataSourceReader):
     """Reads a range of each log once. The ends are looked up when Spark plans the query."""
 
+    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
+        super().__init__(options, columns)
+        self.pushFilters = QuietPushFilters(self._push)  # type: ignore[method-assign]
+
     def partitions(self) -> Sequence[InputPartition]:
         """The ranges from where the query starts to where it ends, split."""
         ranges = []
@@ -225,9 +234,28 @@ class BatchReader(RangeReader, DataSourceReader):
                     f"{in_front(server)}the range ends at offset {end.offset}, before it starts at"
                     f" {first}"
                 )
-            ranges.append(self._range(server, log.epoch, first, end.offset))
+            spans = self._wanted(server, log, Bounds(first, end.offset))
+            ranges += [self._range(server, log.epoch, *span) for span in spans]
         # Spark makes a partition of its own when there is none, which `read` finds empty.
         return self._split(ranges)
+
+    def _push(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._pushed, left = push(self._pushed, filters)
+        return left
+
+    def _wanted(self, server: str, log: StreamOffsets, span: Bounds) -> list[tuple[int, int]]:
+        """The parts of a range that may have rows which the query's filters let through."""
+        pushed = self._pushed
+        span = span.cut(pushed.offsets.low, pushed.offsets.high)
+        times = pushed.times_us
+        if pushed.is_empty or span.low >= span.high or times.low >= times.high:
+            return []
+        if not pushed.has_times:
+            return [(span.low, span.high)]
+        client = self._brokers.client(server)
+        return client.received_between(
+            log.stream, log.epoch, (span.low, span.high), times.low, times.high
+        )
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

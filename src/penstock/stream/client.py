@@ -174,6 +174,32 @@ class StreamClient:
         offset: int | None = self._persist(lambda: self._act("offset_at", body))["offset"]
         return offset
 
+    def received_between(
+        self, stream: str, epoch: str, span: tuple[int, int], since_us: int, until_us: int
+    ) -> list[tuple[int, int]]:
+        """The offsets of a range that may have rows received from one time up to another.
+
+        Args:
+            stream: its name.
+            epoch: the incarnation of the log that is meant.
+            span: the range, from the first offset up to and without the second.
+            since_us: µs since the Unix epoch.
+            until_us: the same, excluded.
+        """
+        start, end = span
+        body = {
+            "stream": stream,
+            "epoch": epoch,
+            "start": start,
+            "end": end,
+            "since": since_us,
+            "until": until_us,
+        }
+        while True:  # the service answers after a while
+            found = self._persist(lambda: self._act("received_between", body))["ranges"]
+            if found is not None:
+                return [(begin, end) for begin, end in found]
+
     def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> Granted:
         """Register a reader, so that the log is kept for it; or renew its lease.
 
@@ -221,6 +247,8 @@ class StreamClient:
         *,
         topic_filters: Sequence[str] = (),
         columns: Sequence[str] | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of `stream` from offset `start` up to and without `end`, in order.
 
@@ -231,12 +259,16 @@ class StreamClient:
             end: offset after the last.
             topic_filters: only rows that match one of these; none: all rows of the stream.
             columns: only these columns, in this order; None: all of `STREAM_SCHEMA`.
+            since_us: only rows received at this time or later, µs since the Unix epoch.
+            until_us: only rows received before this time.
         """
         wanted = None if columns is None else tuple(columns)
         hidden = wanted is not None and "offset" not in wanted
         if hidden and wanted is not None:
             wanted = (*wanted, "offset")  # needed to continue after a break
-        request = RangeRequest(stream, epoch, start, end, tuple(topic_filters), wanted)
+        request = RangeRequest(
+            stream, epoch, start, end, tuple(topic_filters), wanted, since_us, until_us
+        )
         deadline: float | None = None
         pause = _Pause()
         while True:

@@ -7,6 +7,8 @@ Requests are small JSON objects::
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
     action "offset_at"  {"stream", "epoch", "received_at"} → {"offset"}
+    action "received_between"  {"stream", "epoch", "start", "end", "since", "until"}
+                                        → {"ranges"}
     action "lease"    {"group", "stream", "topics", "epoch", "offset", "ttl_s", "resume"?, "about"?}
                                         → {"epoch", "offset", "ttl_s", "lost"}
     action "release"  {"group"}         → whether there was one
@@ -14,7 +16,8 @@ Requests are small JSON objects::
     action "landed"   {"table", "stream", "topics", "epoch", "since", "end"} → {"offset"}
     action "tables"   {}                → [{"table", "offset", "lag_messages", "lag_s", ...}, ...]
     action "forget"   {"table"}         → whether there was one
-    do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?} → record batches
+    do_get  {"stream", "epoch", "start", "end", "filter"?, "columns"?, "since"?, "until"?}
+                                        → record batches
     do_put  {"sink", "batch", "run", "partition", "first_row"}, rows   → ["name", rows, bytes]
     action "publish"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
     action "abandon"  {"sink", "batch", "run", "client_id", "files"}  → {"is_done", "rows", "later"}
@@ -27,10 +30,13 @@ A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of what
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.
+`since` and `until` are such times, too: rows that were received at or after the one and before the
+other. `ranges` are the offsets of a range where there may be such rows
+(`penstock.store.time_index`); null where that takes longer: ask again.
 
 A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
-What a token is for is in its file (`penstock.auth.tokens`): do_get and offset_at need the role
-read, readers and tables lease, and what publishes publish.
+What a token is for is in its file (`penstock.auth.tokens`): do_get, offset_at and received_between
+need the role read, readers and tables lease, and what publishes publish.
 
 Rows to publish come in the descriptor's command, and are staged for a batch of a sink
 (`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in
@@ -104,6 +110,8 @@ class RangeRequest:
         epoch: the incarnation of the log that the offsets belong to.
         topic_filters: rows must match one of these; none: all of the stream's rows.
         columns: names of the columns wanted, in order; None: all.
+        since_us: rows received at this time or later, µs since the Unix epoch; None: all.
+        until_us: rows received before this time; None: all.
     """
 
     stream: str
@@ -112,6 +120,8 @@ class RangeRequest:
     end: int
     topic_filters: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    since_us: int | None = None
+    until_us: int | None = None
 
     def to_json(self) -> bytes:
         """The ticket for `do_get`."""
@@ -125,18 +135,21 @@ class RangeRequest:
             fields["filter"] = list(self.topic_filters)
         if self.columns is not None:
             fields["columns"] = list(self.columns)
+        if self.since_us is not None:
+            fields["since"] = self.since_us
+        if self.until_us is not None:
+            fields["until"] = self.until_us
         return json.dumps(fields).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> RangeRequest:
         """Read a ticket; RequestError says what is wrong with it."""
         fields = read_object(data)
-        unknown = set(fields) - {"stream", "epoch", "start", "end", "filter", "columns"}
+        known = {"stream", "epoch", "start", "end", "filter", "columns", "since", "until"}
+        unknown = set(fields) - known
         if unknown:
             raise _bad(f"a ticket has no field {min(unknown)!r}")
-        start, end = _offset(fields, "start"), _offset(fields, "end")
-        if start > end:
-            raise _bad(f"the range ends at {end}, before it starts at {start}")
+        start, end = read_range(fields)
         return cls(
             stream=read_text(fields, "stream"),
             epoch=read_text(fields, "epoch"),
@@ -144,6 +157,8 @@ class RangeRequest:
             end=end,
             topic_filters=_topic_filters(fields.get("filter")),
             columns=_columns(fields),
+            since_us=read_time(fields, "since") if "since" in fields else None,
+            until_us=read_time(fields, "until") if "until" in fields else None,
         )
 
 
@@ -258,6 +273,14 @@ def read_text(fields: dict[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise _bad(f"{name} must be given, as text")
     return value
+
+
+def read_range(fields: dict[str, Any]) -> tuple[int, int]:
+    """The offsets `start` and `end`; RequestError when they are no range."""
+    start, end = _offset(fields, "start"), _offset(fields, "end")
+    if start > end:
+        raise _bad(f"the range ends at {end}, before it starts at {start}")
+    return start, end
 
 
 def read_time(fields: dict[str, Any], name: str) -> int:

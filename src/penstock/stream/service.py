@@ -28,6 +28,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,8 +44,7 @@ from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
 from penstock.store.selection import TopicSelector
-from penstock.store.time_search import first_received_at
-from penstock.stream import landed_actions, reader_actions
+from penstock.stream import landed_actions, reader_actions, time_actions
 from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.reader_actions import ReaderActions
@@ -57,9 +57,9 @@ from penstock.stream.requests import (
     SetRequest,
     read_object,
     read_text,
-    read_time,
 )
 from penstock.stream.rows import make_rows, select_schema
+from penstock.stream.time_actions import TimeActions, received_in_time
 from penstock.telemetry.terminal import guard_terminals
 from penstock.transport.tls import read_authorities, read_pair
 
@@ -77,6 +77,7 @@ _DEFAULT_STREAMS: Final = '[{"name": "messages", "topic_filters": ["#"]}]'
 
 _ROLE_OF: Final = {
     "offset_at": READ,
+    "received_between": READ,
     "lease": LEASE,
     "release": LEASE,
     "readers": LEASE,
@@ -148,7 +149,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._log = log
         self._publishing = publishing or Publishing(log.data_dir, None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
-        self._of_broker = {
+        self._others = {
+            **TimeActions(log, self._streams, self._stream).actions,
             **ReaderActions(log.data_dir, log, self._stream).actions,
             **LandedActions(log.data_dir, log, self._stream).actions,
         }
@@ -207,7 +209,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 "offsets",
                 "epoch, offsets (latest excluded) and what is lost of a stream, as JSON",
             ),
-            ("offset_at", "the first offset received at or after a time, as JSON"),
+            *time_actions.DESCRIPTIONS,
             *reader_actions.DESCRIPTIONS,
             *landed_actions.DESCRIPTIONS,
             ("publish", "how far a batch of staged rows is published, as JSON; to be asked again"),
@@ -222,9 +224,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
                 return [self._offsets(read_object(action.body.to_pybytes()))]
-            if action.type == "offset_at":
-                return [self._offset_at(read_object(action.body.to_pybytes()))]
-            act = self._of_broker.get(action.type)
+            act = self._others.get(action.type)
             if act is not None:
                 fields = read_object(action.body.to_pybytes())
                 return [msgspec.json.encode(act(fields, grant))]
@@ -281,9 +281,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 found = next(self._log.rows(position, request.end, stream))
                 position, offsets = found.end, found.offsets
                 rows = pa.Table.from_batches([found.batch])
-                mask = selector.mask(rows)
-                if mask is not None:
-                    rows, offsets = rows.filter(mask), offsets.filter(mask)
+                for choose in (selector.mask, partial(received_in_time, request=request)):
+                    mask = choose(rows)
+                    if mask is not None:
+                        rows, offsets = rows.filter(mask), offsets.filter(mask)
                 if rows.num_rows:
                     block = make_rows(rows, offsets, request.epoch, schema).combine_chunks()
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
@@ -301,14 +302,6 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             "given_up": extent.given_up,
         }
         return json.dumps(answer).encode()
-
-    def _offset_at(self, fields: dict[str, Any]) -> bytes:
-        stream = self._stream(read_text(fields, "stream"))
-        received_at_us = read_time(fields, "received_at")
-        extent = self._log.extent(stream)
-        _check_epoch(read_text(fields, "epoch"), extent)
-        offset = first_received_at(self._log, extent, received_at_us, stream)
-        return json.dumps({"offset": offset}).encode()
 
     def _stream(self, name: str) -> StreamDefinition:
         stream = self._streams.get(name)

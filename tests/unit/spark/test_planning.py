@@ -5,16 +5,24 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+)
 
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.options import parse_options
 from penstock.spark.ranges import RangeSource, Read
-from penstock.spark.source import Range, StreamReader
-from tests.spark.log_writer import LogWriter
+from penstock.spark.source import BatchReader, Range, StreamReader
+from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
 
 
@@ -144,6 +152,43 @@ def test_topics_changed_under_a_checkpoint_are_refused_and_both_are_named(
         **older, "selection": "stream messages, topics c/#",
     }  # fmt: skip
     upgraded.stop()
+
+
+def test_a_batch_reads_only_what_its_filters_may_let_through(
+    logs: list[LogWriter], addresses: list[str]
+) -> None:
+    """Offset n was received n seconds after 22:13:20; every third topic is plant/1/pressure."""
+    for log in logs:
+        log.append(20)
+        log.append(10)
+    options = {"servers": ",".join(addresses), "minPartitions": "1", "topics": "plant/1/#"}
+
+    def spans_of(*filters: Filter) -> list[tuple[int, int]]:
+        reader = BatchReader(parse_options(options), ["offset"])
+        assert list(reader.pushFilters([*filters])) == []
+        parts = [part for part in reader.partitions() if isinstance(part, Range)]
+        return [(part.start, part.end) for part in parts]
+
+    def rows_of(*filters: Filter) -> list[int]:
+        reader = BatchReader(parse_options(options), ["offset"])
+        assert list(reader.pushFilters([*filters])) == []
+        copies = [pickle.loads(pickle.dumps((reader, part))) for part in reader.partitions()]
+        batches = [batch for copy, part in copies for batch in copy.read(part)]
+        return [row["offset"] for batch in batches for row in batch.to_pylist()]
+
+    second = [datetime.fromtimestamp(FIRST_RECEIVED_AT_US // 10**6 + n, UTC) for n in range(40)]
+    offset, at, topic = ("offset",), ("received_at",), ("topic",)
+    between = [GreaterThanOrEqual(offset, 5), LessThan(offset, 9)]
+    assert spans_of(*between) == [(5, 9), (5, 9)]
+    assert rows_of(*between) == [5, 6, 8] * 2
+    assert rows_of(EqualTo(topic, "plant/1/pressure"), *between) == [5, 8] * 2
+    assert spans_of(EqualTo(topic, "plant/2/temperature")) == []
+    minute = [GreaterThanOrEqual(at, second[7]), LessThan(at, second[10])]
+    assert rows_of(*minute) == [8, 9] * 2
+    assert spans_of(GreaterThan(at, second[29])) == []
+    assert spans_of(LessThan(at, second[0])) == []
+    assert spans_of(GreaterThan(offset, 20), LessThan(offset, 5)) == []
+    assert spans_of(GreaterThan(offset, 1000)) == []
 
 
 def test_a_loss_that_is_accepted_is_told_once(

@@ -139,6 +139,7 @@ ACTIONS = [
     "streams",
     "offsets",
     "offset_at",
+    "received_between",
     "lease",
     "release",
     "readers",

@@ -1,0 +1,194 @@
+"""Filters of a batch query that the log takes over: what does not match is not read, or not sent.
+
+    offset       >= > < <= = in          other ranges of offsets
+    received_at  >= > < <= = in          ranges where there may be such rows, and rows by their time
+    topic        = in                    topic filters, those of the option topics among them
+    topic        like 'plant/1/%'        a topic filter that is no narrower
+    offset, received_at, topic is not null   always so
+
+All else is left to Spark, as is what a filter of the log takes over in part only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from penstock.engine.topics import is_topic_name, topic_matches
+from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
+
+TOPICS_MAX: Final = 100
+"""More topics than this are left to Spark: each would be compared with each of the log."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Whole numbers from `low` up to and without `high`."""
+
+    low: int
+    high: int
+
+    def cut(self, low: int, high: int) -> Bounds:
+        """Those of both."""
+        return Bounds(max(self.low, low), min(self.high, high))
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What a query wants of the log.
+
+    Attributes:
+        offsets: those that are wanted.
+        times_us: when wanted messages were received, µs since the Unix epoch.
+        topics: MQTT topic filters; empty: every message of the stream.
+        is_empty: whether no topic can match.
+    """
+
+    offsets: Bounds = Bounds(0, COUNT_MAX)
+    times_us: Bounds = Bounds(0, TIME_US_MAX)
+    topics: tuple[str, ...] = ()
+    is_empty: bool = False
+
+    @property
+    def since_us(self) -> int | None:
+        """The time from which on messages are wanted; None where any will do."""
+        return self.times_us.low or None
+
+    @property
+    def until_us(self) -> int | None:
+        """The time before which they are wanted; None where any will do."""
+        return self.times_us.high if self.times_us.high < TIME_US_MAX else None
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it matters when a message was received."""
+        return self.since_us is not None or self.until_us is not None
+
+
+def push(pushed: Pushed, filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+    """What is wanted of what was wanted before, and the filters that Spark must see to."""
+    left = []
+    for one in filters:
+        pushed, is_done = _push(pushed, one)
+        if not is_done:
+            left.append(one)
+    return pushed, left
+
+
+def _push(pushed: Pushed, one: Filter) -> tuple[Pushed, bool]:
+    if isinstance(one, IsNotNull):
+        return pushed, one.attribute in _NEVER_NULL
+    attribute = getattr(one, "attribute", None)
+    if attribute == ("offset",):
+        cut = _cut(pushed.offsets, one, _whole)
+        return (pushed, False) if cut is None else (replace(pushed, offsets=cut[0]), cut[1])
+    if attribute == ("received_at",):
+        cut = _cut(pushed.times_us, one, _micros)
+        return (pushed, False) if cut is None else (replace(pushed, times_us=cut[0]), cut[1])
+    if attribute == ("topic",):
+        return _push_topics(pushed, one)
+    return pushed, False
+
+
+def _cut(
+    bounds: Bounds, one: Filter, number: Callable[[Any], int | None]
+) -> tuple[Bounds, bool] | None:
+    """The bounds with a filter, and whether that is all of it; None where it has no bounds."""
+    if isinstance(one, In):
+        numbers = [number(value) for value in one.value]
+        found = [value for value in numbers if value is not None]
+        if len(found) < len(numbers) or not found:
+            return None
+        low, high = min(found), max(found)
+        return bounds.cut(low, high + 1), high - low < len(set(found))
+    value = number(getattr(one, "value", None))
+    if value is None:
+        return None
+    match one:
+        case EqualTo() | EqualNullSafe():
+            return bounds.cut(value, value + 1), True
+        case GreaterThan():
+            return bounds.cut(value + 1, bounds.high), True
+        case GreaterThanOrEqual():
+            return bounds.cut(value, bounds.high), True
+        case LessThan():
+            return bounds.cut(bounds.low, value), True
+        case LessThanOrEqual():
+            return bounds.cut(bounds.low, value + 1), True
+    return None
+
+
+def _push_topics(pushed: Pushed, one: Filter) -> tuple[Pushed, bool]:
+    if isinstance(one, StringStartsWith):
+        level, slash, _ = one.value.rpartition("/")
+        if slash and not pushed.topics and _is_topic(level):
+            return replace(pushed, topics=(f"{level}/#",)), False
+        return pushed, False
+    topics: Sequence[Any]
+    if isinstance(one, In):
+        topics = one.value
+    elif isinstance(one, EqualTo | EqualNullSafe):
+        topics = [one.value]
+    else:
+        return pushed, False
+    if len(topics) > TOPICS_MAX or not all(map(_is_topic, topics)):
+        return pushed, False
+    wanted = list(dict.fromkeys(topics))
+    if pushed.topics:
+        wanted = [
+            topic
+            for topic in wanted
+            if any(topic_matches(topic_filter, topic) for topic_filter in pushed.topics)
+        ]
+    return replace(pushed, topics=tuple(wanted), is_empty=pushed.is_empty or not wanted), True
+
+
+def _is_topic(value: Any) -> bool:
+    return isinstance(value, str) and is_topic_name(value, TOPIC_LEVELS_MAX)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _micros(value: Any) -> int | None:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+class QuietPushFilters:
+    """A `pushFilters` that PySpark does not see where the user has not switched push-down on.
+
+    A reader that has one of its own is an error then ("DATA_SOURCE_PUSHDOWN_DISABLED" in
+    pyspark/sql/worker/plan_data_source_read.py), and reading would fail for everybody who does not
+    know the switch. PySpark looks at the function behind the method, which is that of its base.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, act: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._act = act
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take over what can be; return the others."""
+        return self._act(filters)

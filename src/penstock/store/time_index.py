@@ -1,0 +1,136 @@
+"""When the messages of each part of the log were received: what need not be read for a time.
+
+    offsets     0 ──────── 16,000 ─────── 32,000 ─────── 48,000 ── end
+    received    9:00-9:20    9:20-9:45      8:45-9:10      not looked at yet
+                                              └ the clock was set back
+
+Dates mostly grow with offsets, but not always: the broker's clock may be set back, and a QoS 2
+message is in the log when it is released, however long after it was received. So a binary search
+(`penstock.store.time_search`) finds a place to begin, and not all messages of a time. Here the
+oldest and the newest message of each part are known, and only parts that cannot have any are left
+out.
+
+To know them the log is read once, when somebody first asks, and what came since with each later
+question. It is in memory, and made anew after a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config.stream import StreamDefinition
+from penstock.store.ranges import Ranges, join_ranges, without
+from penstock.store.secondary import ROWS_MAX, Extent, LogFollower
+
+PARTS_MAX: Final = 100_000
+"""Parts of a log that are told apart; beyond that two become one."""
+
+_NEVER: Final = 2**63 - 1
+
+
+class _Part(NamedTuple):
+    """Offsets `begin` up to and without `end`, received from `oldest` to `newest`, µs."""
+
+    begin: int
+    end: int
+    oldest: int = _NEVER
+    newest: int = -1
+
+    def with_(self, later: _Part) -> _Part:
+        """Both, as one."""
+        oldest, newest = min(self.oldest, later.oldest), max(self.newest, later.newest)
+        return _Part(self.begin, later.end, oldest, newest)
+
+
+class TimeIndex:
+    """When the messages of a stream were received. Threads wait for each other.
+
+    Args:
+        log: has them.
+        stream: also what is kept of it longer than the log counts.
+    """
+
+    def __init__(self, log: LogFollower, stream: StreamDefinition) -> None:
+        self._log = log
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._epoch = ""
+        self._parts: list[_Part] = []
+
+    def ranges(
+        self, extent: Extent, span: tuple[int, int], since_us: int, until_us: int, ends_s: float
+    ) -> Ranges | None:
+        """The offsets of `span` that may have messages received from one time up to another.
+
+        Args:
+            extent: of the stream.
+            span: offsets, from the first up to and without the second.
+            since_us: µs since the Unix epoch.
+            until_us: the same, excluded.
+            ends_s: when to give up, by the monotonic clock.
+
+        Returns:
+            None where the time was over before all was read: ask again.
+
+        Raises:
+            OffsetOutOfRange: retention has removed rows meanwhile.
+            StoreFailed: they cannot be read.
+        """
+        with self._lock:
+            if not self._read(extent, ends_s):
+                return None
+            others = join_ranges(
+                (part.begin, part.end)
+                for part in self._parts
+                if part.newest < since_us or until_us <= part.oldest
+            )
+        return without(*span, others)
+
+    def _read(self, extent: Extent, ends_s: float) -> bool:
+        """Look at what is new; False where the time was over before."""
+        if self._epoch != extent.epoch:
+            self._epoch, self._parts = extent.epoch, []
+        self._parts = [part for part in self._parts if part.end > extent.earliest]
+        position = self._parts[-1].end if self._parts else extent.earliest
+        for begin, end in without(position, extent.end, extent.given_up):
+            for rows in self._log.rows(begin, end, self._stream):
+                self._add(_part(rows.begin, rows.end, rows.batch))
+                if time.monotonic() > ends_s:
+                    return rows.end == extent.end
+        return True
+
+    def _add(self, part: _Part) -> None:
+        last = self._parts[-1] if self._parts else None
+        if last is not None and last.end == part.begin and part.end - last.begin <= ROWS_MAX:
+            self._parts[-1] = last.with_(part)
+            return
+        self._parts.append(part)
+        if len(self._parts) > PARTS_MAX:
+            self._parts = _halved(self._parts)
+
+
+def _part(begin: int, end: int, batch: pa.RecordBatch) -> _Part:
+    """What is public of some rows."""
+    received = batch.column("received_at").filter(pc.invert(batch.column("internal")))
+    found = pc.min_max(received).as_py()
+    if found["min"] is None:
+        return _Part(begin, end)
+    return _Part(begin, end, found["min"], found["max"])
+
+
+def _halved(parts: list[_Part]) -> list[_Part]:
+    """Half as many; a part that is not followed by the next one stays."""
+    halved: list[_Part] = []
+    is_whole = True
+    for part in parts:
+        if not is_whole and halved[-1].end == part.begin:
+            halved[-1], is_whole = halved[-1].with_(part), True
+        else:
+            halved.append(part)
+            is_whole = False
+    return halved

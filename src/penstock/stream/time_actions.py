@@ -1,0 +1,79 @@
+"""The stream service's actions for times: from when a message was received to where it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.auth.tokens import Grant
+from penstock.config.stream import StreamDefinition
+from penstock.store.secondary import LogFollower
+from penstock.store.time_index import TimeIndex
+from penstock.store.time_search import first_received_at
+from penstock.stream.reader_actions import Action, check_epoch
+from penstock.stream.requests import RangeRequest, read_range, read_text, read_time
+
+CALL_S_MAX: Final = 5.0
+"""Time after which a call is answered, with the answer or without."""
+
+DESCRIPTIONS: Final = (
+    ("offset_at", "the first offset received at or after a time, as JSON"),
+    ("received_between", "where there may be rows of a time, as JSON; to be asked again"),
+)
+
+
+class TimeActions:
+    """offset_at and received_between.
+
+    Args:
+        log: has the messages.
+        streams: those that are offered.
+        stream: the one of a name; raises RequestError where there is none.
+    """
+
+    def __init__(
+        self,
+        log: LogFollower,
+        streams: Mapping[str, StreamDefinition],
+        stream: Callable[[str], StreamDefinition],
+    ) -> None:
+        self._log = log
+        self._stream = stream
+        self._indexes = {name: TimeIndex(log, one) for name, one in streams.items()}
+        self.actions: Mapping[str, Action] = {
+            "offset_at": self._offset_at,
+            "received_between": self._received_between,
+        }
+
+    def _offset_at(self, fields: dict[str, Any], _grant: Grant) -> object:
+        stream = self._stream(read_text(fields, "stream"))
+        received_at_us = read_time(fields, "received_at")
+        extent = self._log.extent(stream)
+        check_epoch(read_text(fields, "epoch"), extent.epoch)
+        return {"offset": first_received_at(self._log, extent, received_at_us, stream)}
+
+    def _received_between(self, fields: dict[str, Any], _grant: Grant) -> object:
+        stream = self._stream(read_text(fields, "stream"))
+        since_us, until_us = read_time(fields, "since"), read_time(fields, "until")
+        span = read_range(fields)
+        extent = self._log.extent(stream)
+        check_epoch(read_text(fields, "epoch"), extent.epoch)
+        ends_s = time.monotonic() + CALL_S_MAX
+        index = self._indexes[stream.name]
+        return {"ranges": index.ranges(extent, span, since_us, until_us, ends_s)}
+
+
+def received_in_time(rows: pa.Table, request: RangeRequest) -> pa.Array | None:
+    """True for each row of the log that was received in time; None where any time will do."""
+    received = rows.column("received_at")
+    mask = None
+    if request.since_us is not None:
+        mask = pc.greater_equal(received, request.since_us)
+    if request.until_us is not None:
+        is_before = pc.less(received, request.until_us)
+        mask = is_before if mask is None else pc.and_(mask, is_before)
+    return mask
