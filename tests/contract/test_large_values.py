@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rocksdict import WriteBatch
+from rocksdict import WriteBatch, WriteOptions
 
 from penstock.engine.columns import columns_of
 from penstock.engine.effects import Commit
@@ -340,6 +340,42 @@ def test_a_store_that_never_has_room_again_says_so(
         assert full.asked > 1
     finally:
         database.rocks = full._rocks
+        database.close()
+
+
+@pytest.mark.parametrize("lacks", [3, 1_000_000])
+def test_a_large_batch_is_written_when_there_is_room_and_after_a_while_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    """RocksDB would wait with the interpreter's lock held: everybody was held up for seconds."""
+    monkeypatch.setattr("penstock.store.database._ROOM_S_MAX", 0.05)
+    database = open_database(tmp_path)
+    rocks = database.rocks
+    refused = 0
+
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(rocks, name)
+
+        def write(self, batch: WriteBatch, options: WriteOptions) -> None:
+            nonlocal refused
+            if options.no_slowdown and refused < lacks:
+                refused += 1
+                raise Exception("Result incomplete: Write stall")
+            rocks.write(batch, options)
+
+    full: Any = Full()
+    database.rocks = full
+    try:
+        for size, asked in ((1000, 0), (300_000, min(lacks, 3))):
+            batch = WriteBatch(raw_mode=True)
+            batch.put(encode_key(size), bytes(size), database.handles["log"])
+            database.write(batch)
+            assert refused >= asked
+            assert bool(refused) == bool(asked)
+            assert database.families["log"][encode_key(size)] == bytes(size)
+    finally:
+        database.rocks = rocks
         database.close()
 
 

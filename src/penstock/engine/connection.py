@@ -40,7 +40,7 @@ from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.link import Link, Resumable
-from penstock.engine.share import BYTES_OF_A_UNIT, WORK_OF_A_PACKET
+from penstock.engine.share import BYTES_OF_A_UNIT, MUCH_BYTES, WORK_OF_A_PACKET
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
@@ -77,6 +77,7 @@ class Connection(Resumable):
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
         self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
+        self.makes_much = False  # of what waits for a commit: see ``effects``
         self.expects_rest = False  # ``rest_to_come`` is to be told when it came
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
@@ -86,6 +87,7 @@ class Connection(Resumable):
         self._keep_alive = keep_alive
         self._share = link.share
         self._began_at: i64 = 0  # of ``share.spent``, when its turn began
+        self._logged_before: i64 = 0  # ``share.logged_bytes``, likewise
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
         self._lost_because: str | None = None  # the socket ended, the verdict is still to come
@@ -100,6 +102,7 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
         self.link.counters.bytes_received += len(data)
         self._bytes_work += len(data) // BYTES_OF_A_UNIT
         if self.state == AWAIT_VERDICT:
@@ -122,6 +125,7 @@ class Connection(Resumable):
     def resume(self, now: Now) -> None:
         """Go on with what was left undecoded, as far as there is room."""
         self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
         self._decode_rest(now)
 
     def _decode_rest(self, now: Now) -> None:
@@ -141,6 +145,8 @@ class Connection(Resumable):
     def _decode(self, now: Now, to_the_end: bool) -> None:
         """Handle what was received; acknowledgements that come together make room once."""
         self._handle_packets(now, to_the_end)
+        if self._share.logged_bytes - self._logged_before > MUCH_BYTES:
+            self.makes_much = True
         if self.may_refill:
             self._refill(now)
 

@@ -8,6 +8,14 @@
                      ▼                    ╰──────────▶ bytes of the acknowledgements,
               bytes sent at once                       and of the deliveries they cover
 
+A commit should not take long, for what comes while it is written waits for it. So the shell says
+how large a batch may get (``batch_bytes_max``). Above that, who has put much into it waits until
+it is sealed; others go on. Who was heavy before and had no turn in it is the first in the next::
+
+      batch below its size      everybody's packets are handled
+      above                     of those who put ``MUCH_BYTES`` into it in one turn: none
+      ``is_full``               nobody's
+
 What leaves at once, and what a link holds for the commit, is told in ``link``. A batch
 with nothing to write still waits for the commit under way, then leaves at once.
 """
@@ -133,6 +141,7 @@ class Effects(Turn):
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
+        self.batch_bytes_max = NO_LIMIT_BYTES  # of it, above which those wait who made much of it
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.waits_for_disk = False  # a commit takes longer than the turn that seals it
@@ -152,7 +161,8 @@ class Effects(Turn):
         self.changed: list[Stored] = []
         self.wanting: list[tuple[Stored, list[int]]] = []
         self._unread: dict[Resumable, None] = {}  # go on with the next tick
-        self._blocked: list[Resumable] = []  # by ``is_full``; go on once a batch is sealed
+        self._blocked: list[Resumable] = []  # by a full batch; go on once it is sealed
+        self._passed_over: list[Resumable] = []  # likewise, and before those who were in it
         self._base_offset = next_offset
         self._messages: list[Message] = []
         self._columns: Columns | None = None  # instead, see ``collect_columns``
@@ -188,6 +198,7 @@ class Effects(Turn):
         if not self.store_fails:
             self.store_fails = True
             self.waiting_bytes_max *= 2
+            self.batch_bytes_max = NO_LIMIT_BYTES  # it is not about how long a commit takes
             self._unblock()
 
     def store_works(self) -> None:
@@ -220,6 +231,10 @@ class Effects(Turn):
         """Let ``user`` go on when there may be room again for what it makes."""
         self._blocked.append(user)
 
+    def resume_first_when_sealed(self, user: Resumable) -> None:
+        """The same, before those who had their turn in the batch that is sealed then."""
+        self._passed_over.append(user)
+
     def reach(self, at_limit: AtLimit, now: Now) -> None:
         """A client reached a limit, or still is at it."""
         if at_limit.reached(now.monotonic_s) and not at_limit.watched:
@@ -241,7 +256,9 @@ class Effects(Turn):
             columns.add(message)
         message.offset = self.next_offset
         self.next_offset += 1
-        self.size_bytes += message.size_bytes()
+        size_bytes = message.size_bytes()
+        self.size_bytes += size_bytes
+        self.share.logged_bytes += size_bytes
 
     def adopted(self, offset: int) -> None:
         """A session took over from another one what is in the log at ``offset``, or -1.
@@ -302,6 +319,7 @@ class Effects(Turn):
             or self._producers
             or self._clock is not None
             or self._blocked
+            or self._passed_over
         )
 
     def seal(self) -> Commit:
@@ -361,8 +379,9 @@ class Effects(Turn):
         self.durable_end = commit.next_offset
 
     def _unblock(self) -> None:
-        if self._blocked:
-            blocked = self._blocked
+        if self._blocked or self._passed_over:
+            blocked = self._passed_over + self._blocked
+            self._passed_over = []
             self._blocked = []
             for user in blocked:
                 self.resume_later(user)

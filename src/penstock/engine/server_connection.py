@@ -36,6 +36,7 @@ from penstock.engine.publishing import Publishing
 from penstock.engine.rate import TokenBucket
 from penstock.engine.server import Server
 from penstock.engine.session import Session
+from penstock.engine.share import MUCH_BYTES
 from penstock.engine.subscribing import Request, Subscribing, Unsubscribing
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -223,6 +224,7 @@ class ServerConnection(OpeningConnection):
         if (  # after nearly every packet, so without a call
             link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
             and effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max
+            and effects.size_bytes < effects.batch_bytes_max
             and link.unreleased_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
@@ -236,10 +238,13 @@ class ServerConnection(OpeningConnection):
         """Return whether so much waits for commits and sockets that nobody's packets are
         decoded."""
         effects = self._server.effects
-        if effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max:
-            return False
-        effects.resume_when_sealed(self)
-        return True
+        if effects.size_bytes + effects.unsent_bytes >= effects.waiting_bytes_max:
+            effects.resume_when_sealed(self)
+            return True
+        if self.makes_much and effects.size_bytes >= effects.batch_bytes_max:
+            effects.resume_first_when_sealed(self)
+            return True
+        return False
 
     def _must_wait_for_what(self) -> bool:
         link = self.link
@@ -261,6 +266,13 @@ class ServerConnection(OpeningConnection):
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
+        if effects.size_bytes >= effects.batch_bytes_max:
+            if self._share.logged_bytes - self._logged_before > MUCH_BYTES:
+                effects.resume_when_sealed(self)
+                return True
+            if self.makes_much:
+                effects.resume_first_when_sealed(self)
+                return True
         return False
 
     def _may_make_room(self) -> bool:
@@ -289,6 +301,10 @@ class ServerConnection(OpeningConnection):
         if 0.0 < self.resume_at_s <= now.monotonic_s:
             self.resume_at_s = 0.0
         self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
+        effects = self._server.effects
+        if effects.size_bytes < effects.batch_bytes_max:
+            self.makes_much = False
         try:
             self._go_on(now)
         except RemoteProtocolError as error:  # of a message that waited here

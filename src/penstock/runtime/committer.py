@@ -66,6 +66,9 @@ class Committer:
         done: what became of a commit.
         failing: whether the store can write.
         retry_s_max: a commit is tried again for so long, seconds; 0 = never.
+
+    Attributes:
+        took_s: how long the last one took, seconds.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class Committer:
         self._done = done
         self._failing = failing
         self._retry_s_max = retry_s_max
+        self.took_s = 0.0
         self._stopping = threading.Event()
         self._commits: SimpleQueue[Commit | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -111,10 +115,12 @@ class Committer:
             if commit is None:
                 return
             failure: StoreFailed | None
+            began_s = time.monotonic()
             try:
                 failure = self._write(commit)
             except Exception as error:  # whatever went wrong, nothing may be acknowledged
                 failure = StoreFailed(f"the commit failed: {error!r}")
+            self.took_s = time.monotonic() - began_s
             self._loop.call_soon_threadsafe(self._done, commit, failure)
 
     def _write(self, commit: Commit) -> StoreFailed | None:

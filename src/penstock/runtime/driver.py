@@ -40,6 +40,7 @@ from penstock.engine.server_connection import ServerConnection
 from penstock.engine.slow_peer import SlowPeer
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
+from penstock.runtime.batch_size import BatchSize
 from penstock.runtime.bodies import BodyReader
 from penstock.runtime.committer import Committer
 from penstock.runtime.deadlines import Deadlines
@@ -107,6 +108,8 @@ class Driver:
                 store, self._loop, self._committed, self._failing, store_retry_s_max
             )
             self._effects.waits_for_disk = True
+        self._batch_size = BatchSize(commit_bytes_max)
+        self._batch_bytes = 0  # of the one under way
         self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
@@ -393,6 +396,7 @@ class Driver:
             self._commit()
 
     def _commit(self) -> None:
+        self._batch_bytes = self._effects.size_bytes
         commit = self._effects.seal()
         self._awaited_under_way = self._awaited
         self._awaited = None
@@ -409,6 +413,10 @@ class Driver:
         assert under_way is not None
         self._under_way = None
         under_way.set_result(None)
+        assert self._committer is not None
+        self._batch_size.took(self._batch_bytes, self._committer.took_s)
+        if not self._effects.store_fails:
+            self._effects.batch_bytes_max = self._batch_size.bytes_max
         if failure is not None:
             self._fail(failure)
             return

@@ -100,6 +100,9 @@ _DIAGNOSTIC_LOGS_MAX: Final = 4
 _PAUSE_S: Final = 0.0002  # after a part: others take the interpreter's lock
 _FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
 _FULL_S_MAX: Final = 30.0  # then the store cannot write, and says so
+_ROOM_BYTES: Final = 262_144  # a batch of as many: RocksDB's memory fills with such, mostly
+_ROOM_S_MAX: Final = 2.0
+_NOTHING: Final = b"\x00"  # a key that nobody writes
 _WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
 _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
@@ -130,11 +133,31 @@ class Database:
                 back when the database is opened anew.
         """
         try:
+            if batch.size_in_bytes() > _ROOM_BYTES:
+                self._let_room_be_made()
             self.rocks.write(batch, self._options)
             if sync:
                 self.rocks.flush_wal(True)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise self._not_written(error) from None
+
+    def _let_room_be_made(self) -> None:
+        """Wait, without the interpreter's lock, until RocksDB has room for a batch again.
+
+        After a while it is waited for with the lock held, for it may never have any to spare.
+        """
+        ends_s = time.monotonic() + _ROOM_S_MAX
+        while time.monotonic() < ends_s:
+            probe = WriteBatch(raw_mode=True)
+            probe.delete(_NOTHING, self.handles["meta"])
+            try:
+                self.rocks.write(probe, self._never_waiting)
+            except Exception as error:  # rocksdict raises bare Exception for every error
+                if _WRITE_STALL not in str(error).lower():
+                    raise
+                time.sleep(_FULL_PAUSE_S)
+            else:
+                return
 
     def write_parts(self, large: Large) -> None:
         """Write the parts of a large value, to be synced with the batch that has its head.

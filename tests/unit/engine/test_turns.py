@@ -499,6 +499,87 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
     assert len(publishes(subscriber.read())) == 20
 
 
+# -- a batch that should get no larger -----------------------------------------------------
+
+
+def logged_by(bench: Bench) -> list[str]:
+    """Who is in the batch that is sealed now, in order."""
+    commit = bench.seal()
+    found = [message.client_id for message in commit.messages]
+    bench.finish(commit)
+    return found
+
+
+def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
+    """What comes after a large batch waits for its commit: others waited for seconds."""
+    bench = Bench()
+    bench.server.effects.batch_bytes_max = 200_000
+    greedy = bench.join("greedy", 5)
+    small = bench.join("small", 5)
+    arrive(greedy, *[Publish("t", bytes(90_000), 1, packet_id=n) for n in range(1, 10)])
+    bench.turns()
+    for number in range(1, 4):
+        arrive(small, Publish("t", b"x", 1, packet_id=number))
+    bench.turns()
+    assert (greedy.connection.stalled, small.connection.stalled) == (True, False)
+    assert logged_by(bench) == ["greedy"] * 3 + ["small"] * 3
+    bench.turns()
+    assert logged_by(bench) == ["greedy"] * 3
+    bench.turns()
+    assert logged_by(bench) == ["greedy"] * 3
+    bench.turns()
+    assert not greedy.connection.stalled
+    assert len([one for one in greedy.read() if isinstance(one, Puback)]) == 9
+
+
+def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
+    bench = Bench()
+    effects = bench.server.effects
+    effects.batch_bytes_max = 100_000
+    lines = [bench.join(f"c{number}", 5) for number in range(4)]
+    bench.commit()
+    for line in lines:
+        arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in range(1, 5)])
+    bench.turns()
+    assert logged_by(bench) == ["c0", "c1", "c2", "c3"]  # nobody knew them
+    order = []
+    for _ in range(12):
+        bench.turns()
+        order += logged_by(bench)
+    for turn in (order[:4], order[4:8], order[8:]):
+        assert sorted(turn) == ["c0", "c1", "c2", "c3"]
+    bench.turns()
+    assert not any(line.connection.stalled for line in lines)
+
+
+def test_who_made_much_once_is_let_go_on_by_a_batch_with_room() -> None:
+    bench = Bench()
+    bench.server.effects.batch_bytes_max = 100_000
+    line = bench.join("c", 5)
+    arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
+    bench.commit()
+    bench.turns()
+    bench.commit()
+    bench.turns()
+    assert not line.connection.makes_much or not line.connection.stalled
+    arrive(line, Publish("t", b"x", 1, packet_id=3))
+    assert logged_by(bench) == ["c"]
+
+
+def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> None:
+    """Nothing is sealed then, and QoS 0 goes on."""
+    bench = Bench()
+    effects = bench.server.effects
+    effects.batch_bytes_max = 100_000
+    line = bench.join("c", 5)
+    arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
+    assert line.connection.stalled
+    effects.store_cannot_write("the disk is full")
+    bench.turns()
+    arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
+    assert effects.batch_bytes_max > effects.size_bytes
+
+
 # -- a packet with thousands of filters ----------------------------------------------------
 
 PORTION = WORK_PER_TURN_MAX // FILTER_WORK
