@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import matplotlib as mpl
 
 from benchmarks.machine import machine
+from benchmarks.pages import PLOTS, write_part
 from benchmarks.scenarios import MOSQUITTO, OURS, SCENARIOS, Medians, Run, Scenario
 from penstock.cli.version import build_kind
 
 mpl.use("svg")
 
 import matplotlib.pyplot as plt
-
-PAGE: Final = Path("docs") / "benchmarks.md"
-PLOTS: Final = Path("docs") / "benchmarks"
 
 _ABOUT: Final = """\
 # Penstock beside other brokers
@@ -51,7 +48,7 @@ def write_page(medians: Medians, repeats: int, seconds: float) -> None:
     parts.append("![CPU time, less is better](benchmarks/cpu.svg)\n")
     parts.append("![Copies a second, more is better](benchmarks/rate.svg)\n")
     parts += [_section(scenario, medians) for scenario in SCENARIOS]
-    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    write_part("side_by_side", "\n".join(parts))
 
 
 def _section(scenario: Scenario, medians: Medians) -> str:

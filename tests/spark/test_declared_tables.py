@@ -10,8 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from penstock.cli.table import show
@@ -24,10 +27,12 @@ from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
-from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.dry_run import land_sample
+from penstock.spark.tables.erased import Erased
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.standing import standing
+from penstock.spark.tables.upkept import read_upkept
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -319,18 +324,83 @@ def test_a_message_that_is_sent_again_lands_once_also_when_the_checkpoint_is_los
     assert len(offsets(table.path)) + len(letters) == log.end
 
 
+@pytest.fixture
+def planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # without a warning
+
+
+@pytest.mark.usefixtures("planner")
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_files_are_put_together_while_messages_land(
-    log: LogWriter, declare: Declare, run: Run
+    kind: str, log: LogWriter, declare: Declare, run: Run, spark: SparkSession
 ) -> None:
     log.append(24)
-    table = declare(commit_offsets_max=6, compact_commits=3)
+    table = declare(format=kind, commit_offsets_max=2, upkeep={"merge_files": 3, "share": 0.9})
     run(table)
-    assert offsets(table.path) == list(range(24))
-    history = [commit["operation"] for commit in DeltaTable(table.path).history()]
-    assert "OPTIMIZE" in history
+    assert [row["offset"] for row in read_back(table, spark).to_pylist()] == list(range(24))
     contents = table.open()[ROWS].contents()
     assert contents is not None
-    assert contents.files < 8
+    assert contents.files < 9, "of 12 commits"
+    upkept = read_upkept(table.path)
+    assert upkept.failures == 0
+    assert upkept.merged_files > upkept.merged_into > 0
+
+
+@pytest.mark.usefixtures("planner")
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_fault_4_a_backfill_leaves_out_what_somebody_has_deleted(
+    kind: str,
+    log: LogWriter,
+    declare: Declare,
+    run: Run,
+    settings: RunSettings,
+    spark: SparkSession,
+) -> None:
+    """The log still has the messages of a device whose rows were erased."""
+    log.append(16, topics=("plant/1/temp", "plant/2/temp", "plant/x/temp", "plant/3/temp"))
+    begun = {"format": kind, "starting_offsets": json.dumps({"0": 4})}
+    table = declare(**begun)
+    run(table)
+
+    def found() -> list[int]:
+        return [row["offset"] for row in read_back(table, spark).to_pylist()]
+
+    assert found() == [4, 5, 7, 8, 9, 11, 12, 13, 15]
+    erase(table, "line", 2)
+    assert found() == [4, 7, 8, 11, 12, 15]
+    wider = declare(
+        decoder={
+            **NUMBER,
+            "columns": {**NUMBER["columns"], "text": {"type": "string", "path": "$"}},
+        },
+        **begun,
+    )
+    for _ in range(2):
+        (filled,) = backfill(spark.newSession(), wider, settings, 0, 16)
+        assert filled.erased == Erased(3, 5, 13, (("plant/2/temp", 3),), 1)
+        assert found() == [0, 1, 3, 4, 7, 8, 11, 12, 15], "what was before the table began is new"
+    (filled,) = backfill(spark.newSession(), wider, settings, 4, 8, restores_erased=True)
+    assert filled.erased == Erased(1, 5, 5, (("plant/2/temp", 1),), 1)
+    assert found() == [0, 1, 3, 4, 5, 7, 8, 11, 12, 15]
+    erase(table, "line", 2)
+    (filled,) = backfill(spark.newSession(), wider, settings, 0, 4)
+    assert filled.erased is not None, "what a backfill brought is known to have landed, too"
+    assert found() == [0, 3, 4, 7, 8, 11, 12, 15]
+
+
+def erase(table: DeclaredTable, column: str, value: int) -> None:
+    """Delete rows as people do, with the format's own tools."""
+    match table.definition.format:
+        case "delta":
+            DeltaTable(table.path).delete(f"{column} = {value}")
+        case "iceberg":
+            catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent / CATALOG_NAME}")
+            catalog.load_table(("penstock", table.path.name)).delete(f"{column} == {value}")
+        case "parquet":
+            for file in table.path.glob("date=*/*.parquet"):
+                rows = pq.ParquetFile(file).read()
+                kept = rows.filter(pc.not_equal(rows.column(column), value))
+                pq.write_table(kept, file)
 
 
 def test_payloads_with_several_rows_land(log: LogWriter, declare: Declare, run: Run) -> None:

@@ -35,7 +35,7 @@ topics = "{topics}"
 decoder = {{ kind = "json", columns = {{ number = {{ type = "int", path = "$" }} }} }}
 commit_s_min = 0
 commit_offsets_max = {offsets_max}
-compact_commits = 20
+upkeep = {{ merge_files = 5, share = 0.9 }}
 """
 _TOPICS: Final = "ledger/{qos:int}/{publisher}"
 

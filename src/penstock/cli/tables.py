@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.chosen import AnyTable
     from penstock.spark.kept_failure import Failure
+    from penstock.spark.tables.erased import Erased
     from penstock.spark.tables.standing import Standing
     from penstock.stream.credentials import Credentials
 
@@ -142,13 +143,20 @@ def backfill(
     server: Server = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
+    restore_deleted: Annotated[
+        bool,
+        typer.Option(
+            "--restore-deleted",
+            help="Also messages that landed and whose rows somebody has deleted since.",
+        ),
+    ] = False,
     connect_timeout: ConnectTimeout = 60.0,
     verbose: Verbose = False,
 ) -> None:
     """Read a range of the log again, and replace what the table has of it.
 
     After a column was declared, or for messages before the table began. A time without an offset
-    is UTC.
+    is UTC. What somebody has deleted from the table stays away, and is told.
     """
     points = _point("--from", start), _point("--to", end)
     if _is_empty(*points):
@@ -177,11 +185,13 @@ def backfill(
     log = table.path / CHECKPOINT_NAME / LOG_NAME
     title = f"penstock tables backfill {name}"
     with explained(verbose=verbose), local_spark(title, settings.master, log) as spark:
-        for filled in fill(spark, table, settings, *points):
+        for filled in fill(spark, table, settings, *points, restores_erased=restore_deleted):
             print(
                 f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
                 f" {filled.dead_letters:,} dead letters"
             )
+            if filled.erased is not None:
+                print(printable(_erased_line(filled.erased, is_back=restore_deleted)))
 
 
 @app.command()
@@ -239,7 +249,7 @@ def vacuum(
     older_than: OlderThan = 24,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove the leftovers of killed jobs, and what compaction and backfills have replaced."""
+    """Remove the leftovers of killed jobs, and what upkeep and backfills have replaced."""
     tables = _declared(config, names)
     with spark_installed():
         found = [
@@ -282,6 +292,17 @@ def _print_causes(dead: pa.Table, *, full: bool) -> None:
         print(f"  {rest:,} for {len(found) - len(shown):,} other causes; --full shows them")
 
 
+def _erased_line(erased: Erased, *, is_back: bool) -> str:
+    topics = ", ".join(f"{topic} ({messages:,})" for topic, messages in erased.topics)
+    if erased.topics_count > len(erased.topics):
+        topics += f" and {erased.topics_count - len(erased.topics):,} more"
+    what = "are back" if is_back else "are left out; --restore-deleted brings them back"
+    return (
+        f"  {erased.messages:,} messages that somebody deleted since they landed {what}:"
+        f" offsets {erased.first} to {erased.last}, topics {topics}"
+    )
+
+
 def _point(option: str, text: str) -> int | datetime:
     if text.isdecimal():
         return int(text)
@@ -321,6 +342,9 @@ def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
     if rows is not None:
         changed = f"{rows.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {rows.version}"
         lines += [("last commit", changed)]
+        if rows.oldest_at is not None:
+            lines += [("oldest version", f"{rows.oldest_at:%Y-%m-%d %H:%M:%S} UTC")]
+    lines += [("upkeep", text) for text in found.upkeep.sentences()]
     if found.failure is not None:
         lines += [_failure_line(found.failure)]
     return lines

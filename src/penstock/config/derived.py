@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import AfterValidator, Field, model_validator
 
 from penstock.config.group import Group
+from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
 from penstock.config.values import GroupName, LocalDirectory, TableName
 
 DerivedKind = Literal["windowed", "last_known", "sessions", "silent"]
@@ -140,12 +141,13 @@ class DerivedDefinition(Group):
     commit_offsets_max: int = Field(default=1_000_000, ge=1, le=2**62)
     """Most offsets of one batch. 1 to 4611686018427387904."""
 
-    compact_commits: int = Field(default=100, ge=0, le=1_000_000)
-    """Put small files together after so many commits, for format delta. 0 to 1000000; 0 is
-    never."""
+    upkeep: UpkeepDefinition = UpkeepDefinition()
+    """How it looks after itself, such as { share = 0.1, versions_max = 100 }."""
 
-    compact_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**34)
-    """The size of file to reach for then, in bytes. 1048576 to 17179869184."""
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_former_settings(cls, values: Any) -> Any:
+        return refuse_former_settings(values)
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> DerivedDefinition:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import contents_of, table_directory, vacuum
+from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import Contents, TableError
 from penstock.spark.tables.columns import filled
 
@@ -34,7 +34,7 @@ def read_contents(path: Path) -> Contents:
         ConfigError: there is no table.
         TableError: it cannot be read.
     """
-    return contents_of(_open(path))
+    return contents_of(_open(path), path)
 
 
 def newest_rows(path: Path, count: int) -> pa.Table:
@@ -52,7 +52,7 @@ def newest_rows(path: Path, count: int) -> pa.Table:
             oldest = found.slice(count - 1, 1).select(["epoch", "offset"]).to_pylist()[0]
             if (file["max.epoch"], file["max.offset"]) < (oldest["epoch"], oldest["offset"]):
                 break  # this file and those after it hold older messages only
-        rows = pq.ParquetFile(path / file["path"]).read()
+        rows = read_rows(path / file["path"])
         for name, value in _partition(file).items():
             column = pa.repeat(pa.scalar(value, schema.field(name).type), rows.num_rows)
             rows = rows.append_column(name, column)

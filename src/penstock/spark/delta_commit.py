@@ -1,47 +1,46 @@
 """The Delta table that messages land in, and its commit: each batch once, each offset once.
 
 The driver commits with the `deltalake` package; no Spark extension and no jar takes part. One
-commit holds the batch's files and two application transactions, which Delta keeps in the table's
-own log:
+commit holds the batch's files and application transactions, which Delta keeps in the table's own
+log:
 
     penstock-query:<query id>                    version = batch id            (0 is a version)
     penstock-log:<epoch>/<stream>/<topics>       version = offset after the last one landed
+    penstock-start:<epoch>/<stream>/<topics>     version = offset of the first one landed
 
 The first answers "is this batch in the table already?" when Spark replays one after a crash; the
 first commit, which creates the table, carries it too. The second answers "which offsets are?"
 whoever asks: a job with a new checkpoint, or a second job on the same table. Rows below it are
-never landed again.
+never landed again. The third says where that began: of what is between the two and in no file
+somebody has taken the rows out.
 
-What the table says is believed only once it is on disk: the deltalake package syncs nothing, and a
-commit seen here may have been written by an attempt that was killed a moment later. Spark, told
-that its batch has landed, would never send it again. So every look at the table first syncs what is
-new in its log.
+What the table says is believed only once it is on disk (`penstock.spark.delta_log`).
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import RemoveAction, create_table_with_add_actions
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
 from penstock.spark.delta_actions import (
     add_action,
     files_of,
+    live_files_of,
     overlaps,
     partition_values,
     remove_action,
 )
-from penstock.spark.parquet_files import Layout, NewFile, sync
+from penstock.spark.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
+from penstock.spark.parquet_files import Layout, NewFile, renew
 from penstock.spark.tables.api import (
     Batch,
     Contents,
@@ -53,15 +52,21 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
+from penstock.spark.tables.rewriting import (
+    not_replaced,
+    rewritten,
+    rewritten_without,
+    with_columns_of,
+)
+from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's files are offered to the table while other writers come first."""
 
-_LOG_DIRECTORY: Final = "_delta_log"
-_LAST_CHECKPOINT: Final = "_last_checkpoint"
-_COMMIT: Final = "{:020}.json"
-_Mark = tuple[int, int]
+_PROPERTIES: Final = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
+"""The log has the name of each file that was replaced for so long: a week, unless told otherwise,
+and all of them are in each checkpoint. Upkeep goes by the files' own age (`renew`)."""
+
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
@@ -99,12 +104,7 @@ class MessageTable:
         self.layout = Layout(str(self.path), schema, partition_by)
         self._schema = Schema.from_arrow(schema)
         self._delta: DeltaTable | None = None
-        self._compacted = 0  # version after the last compaction that is known
-        self._synced_commits = 0  # so many commits, from 0 on, are on disk
-        self._synced: dict[str, _Mark] = {}
-        """Other files of the table's log that are on disk, as they were then."""
-        self._checkpoint: _Mark | None = None
-        """What says which checkpoint is the last, as it was when the whole log was synced."""
+        self._log = SyncedLog(self.path)
 
     def exists(self) -> bool:
         """Whether the table has been created."""
@@ -141,12 +141,18 @@ class MessageTable:
         """The offset after the last row landed, and on disk; 0 when none is."""
         return _landed_end(self._refresh(), selection)
 
+    def landed_start(self, selection: Selection) -> int | None:
+        """The first offset that landed; None where nothing has, or the table does not tell."""
+        delta = self._refresh()
+        return delta.transaction_version(selection.start_id) if delta else None
+
     def commit(
         self,
         batch: Batch,
         files: Sequence[NewFile],
         seen: int,
         end: int,
+        start: int | None = None,
         replaced: Collection[str] = (),
     ) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already.
@@ -156,6 +162,7 @@ class MessageTable:
             files: may be none.
             seen: what `landed_end` was before they were written.
             end: what it will be.
+            start: the first offset of the batch; None: that of the files.
             replaced: paths of files that they stand for. Where one of them is not in the table any
                 more the batch is overtaken.
         """
@@ -166,21 +173,25 @@ class MessageTable:
             self._check_holds(delta, batch.selection)  # who creates the table says what it holds
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
-            if _landed_end(delta, batch.selection) > seen:
+            landed = _landed_end(delta, batch.selection)
+            if landed > seen:
                 return Outcome.OVERTAKEN
+            if not landed and start is None:
+                start = min((file.first_offset for file in files), default=end)
             present = files_of(delta) if delta is not None and replaced else []
             removed = [file for file in present if file["path"] in replaced]
             if len(removed) < len(replaced):
                 return Outcome.OVERTAKEN
+            self._renew(replaced)
             try:
-                self._write(batch, files, end, removed)
+                self._write(batch, files, end, None if landed else start, removed)
             except DeltaError as conflict:  # refused by the table's log, or by the disk below it
                 error = conflict
                 continue
             except Exception as failure:
                 return self._settle(batch, failure)
             try:
-                self._sync_log()
+                self._log.sync()
             except OSError as failure:
                 raise self._unknown(batch, failure) from failure
             return Outcome.LANDED
@@ -188,9 +199,11 @@ class MessageTable:
             f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
         ) from error
 
-    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+    def replace(
+        self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
+    ) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
-        rewritten: list[str] | None = None
+        rewritten_paths: list[str] | None = None
         rest: list[NewFile] = []
         removed: list[RemoveAction] = []
         error: Exception | None = None
@@ -199,60 +212,85 @@ class MessageTable:
             assert delta is not None, "there are rows to replace"
             concerned = [file for file in files_of(delta) if overlaps(file, span)]
             paths = [file["path"] for file in concerned]
-            if paths != rewritten:  # else others have only added to the table meanwhile
+            if paths != rewritten_paths:  # else others have only added to the table meanwhile
                 values = [partition_values(file, self.layout.partition_by) for file in concerned]
                 pairs = zip((self.path / path for path in paths), values, strict=True)
                 layout = with_columns_of(pa.schema(delta.schema()), self.layout)
                 rest = rewritten_without(span, pairs, layout)
                 removed = [remove_action(*one) for one in zip(concerned, values, strict=True)]
-                rewritten = paths
+                rewritten_paths = paths
+                self._renew(paths)
+            start = None if selection is None else delta.transaction_version(selection.start_id)
+            began = (
+                [Transaction(selection.start_id, span.start)]
+                if selection is not None and start is not None and span.start < start
+                else []
+            )
             try:
                 delta.create_write_transaction(
                     [*removed, *(add_action(file) for file in (*rest, *files))],
                     "append",
                     delta.schema(),
                     [*self.layout.partition_by],
-                    commit_properties=CommitProperties(max_commit_retries=0),
+                    commit_properties=CommitProperties(
+                        max_commit_retries=0, app_transactions=began
+                    ),
                 )
             except DeltaError as conflict:
                 error = conflict
                 continue
-            self._sync_log()
+            self._log.sync()
             return
         raise not_replaced(span, self.path) from error
 
-    def compact(self, commits_min: int, file_bytes: int) -> bool:
-        """Put small files together once the table has that many commits since the last time.
-
-        Returns: whether it was done.
-
-        Raises:
-            TableError: it cannot be done now; the table is as it was. A commit that came in
-                between is a reason, too.
-        """
+    def live_files(self) -> list[LiveFile] | None:
+        """Its present files; None while there is no table."""
         delta = self._refresh()
-        if delta is None:
+        return None if delta is None else live_files_of(delta, self.layout.partition_by)
+
+    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Put the files of each group together in one commit, and let earlier versions go."""
+        delta = self._refresh()
+        if delta is None or not self._merge(delta, groups):
             return False
-        if delta.version() - self._compacted < commits_min:
-            return False
+        self._log.let_go(versions_max)
+        return True
+
+    def _merge(self, delta: DeltaTable, groups: Sequence[Sequence[str]]) -> bool:
+        present = {file["path"]: file for file in files_of(delta)} if groups else {}
+        if any(path not in present for group in groups for path in group):
+            return False  # another job has replaced some
+        layout = with_columns_of(pa.schema(delta.schema()), self.layout)
+        actions: list[AddAction | RemoveAction] = []
+        for group in groups:
+            files = [present[path] for path in group]
+            values = [partition_values(file, self.layout.partition_by) for file in files]
+            pairs = zip((self.path / path for path in group), values, strict=True)
+            merged = rewritten(pairs, layout)
+            actions += [
+                remove_action(*pair, moves=True) for pair in zip(files, values, strict=True)
+            ]
+            actions += [add_action(file, moves=True) for file in merged]
+        if not actions:
+            return True
+        self._renew(path for group in groups for path in group)
         try:
-            for commit in delta.history(commits_min):  # a run before this one may have done it
-                if commit["operation"] == "OPTIMIZE":
-                    self._compacted = commit["version"]
-                    return False
-            delta.optimize.compact(target_size=file_bytes)
-        except (DeltaError, OSError) as error:
-            raise TableError(
-                f"the small files of the table in {self.path} were not put together: {error}"
-            ) from error
-        self._compacted = delta.version()
-        self._refresh()
+            delta.create_write_transaction(
+                actions,
+                "append",
+                delta.schema(),
+                [*self.layout.partition_by],
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError:  # another writer came first
+            return False
+        self._log.sync()
         return True
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""
         delta = self._refresh()
-        return None if delta is None else contents_of(delta)
+        return None if delta is None else contents_of(delta, self.path)
 
     def present_files(self) -> list[str]:
         """The paths of its files, below the table."""
@@ -275,6 +313,10 @@ class MessageTable:
         delta = self._refresh()
         return [] if delta is None else vacuum(delta, older_than_h, remove=remove)
 
+    def _renew(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            renew(self.path / path)
+
     def _settle(self, batch: Batch, failure: Exception) -> Outcome:
         """After an error that does not say whether the commit happened: ask the table."""
         try:
@@ -296,9 +338,11 @@ class MessageTable:
         batch: Batch,
         files: Sequence[NewFile],
         end: int,
+        start: int | None = None,
         removed: Sequence[dict[str, Any]] = (),
     ) -> None:
         selection = batch.selection
+        began = [] if start is None else [Transaction(selection.start_id, start)]
         properties = CommitProperties(
             # No retries below us: deltalake would repeat the commit that creates a table on top
             # of another writer's without looking at transactions.
@@ -306,6 +350,7 @@ class MessageTable:
             app_transactions=[
                 Transaction(batch.transaction_id, batch.batch_id),
                 Transaction(selection.transaction_id, end),
+                *began,
             ],
             custom_metadata={
                 "penstock.queryId": batch.query_id,
@@ -326,6 +371,7 @@ class MessageTable:
                 partition_by=partition_by,
                 name=self.path.name,
                 description=selection.description,
+                configuration=_PROPERTIES,
                 commit_properties=properties,
             )
         else:
@@ -343,67 +389,17 @@ class MessageTable:
         """The table as it is now, on disk; None when there is none yet."""
         try:
             if self._delta is not None:
-                self._delta.update_incremental()
-            elif (self.path / _LOG_DIRECTORY).is_dir():
+                if self._log.has_changed_since(self._delta.version()):
+                    self._delta.update_incremental()
+            elif (self.path / LOG_DIRECTORY).is_dir():
                 self._delta = DeltaTable(self.path)
             if self._delta is not None:
-                self._sync_log()
+                self._log.sync()
         except TableNotFoundError:
             return None
         except Exception as error:  # deltalake raises OSError, DeltaError and others
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
         return self._delta
-
-    def _sync_log(self) -> None:
-        """Have the table's log on disk, whoever wrote it, as far as it is not known to be.
-
-        Mostly that is the next commit, which has a known name: a log that is kept for a month may
-        have a million files, too many to list for each batch.
-        """
-        log = self.path / _LOG_DIRECTORY
-        if not self._synced_commits or _mark(log / _LAST_CHECKPOINT) != self._checkpoint:
-            self._sync_whole_log()
-            return
-        known = self._synced_commits
-        while (commit := log / _COMMIT.format(self._synced_commits)).exists():
-            sync(commit)
-            self._synced_commits += 1
-        if self._synced_commits != known:
-            sync(log)
-
-    def _sync_whole_log(self) -> None:
-        log = self.path / _LOG_DIRECTORY
-        checkpoint = _mark(log / _LAST_CHECKPOINT)
-        commits: list[int] = []
-        others: dict[str, _Mark] = {}
-        with os.scandir(log) as entries:
-            for entry in entries:
-                stem, _, ending = entry.name.partition(".")
-                if ending == "json" and stem.isdecimal():
-                    commits.append(int(stem))
-                elif mark := _mark(log / entry.name):  # else unfinished, or cleaned up
-                    others[entry.name] = mark
-        new = [_COMMIT.format(n) for n in sorted(commits) if n >= self._synced_commits]
-        new += [name for name, mark in sorted(others.items()) if self._synced.get(name) != mark]
-        for name in new:
-            with suppress(FileNotFoundError):
-                sync(log / name)
-        if new:
-            sync(log)
-        if not self._synced_commits:
-            sync(self.path)
-            sync(self.path.parent)
-        self._synced_commits = max([self._synced_commits, *(n + 1 for n in commits)])
-        self._synced, self._checkpoint = others, checkpoint
-
-
-def _mark(path: Path) -> _Mark | None:
-    """What changes with a file: its size and its time of change (ns); None if there is none."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_size, found.st_mtime_ns
 
 
 def _has_landed(delta: DeltaTable | None, batch: Batch) -> bool:
@@ -428,7 +424,7 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
         raise TableError(f"the table in {delta.table_uri} cannot be cleaned: {error}") from error
 
 
-def contents_of(delta: DeltaTable) -> Contents:
+def contents_of(delta: DeltaTable, path: Path) -> Contents:
     """What a table of messages holds."""
     files = files_of(delta)
     newest = max(((file["max.epoch"], file["max.offset"]) for file in files), default=None)
@@ -441,4 +437,5 @@ def contents_of(delta: DeltaTable) -> Contents:
         description=delta.metadata().description or "",
         epoch=newest[0] if newest else None,
         landed_end=newest[1] + 1 if newest else None,
+        oldest_at=oldest_version_at(path),
     )

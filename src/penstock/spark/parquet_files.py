@@ -21,6 +21,7 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
@@ -410,6 +411,13 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def renew(path: Path) -> None:
+    """Set the time of change of a file to now: it is about to be replaced, and its age counts from
+    here on when leftovers are removed."""
+    with suppress(FileNotFoundError):
+        os.utime(path)
 
 
 def remove_old(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:

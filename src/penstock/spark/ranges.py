@@ -155,6 +155,10 @@ class Ranges:
         """Those of one batch of a stream."""
         return Ranges(frame, self._options, self._columns)
 
+    def with_columns(self, columns: Sequence[str]) -> Ranges:
+        """The same messages, of which other columns are read."""
+        return Ranges(self.frame, self._options, columns)
+
     def since(self, offset: int) -> Ranges:
         """The messages from an offset on."""
         rest = self.frame.where(col("end") > lit(offset)).withColumn(

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark import delta_commit, parquet_files
+from penstock.spark import delta_log, parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.parquet_files import Layout, NewFile, write_files
@@ -107,12 +107,14 @@ def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> No
 def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: MessageTable) -> None:
     commit(table, BATCH_0, [*written(table, 0, 5), *written(table, 5, 10)])
     first = table.present_files()[0]
-    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.LANDED
+    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, replaced=[first]) is Outcome.LANDED
     kept = landed(table)
     assert kept in ([0, 1, 2, 3, 4, 20, 21], [5, 6, 7, 8, 9, 20, 21])
-    assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, [first]) is Outcome.REPLAYED
+    assert (
+        table.commit(BATCH_1, written(table, 20, 22), 10, 22, replaced=[first]) is Outcome.REPLAYED
+    )
     gone = replace(BATCH_0, batch_id=2)
-    assert table.commit(gone, written(table, 30, 31), 22, 31, [first]) is Outcome.OVERTAKEN
+    assert table.commit(gone, written(table, 30, 31), 22, 31, replaced=[first]) is Outcome.OVERTAKEN
     assert landed(table) == kept
 
 
@@ -243,7 +245,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(path.name)
         parquet_files.sync(path)
 
-    monkeypatch.setattr(delta_commit, "sync", note)
+    monkeypatch.setattr(delta_log, "sync", note)
     return names
 
 
@@ -321,7 +323,7 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
     def fail(_path: Path) -> None:
         raise OSError("input/output error")
 
-    monkeypatch.setattr(delta_commit, "sync", fail)
+    monkeypatch.setattr(delta_log, "sync", fail)
     with pytest.raises(TableCommitUnknown, match="input/output error"):
         commit(table, BATCH_0, written(table, 0, 10))
 

@@ -6,56 +6,40 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
-import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import StaticTable
 
 from penstock.errors import ConfigError
+from penstock.spark.delta_actions import files_of
 from penstock.spark.delta_commit import MessageTable
-from penstock.spark.parquet_files import NewFile, write_files
-from penstock.spark.tables.api import (
-    ROWS,
-    Batch,
-    LandedTable,
-    Outcome,
-    Selection,
-    Span,
-    TableCommitFailed,
-)
+from penstock.spark.plain_types import read_rows
+from penstock.spark.tables.api import Batch, LandedTable, Outcome, Span, TableCommitFailed
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
-
-EPOCH = "20261121T000000-00000001"
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SELECTION = Selection(EPOCH, "messages", ("plant/+/temp",))
-BATCH_0 = Batch("query-1", 0, SELECTION)
-BATCH_1 = replace(BATCH_0, batch_id=1)
-
-SCHEMA = pa.schema(
-    [
-        pa.field("epoch", pa.string()),
-        pa.field("offset", pa.int64()),
-        pa.field("received_at", pa.timestamp("us", tz="UTC")),
-        pa.field("line", pa.string()),
-        pa.field("celsius", pa.float64()),
-        pa.field("date", pa.date32()),
-    ]
+from tests.support.landed_tables import (
+    BATCH_0,
+    BATCH_1,
+    EPOCH,
+    LINES,
+    SCHEMA,
+    SELECTION,
+    WIDER,
+    Open,
+    land,
+    offsets,
+    opener,
+    read,
+    rows,
+    written,
 )
-WIDER = SCHEMA.insert(5, pa.field("unit", pa.string()))
-LINES = ("a", "b c/ü%", None)
-
-Open = Callable[..., LandedTable]
 
 
 @pytest.fixture(params=["delta", "iceberg", "parquet"])
@@ -66,73 +50,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_table(kind: str, tmp_path: Path) -> Open:
-    """Opens the table once more, as another process would."""
-
-    def opened(
-        schema: pa.Schema = SCHEMA, partition_by: tuple[str, ...] = ("date", "line")
-    ) -> LandedTable:
-        path = tmp_path / "readings"
-        match kind:
-            case "delta":
-                return MessageTable(path, schema, partition_by)
-            case "iceberg":
-                return IcebergTable(path, schema, partition_by, tmp_path / "iceberg.db")
-            case _:
-                return ParquetDirectory(path, schema, partition_by)
-
-    return opened
+    return opener(kind, tmp_path)
 
 
 @pytest.fixture
 def table(open_table: Open) -> LandedTable:
     return open_table()
-
-
-def rows(start: int, end: int, celsius: float = 20.5, **others: Any) -> pa.Table:
-    values = [
-        {
-            "epoch": EPOCH,
-            "offset": n,
-            "received_at": NOON + timedelta(hours=n),
-            "line": LINES[n % 3],
-            "celsius": celsius,
-            "date": (NOON + timedelta(hours=n)).date(),
-            **others,
-        }
-        for n in range(start, end)
-    ]
-    return pa.Table.from_pylist(values, schema=WIDER if others else SCHEMA)
-
-
-def written(table: LandedTable, found: pa.Table) -> list[NewFile]:
-    return list(write_files({ROWS: table.layout}, "part", [{ROWS: found}]))
-
-
-def land(table: LandedTable, batch: Batch, start: int, end: int) -> Outcome:
-    return table.commit(batch, written(table, rows(start, end)), start, end)
-
-
-def read(kind: str, table: LandedTable) -> list[dict[str, Any]]:
-    """The rows as the format's own reader sees them."""
-    match kind:
-        case "delta":
-            found = DeltaTable(table.path).to_pyarrow_table()
-        case "iceberg":
-            found = iceberg_at(table.path).scan().to_arrow()
-        case _:
-            found = polars.read_parquet(f"{table.path}/**/*.parquet", hive_partitioning=True)
-            found = found.to_arrow()
-    listed: list[dict[str, Any]] = found.to_pylist()
-    return sorted(listed, key=lambda row: row["offset"])
-
-
-def iceberg_at(path: Path) -> StaticTable:
-    catalog = SqlCatalog("penstock", uri=f"sqlite:///{path.parent}/iceberg.db")
-    return StaticTable.from_metadata(catalog.load_table(("penstock", path.name)).metadata_location)
-
-
-def offsets(kind: str, table: LandedTable) -> list[int]:
-    return [row["offset"] for row in read(kind, table)]
 
 
 def test_a_batch_is_there_once_however_often_it_comes(kind: str, open_table: Open) -> None:
@@ -406,23 +329,6 @@ def test_what_the_catalog_points_to_is_synced_first(
 # -- Delta ------------------------------------------------------------------------------------
 
 
-def test_small_files_are_put_together_after_some_commits_and_no_landing_is_lost(
-    tmp_path: Path,
-) -> None:
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
-    for n in range(6):
-        land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
-        assert table.compact(5, 2**20) == (n == 5)
-    contents = table.contents()
-    assert contents is not None
-    assert (contents.rows, contents.files) == (18, 3)
-    assert not table.compact(5, 2**20)
-    stale = MessageTable(table.path, SCHEMA, ("line",))
-    assert stale.has_landed(BATCH_1)
-    assert land(stale, replace(BATCH_0, batch_id=6), 18, 21) is Outcome.LANDED
-    assert offsets("delta", table) == list(range(21))
-
-
 def test_a_directory_of_a_delta_table_is_named_safely_and_the_log_has_the_value(
     tmp_path: Path,
 ) -> None:
@@ -439,7 +345,8 @@ def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) ->
     table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
     for n in range(2):
         land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
-    assert table.compact(1, 2**20)
+    paths = [[file["path"] for file in files_of(DeltaTable(table.path))]]
+    assert table.tend(paths, 10)
     assert all(path.is_file() for path in table.recent_files(timedelta.max))
     table.replace(Span(EPOCH, 0, 2), [])
     assert offsets("delta", table) == [2, 3, 4, 5]
@@ -465,6 +372,50 @@ def test_any_text_that_names_a_directory_is_a_partition(
         return
     expected[expected.index("")] = None  # what Delta's protocol says, and Hive's directories
     assert [row[column] for row in read(kind, table)] == expected
+
+
+def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path) -> None:
+    """Its DELETE writes the rows that stay anew, and their text is `string_view` then."""
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    land(table, BATCH_0, 0, 9)
+    DeltaTable(table.path).delete("line = 'a'")
+    table.replace(Span(EPOCH, 0, 2), written(table, rows(1, 2, celsius=99.0)))
+    assert offsets("delta", table) == [1, 2, 4, 5, 7, 8]
+    assert table.landed_start(SELECTION) == 0
+
+
+def test_text_is_text_whatever_arrow_calls_it(tmp_path: Path) -> None:
+    texts = pa.array(["a", None, "b"])
+    found = pa.table(
+        {
+            "large": texts.cast(pa.large_string()),
+            "view": texts.cast(pa.string_view()),
+            "dictionary": texts.dictionary_encode(),
+            "bytes": pa.array([b"a", None, b"b"], pa.binary_view()),
+            "nested": pa.array(
+                [{"one": ["a"]}] * 3, pa.struct([("one", pa.large_list(pa.string_view()))])
+            ),
+        }
+    )
+    pq.write_table(found, tmp_path / "some.parquet")
+    plain = read_rows(tmp_path / "some.parquet")
+    assert [str(kind) for kind in plain.schema.types] == [
+        "string", "string", "string", "binary", "struct<one: list<element: string>>",
+    ]  # fmt: skip
+    assert plain.to_pylist() == found.to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_a_table_knows_from_where_on_all_has_landed(open_table: Open) -> None:
+    table = open_table()
+    assert table.landed_start(SELECTION) is None
+    assert table.commit(BATCH_0, [], 0, 7, 5) is Outcome.LANDED, "dead letters from offset 5 on"
+    land(table, BATCH_1, 7, 9)
+    assert open_table().landed_start(SELECTION) == 5
+    table.replace(Span(EPOCH, 3, 6), written(table, rows(3, 6)), SELECTION)
+    assert open_table().landed_start(SELECTION) == 3
+    table.replace(Span(EPOCH, 7, 8), written(table, rows(7, 8)), SELECTION)
+    assert (open_table().landed_start(SELECTION), table.landed_end(SELECTION)) == (3, 9)
 
 
 def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.checkpoints import read_checkpoint
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.derived.last_known import LastKnown, share_keys
 from penstock.spark.parquet_files import NewFile, write_files
+from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
 from penstock.spark.tables.columns import filled
 from penstock.spark.tables.landing_place import REWRITES_MAX, Landed
@@ -86,7 +86,7 @@ class ReplacedTable:
             files = self._write(newest, replaced, batch.batch_id)
             if not files and not replaced:  # nothing came, or nothing that is there was removed
                 return Landed(end=end)
-            outcome = self._table.commit(batch, files, seen, max(seen, end), replaced)
+            outcome = self._table.commit(batch, files, seen, max(seen, end), replaced=replaced)
             if outcome is not Outcome.OVERTAKEN:
                 self._after_commit()
                 return Landed(newest.num_rows, end=end)
@@ -120,5 +120,5 @@ class ReplacedTable:
         ]
 
     def _read(self, path: str, columns: tuple[str, ...] | None = None) -> pa.Table:
-        found = pq.ParquetFile(self._table.path / path).read(columns)
+        found = read_rows(self._table.path / path, columns)
         return found if columns is None else found.select(columns)

@@ -11,16 +11,20 @@ more mends it. The range ends where the landing job has come to at the most: tha
 behind, and the two never meet.
 
 Nothing is taken out of a table that was not read again before: what the log has lost, to retention
-or to a repair, stays in the table as it is.
+or to a repair, stays in the table as it is. And nothing is put in that somebody has taken out: the
+log still has the messages of a device whose rows were erased (`penstock.spark.tables.erased`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError
 from penstock.spark.failures import own_error
@@ -31,6 +35,7 @@ from penstock.spark.options import service_options
 from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.erased import Erased, counted
 from penstock.spark.tables.landing_place import of_table
 from penstock.spark.topics import topics_text
 from penstock.store.ranges import without
@@ -39,20 +44,44 @@ from penstock.stream.client import StreamClient, StreamOffsets
 Point = int | datetime
 """An offset, or a time."""
 
+_NAMED: Final = "offset long, topic string"
+
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a backfill did to one range: the range it replaced, and what it has now."""
+    """What a backfill did to one range.
+
+    Attributes:
+        span: the range it replaced.
+        rows: what it has now.
+        dead_letters: the same of the table beside it.
+        erased: messages of it that somebody had taken out, which are left out or restored.
+    """
 
     span: Span
     rows: int
     dead_letters: int
+    erased: Erased | None = None
 
 
 def backfill(
-    spark: SparkSession, table: DeclaredTable, settings: RunSettings, start: Point, end: Point
+    spark: SparkSession,
+    table: DeclaredTable,
+    settings: RunSettings,
+    start: Point,
+    end: Point,
+    *,
+    restores_erased: bool = False,
 ) -> list[Filled]:
     """Replace what a table has of the messages from `start` up to and without `end`.
+
+    Args:
+        spark: the session.
+        table: which.
+        settings: where the log is.
+        start: an offset, or a time.
+        end: the same.
+        restores_erased: whether messages that landed and were taken out of the table come back.
 
     Returns:
         What was replaced: one range, or several where a repair has given up what is between them
@@ -85,13 +114,18 @@ def backfill(
     for begin, stop in parts:
         span = Span(log.epoch, begin, stop)
         messages = _messages(spark, table, settings, span)
+        named = messages.with_columns(["offset", "topic"])
         try:
-            files = place.write(messages, batch_id=0, replaced=span)
+            gone = place.erased(named.map_in_arrow(_offsets_and_topics, _NAMED), selection, span)
+            erased = counted(gone)
+            rest = messages if erased is None or restores_erased else _without(messages, gone)
+            files = place.write(rest, batch_id=0, replaced=span)
         except PySparkException as error:
             raise own_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
         place.replace(span, selection, files)
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
-        filled.append(Filled(span, sum(f.rows for f in rows), sum(f.rows for f in dead)))
+        rows_count, dead_count = (sum(file.rows for file in found) for found in (rows, dead))
+        filled.append(Filled(span, rows_count, dead_count, erased))
     return filled
 
 
@@ -107,6 +141,16 @@ def _messages(
         "endingOffsets": Position.of_one(span.epoch, span.end).to_json(),
     }
     return Ranges.read(spark, options, table.sorting.columns)
+
+
+def _without(messages: Ranges, gone: DataFrame) -> DataFrame:
+    every = messages.messages()
+    return every.join(gone, "offset", "left_anti").select(*every.columns)
+
+
+def _offsets_and_topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.select(["offset", "topic"])
 
 
 def _offset(client: StreamClient, log: StreamOffsets, point: Point) -> int:

@@ -36,6 +36,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.config.upkeep import UpkeepDefinition
 from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, read_checkpoint
 from penstock.spark.delta_commit import MessageTable
@@ -48,10 +49,11 @@ from penstock.spark.option_values import SERVER
 from penstock.spark.options import service_options
 from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
-from penstock.spark.tables.api import ROWS, Batch, Selection
+from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.landing_place import Landed, LandingPlace
 from penstock.spark.tables.splits import undecoded
+from penstock.spark.tables.upkeep import Upkeep
 from penstock.spark.topics import topics_text
 from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient, StreamOffsets, StreamUnavailable
 from penstock.stream.credentials import PLAIN, Credentials
@@ -182,9 +184,7 @@ class Landing:
         self._batch_running = threading.Lock()
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
         self._receipts: Receipts | None = None  # once the log is known
-        self._place: Place = place or LandingPlace(
-            {ROWS: MessageTable(settings.table, MESSAGE_SCHEMA, (DATE,))}, undecoded
-        )
+        self._place: Place = place or _undecoded_place(settings.table)
         self._available_end = 0  # that of the log when the run began
         self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
 
@@ -423,6 +423,12 @@ class Landing:
             self._reporter.change(latest=client.offsets(self._settings.stream).latest)
         except PenstockError:
             self._reporter.change(latest=None)
+
+
+def _undecoded_place(path: Path) -> LandingPlace:
+    tables: dict[str, LandedTable] = {ROWS: MessageTable(path, MESSAGE_SCHEMA, (DATE,))}
+    upkeep = Upkeep(tables.values(), UpkeepDefinition())
+    return LandingPlace(tables, undecoded, after_commit=upkeep.after_commit)
 
 
 class _Stopped(Exception):

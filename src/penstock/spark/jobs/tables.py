@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from penstock.config.derived import DerivedDefinition
-from penstock.config.table import TableDefinition
 from penstock.errors import PenstockError
 from penstock.spark.chosen import AnyTable
 from penstock.spark.delta_commit import MessageTable
@@ -27,7 +25,6 @@ from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.replacing import ReplacedTable
 from penstock.spark.derived.silence import Silence
 from penstock.spark.failures import sentence_of
-from penstock.spark.jobs.compaction import Compaction
 from penstock.spark.jobs.landing import (
     CHECKPOINT_NAME,
     LOG_NAME,
@@ -38,10 +35,11 @@ from penstock.spark.jobs.landing import (
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import SupervisedLanding
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spark
-from penstock.spark.tables.api import ROWS, LandedTable
+from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
+from penstock.spark.tables.upkeep import Upkeep
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 
@@ -222,32 +220,16 @@ def landing_place(table: DeclaredTable) -> LandingPlace:
     repeats = None
     if definition.repeats is not None:
         repeats = Repeats(table.sorting, table.id_column, definition.repeats.within_s)
-    compact = _compaction(definition, tables)
-    return LandingPlace(tables, table.sorting, repeats, compact, table.sorting.columns)
+    upkeep = Upkeep(tables.values(), definition.upkeep)
+    return LandingPlace(tables, table.sorting, repeats, upkeep.after_commit, table.sorting.columns)
 
 
 def derived_place(table: DerivedTable) -> Place:
     """The table of a derivation, to fill."""
     tables = table.open()
     rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
-    compact = _compaction(table.definition, tables)
+    upkeep = Upkeep(tables.values(), table.definition.upkeep)
     if isinstance(table.derivation, LastKnown):
         assert isinstance(rows, MessageTable), "the configuration allows no other format"
-        return ReplacedTable(rows, table.derivation, checkpoint, compact)
-    return AppendedTable(rows, table.derivation.derive, checkpoint, compact)
-
-
-def _compaction(
-    definition: TableDefinition | DerivedDefinition, tables: Mapping[str, LandedTable]
-) -> Callable[[], None]:
-    compactions = [
-        Compaction(one, definition.compact_commits, definition.compact_bytes)
-        for one in tables.values()
-        if definition.compact_commits and isinstance(one, MessageTable)
-    ]
-
-    def compact() -> None:
-        for one in compactions:
-            one()
-
-    return compact
+        return ReplacedTable(rows, table.derivation, checkpoint, upkeep.after_commit)
+    return AppendedTable(rows, table.derivation.derive, checkpoint, upkeep.after_commit)

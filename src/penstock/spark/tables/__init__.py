@@ -7,7 +7,10 @@
     landing_place  rows and dead letters together: the invariant
     directory      a plain directory of Parquet files; iceberg: an Iceberg table,
                    with synced_io below it
-    rewriting      files without some of their rows
+    rewriting      files without some of their rows, or put together
+    upkeep         a table looks after itself: tiers says which files become one,
+                   iceberg_history which snapshots go, upkept what was done last
+    erased         messages that landed and whose rows somebody deleted
     declared       a declaration, checked and ready to land in
     sample         a dry run; standing: what a table holds, and how far it is behind
 

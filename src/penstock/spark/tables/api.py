@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
+from penstock.spark.tables.tiers import LiveFile
 from penstock.spark.topics import topics_text
 
 ROWS: Final = "rows"
@@ -70,6 +71,11 @@ class Selection:
         return f"penstock-log:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
+    def start_id(self) -> str:
+        """Names the first landed offset in the table."""
+        return f"penstock-start:{self.epoch}/{self.stream}/{self.topics_text}"
+
+    @property
     def description(self) -> str:
         """What the table says about itself; the same for every epoch."""
         return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
@@ -116,6 +122,8 @@ class Contents:
         description: which messages they are.
         epoch: of the newest row, or None where there is none.
         landed_end: offset after the newest row, or None.
+        oldest_at: when the oldest version was made that can be asked for (UTC); None where the
+            format has the newest only.
     """
 
     version: int
@@ -126,6 +134,7 @@ class Contents:
     description: str
     epoch: str | None
     landed_end: int | None
+    oldest_at: datetime | None = None
 
 
 class LandedTable(Protocol):
@@ -154,7 +163,13 @@ class LandedTable(Protocol):
     def landed_end(self, selection: Selection) -> int:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
+    def landed_start(self, selection: Selection) -> int | None:
+        """The first offset that landed: all messages from it up to `landed_end` have. None where
+        nothing has landed, or the table does not tell."""
+
+    def commit(
+        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
+    ) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already.
 
         Args:
@@ -163,6 +178,8 @@ class LandedTable(Protocol):
             seen: what `landed_end` was before the files were written; if it is more by now, they
                 may have rows that are there.
             end: what it will be.
+            start: the first offset of the batch, also where it is in another table; None: that of
+                the files.
 
         Raises:
             ConfigError: another job has made the table, for other messages.
@@ -170,11 +187,35 @@ class LandedTable(Protocol):
             TableCommitUnknown: it may have happened.
         """
 
-    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+    def replace(
+        self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
+    ) -> None:
         """Take the rows of `span` out and those of `files` in, in one step.
+
+        Args:
+            span: may be empty: then nothing is taken out.
+            files: may be none.
+            selection: what the files are of: from now on it has landed from the span on at least.
 
         Raises:
             TableCommitFailed: another writer came in between; nothing has changed.
+        """
+
+    def live_files(self) -> list[LiveFile] | None:
+        """The files that may be put together, none for a format where readers would see that half
+        done; None while there is no table."""
+
+    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Put the files of each group together, and let go of earlier versions of the table.
+
+        Readers of these keep the files: `remove_orphans` removes them when they are old.
+
+        Returns:
+            Whether it was done. False: another writer came first, and nothing has changed.
+
+        Args:
+            groups: paths of `live_files`; may be none.
+            versions_max: so many of the last versions stay at least.
         """
 
     def contents(self) -> Contents | None:

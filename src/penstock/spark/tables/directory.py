@@ -42,6 +42,7 @@ from penstock.spark.tables.api import (
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
 from penstock.spark.tables.rewriting import not_replaced, rewritten_without, with_columns_of
+from penstock.spark.tables.tiers import LiveFile
 
 COMMITS_NAME: Final = "_penstock"
 """The directory of commits. Readers pass over names that begin with an underscore."""
@@ -60,7 +61,7 @@ class _Commit(msgspec.Struct, frozen=True):
         description: which messages the table holds.
         partition_by: the columns with a directory for each value.
         columns: the schema, as Arrow serializes it.
-        landed: batch id by query, and offset by selection.
+        landed: batch id by query, and offsets by selection: the one after the last, and the first.
         added: paths of the files this commit shows, as they are from then on.
         removed: paths of those it takes away.
     """
@@ -114,7 +115,14 @@ class ParquetDirectory:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
         return _landed_end(self._refresh()[1], selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
+    def landed_start(self, selection: Selection) -> int | None:
+        """The first offset that landed; None where nothing has, or the table does not tell."""
+        last = self._refresh()[1]
+        return None if last is None else last.landed.get(selection.start_id)
+
+    def commit(
+        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
+    ) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         selection = batch.selection
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -126,6 +134,9 @@ class ParquetDirectory:
             if _landed_end(last, selection) > seen:
                 return Outcome.OVERTAKEN
             landed = {} if last is None else last.landed
+            if not _landed_end(last, selection):
+                first = min((file.first_offset for file in files), default=end)
+                landed = {**landed, selection.start_id: first if start is None else start}
             step = _Commit(
                 selection.description,
                 self.layout.partition_by,
@@ -143,7 +154,9 @@ class ParquetDirectory:
             f"batch {batch.batch_id} could not be committed to {self.path}: other jobs came first"
         )
 
-    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+    def replace(
+        self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
+    ) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
         rewritten: list[str] | None = None
         rest: list[NewFile] = []
@@ -155,12 +168,26 @@ class ParquetDirectory:
                 pairs = ((self.path / path, _values(path)) for path in concerned)
                 rest = rewritten_without(span, pairs, with_columns_of(last.schema, self.layout))
                 rewritten = concerned
+            landed = last.landed
+            if selection is not None and span.start < landed.get(selection.start_id, 0):
+                landed = {**landed, selection.start_id: span.start}
             step = msgspec.structs.replace(
-                last, added=[_shown(file.path) for file in (*rest, *files)], removed=concerned
+                last,
+                landed=landed,
+                added=[_shown(file.path) for file in (*rest, *files)],
+                removed=concerned,
             )
             if self._append(version + 1, step):
                 return
         raise not_replaced(span, self.path)
+
+    def live_files(self) -> list[LiveFile] | None:
+        """None of its files: readers of a directory would see two become one."""
+        return None if self._refresh()[1] is None else []
+
+    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:  # noqa: ARG002
+        """Nothing: it has one version, and its commits keep themselves few."""
+        return True
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""

@@ -5,6 +5,7 @@ Iceberg transaction changes together with the files:
 
     penstock-query:<query id>                    batch id
     penstock-log:<epoch>/<stream>/<topics>       offset after the last one landed
+    penstock-start:<epoch>/<stream>/<topics>     offset of the first one landed
 
 Snapshots may be expired: nothing is kept in them. pyiceberg would repeat a refused commit on top of
 another writer's by itself, without a look at these properties; `commit.retry.num-retries` is 0.
@@ -12,7 +13,8 @@ another writer's by itself, without a look at these properties; `commit.retry.nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,9 +27,14 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationException,
 )
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableUpdate
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import PrimitiveType
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -44,8 +51,15 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
-from penstock.spark.tables.rewriting import not_replaced
+from penstock.spark.tables.iceberg_history import (
+    leftovers,
+    oldest_at,
+    oldest_to_keep,
+    renew_files_before,
+)
+from penstock.spark.tables.rewriting import not_replaced, rewritten, with_columns_of
 from penstock.spark.tables.synced_io import SyncedFileIO
+from penstock.spark.tables.tiers import LiveFile
 
 NAMESPACE: Final = "penstock"
 """Where the catalog has the tables, by the names of their directories."""
@@ -58,8 +72,29 @@ _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "50",
+    "commit.manifest.target-size-bytes": str(512 * 1024),  # what one merge reads, about
     "write.metadata.metrics.column.epoch": "full",  # else its bounds are of 16 characters
 }
+
+
+class _Transaction(Transaction):
+    """A transaction that works out once what the table will be.
+
+    pyiceberg does so each time that it is asked, some twenty times for a commit, and copies the
+    whole metadata with all its snapshots then: that was most of what a commit took.
+    """
+
+    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the changes so far; not to be changed itself."""
+        base, updates = self._table.metadata, self._updates
+        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
+            self._known = (base, updates, super().table_metadata)
+        return self._known[2]
 
 
 class IcebergTable:
@@ -102,7 +137,13 @@ class IcebergTable:
         """The offset after what has landed, and is on disk; 0 when nothing has."""
         return _landed_end(self._refresh(), selection)
 
-    def commit(self, batch: Batch, files: Sequence[NewFile], seen: int, end: int) -> Outcome:
+    def landed_start(self, selection: Selection) -> int | None:
+        """The first offset that landed; None where nothing has, or the table does not tell."""
+        return _landed_start(self._refresh(), selection)
+
+    def commit(
+        self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
+    ) -> Outcome:
         """Make `files` part of the table, in one step, unless the batch is in it already."""
         selection = batch.selection
         error: Exception | None = None
@@ -111,18 +152,18 @@ class IcebergTable:
             self._check_holds(table, selection)
             if _has_landed(table, batch):
                 return Outcome.REPLAYED
-            if _landed_end(table, selection) > seen:
+            landed = _landed_end(table, selection)
+            if landed > seen:
                 return Outcome.OVERTAKEN
+            noted = {batch.transaction_id: str(batch.batch_id), selection.transaction_id: str(end)}
+            if not landed:
+                first = min((file.first_offset for file in files), default=end)
+                noted[selection.start_id] = str(first if start is None else start)
             try:
-                with table.transaction() as transaction:
+                with _Transaction(table) as transaction:
                     if files:
                         self._add(transaction, files)
-                    transaction.set_properties(
-                        {
-                            batch.transaction_id: str(batch.batch_id),
-                            selection.transaction_id: str(end),
-                        }
-                    )
+                    transaction.set_properties(noted)
             except CommitFailedException as conflict:
                 error = conflict
                 continue
@@ -138,7 +179,9 @@ class IcebergTable:
             f"batch {batch.batch_id} could not be committed to {self.path}: {error}"
         ) from error
 
-    def replace(self, span: Span, files: Sequence[NewFile]) -> None:
+    def replace(
+        self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
+    ) -> None:
         """Take the rows of `span` out and those of `files` in, in one step."""
         inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
         error: Exception | None = None
@@ -148,9 +191,12 @@ class IcebergTable:
             try:
                 with table.transaction() as transaction:
                     if span.start < span.end:
-                        transaction.delete(inside)
+                        _delete(transaction, inside)
                     if files:
                         self._add(transaction, files)
+                    start = None if selection is None else _landed_start(table, selection)
+                    if selection is not None and start is not None and span.start < start:
+                        transaction.set_properties({selection.start_id: str(span.start)})
             except CommitFailedException as conflict:
                 error = conflict
                 continue
@@ -162,6 +208,45 @@ class IcebergTable:
         of all files that are there, for each batch, to see that."""
         paths = [str(self.path / file.path) for file in files]
         transaction.add_files(paths, check_duplicate_files=False)
+
+    def live_files(self) -> list[LiveFile] | None:
+        """Its present files, without those of which a delete file takes rows out."""
+        table = self._refresh()
+        return None if table is None else [_live_file(table, file) for file in _whole_files(table)]
+
+    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Put the files of each group together, and let earlier versions go, in one commit."""
+        table = self._refresh()
+        if table is None:
+            return False
+        present = {file.file_path: file for file in _whole_files(table)} if groups else {}
+        if any(path not in present for group in groups for path in group):
+            return False  # another job has replaced some
+        schema = _plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        layout = with_columns_of(schema, self.layout)
+        merged = [
+            str(self.path / file.path)
+            for group in groups
+            for file in rewritten([(_path(path), {}) for path in group], layout)
+        ]
+        kept = oldest_to_keep(table, versions_max)
+        past = 0 if kept is None else renew_files_before(table, kept)
+        changed = {key: to for key, to in _PROPERTIES.items() if table.properties.get(key) != to}
+        if not (groups or past or changed):
+            return True
+        try:
+            with _Transaction(table) as transaction:
+                if groups:
+                    gone = [present[path] for group in groups for path in group]
+                    _exchange(transaction, table, gone, merged)
+                if changed:  # of a table that was made before
+                    transaction.set_properties(changed)
+                if past and kept is not None:
+                    oldest = datetime.fromtimestamp(kept.timestamp_ms / 1000, UTC)
+                    ExpireSnapshots(transaction).older_than(oldest).commit()
+        except (CommitFailedException, ValidationException):  # another writer came first
+            return False
+        return True
 
     def contents(self) -> Contents | None:
         """What the table holds; None while there is none."""
@@ -182,6 +267,7 @@ class IcebergTable:
             description=table.properties.get(_DESCRIPTION, ""),
             epoch=newest[0] if newest else None,
             landed_end=newest[1] + 1 if newest else None,
+            oldest_at=oldest_at(table),
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
@@ -193,20 +279,15 @@ class IcebergTable:
         received = [(_upper(table, file, "received_at"), file.file_path) for file in files]
         newest = max((at for at, _ in received), default=0)
         return [
-            Path(path.removeprefix("file://"))
-            for at, path in received
-            if timedelta(microseconds=newest - at) <= within
+            _path(path) for at, path in received if timedelta(microseconds=newest - at) <= within
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove data files that no snapshot names; returns their names."""
+        """Remove files that no snapshot names; returns their names."""
         table = self._refresh()
         if table is None:
             return []
-        named = table.inspect.all_data_files().column("file_path").to_pylist()
-        kept = {path.removeprefix("file://") for path in named}
-        found = (file for file in self.path.glob("**/*.parquet") if str(file) not in kept)
-        return remove_old(found, older_than_h, remove=remove)
+        return remove_old(leftovers(table, self.path), older_than_h, remove=remove)
 
     def _check_holds(self, table: Table, selection: Selection) -> None:
         found = table.properties.get(_DESCRIPTION, "something that Penstock did not land")
@@ -296,9 +377,59 @@ def _landed_end(table: Table | None, selection: Selection) -> int:
     return 0 if table is None else int(table.properties.get(selection.transaction_id, 0))
 
 
-def _upper(table: Table, file: Any, column: str) -> Any:
+def _landed_start(table: Table | None, selection: Selection) -> int | None:
+    found = None if table is None else table.properties.get(selection.start_id)
+    return None if found is None else int(found)
+
+
+def _whole_files(table: Table) -> list[DataFile]:
+    """The files whose rows are all there."""
+    return [task.file for task in table.scan().plan_files() if not task.delete_files]
+
+
+def _live_file(table: Table, file: DataFile) -> LiveFile:
+    return LiveFile(
+        path=file.file_path,
+        partition=tuple(file.partition[at] for at in range(len(file.partition))),
+        rows=file.record_count,
+        size_bytes=file.file_size_in_bytes,
+        first=(
+            _bound(table, file.lower_bounds, "epoch"),
+            _bound(table, file.lower_bounds, "offset"),
+        ),
+        written_at_s=_path(file.file_path).stat().st_mtime,
+    )
+
+
+def _delete(transaction: Transaction, rows: str) -> None:
+    """Take rows out, of which there may be none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Delete operation did not match any records")
+        transaction.delete(rows)
+
+
+def _exchange(
+    transaction: Transaction, table: Table, gone: Sequence[DataFile], merged: Sequence[str]
+) -> None:
+    """Take files out and others with the same rows in."""
+    with transaction.update_snapshot().overwrite() as snapshot:
+        for file in gone:
+            snapshot.delete_data_file(file)
+        for path in merged:
+            snapshot.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+
+
+def _path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def _upper(table: Table, file: DataFile, column: str) -> Any:
     """The largest value of a column in a file."""
+    return _bound(table, file.upper_bounds, column)
+
+
+def _bound(table: Table, bounds: Mapping[int, bytes], column: str) -> Any:
     field = table.schema().find_field(column)
     kind = field.field_type
     assert isinstance(kind, PrimitiveType)
-    return from_bytes(kind, file.upper_bounds[field.field_id])
+    return from_bytes(kind, bounds[field.field_id])

@@ -38,6 +38,7 @@ from penstock.spark.tables.api import (
     Span,
     TableCommitFailed,
 )
+from penstock.spark.tables.erased import erased_messages
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.rewriting import copied
 from penstock.stream.rows import STREAM_SCHEMA
@@ -123,10 +124,11 @@ class LandingPlace:
             if not files:  # nothing matched, or all of it has landed: no commit
                 return Landed()
             rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
+            start = min(file.first_offset for file in files)
             end = max(file.last_offset for file in files) + 1
             if dead and self._bury(batch, dead, landed, buried) is Outcome.OVERTAKEN:
                 continue
-            if self.rows.commit(batch, rows, landed, end) is Outcome.LANDED:
+            if self.rows.commit(batch, rows, landed, end, start) is Outcome.LANDED:
                 self._after_commit()
                 return Landed(sum(f.rows for f in rows), sum(f.rows for f in dead), end)
         raise TableCommitFailed(
@@ -155,6 +157,11 @@ class LandingPlace:
             files = map_in_arrow(messages, writer, FILES_DDL)
         return [NewFile(**row.asDict()) for row in files.collect()]
 
+    def erased(self, messages: DataFrame, selection: Selection, span: Span) -> DataFrame:
+        """Those of the messages, which are of `span`, that landed and were taken out since."""
+        tables = [table for table in (self.rows, self.dead_letters) if table is not None]
+        return erased_messages(messages, tables, selection, span)
+
     def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
         """Take what the tables have of `span` out and `files` in.
 
@@ -164,11 +171,11 @@ class LandingPlace:
         """
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         if self.dead_letters is None:
-            self.rows.replace(span, rows)
+            self.rows.replace(span, rows, selection)
             return
         if dead:
             self._add_dead_letters(copied(dead, self.dead_letters.layout), span, selection)
-        self.rows.replace(span, rows)
+        self.rows.replace(span, rows, selection)
         if self.dead_letters.contents() is not None:
             self.dead_letters.replace(span, dead)
 

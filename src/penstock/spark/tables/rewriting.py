@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.spark.parquet_files import Layout, NewFile, write_files
+from penstock.spark.plain_types import plain_rows
 from penstock.spark.tables.api import ROWS, Span, TableCommitFailed
 from penstock.spark.tables.columns import columns_to_add, filled, outside
 
 PartitionValues = Mapping[str, str | None]
 
 _PREFIX: Final = "rest"
+_NOTHING: Final = Span("", 0, 0)
 
 
 def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
@@ -37,9 +39,13 @@ def not_replaced(span: Span, path: Path) -> TableCommitFailed:
 
 def copied(files: Iterable[NewFile], layout: Layout) -> list[NewFile]:
     """The same rows in files of their own, for a file can become part of a table once only."""
-    nothing = Span("", 0, 0)
     pairs = ((Path(layout.directory, file.path), json.loads(file.partition)) for file in files)
-    return rewritten_without(nothing, pairs, layout)
+    return rewritten(pairs, layout)
+
+
+def rewritten(files: Iterable[tuple[Path, PartitionValues]], layout: Layout) -> list[NewFile]:
+    """New files with the rows of `files`: one for each partition, unless there are many."""
+    return rewritten_without(_NOTHING, files, layout)
 
 
 def rewritten_without(
@@ -54,9 +60,13 @@ def _parts(
     span: Span, files: Iterable[tuple[Path, PartitionValues]], layout: Layout
 ) -> Iterator[pa.Table]:
     for path, values in files:
-        rows = pq.ParquetFile(path).read()
-        for name in values.keys() - set(rows.column_names):
-            kind = layout.schema.field(name).type
-            scalar = pa.scalar(values[name], pa.string()).cast(kind)
-            rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
-        yield filled(outside(rows, span.epoch, span.start, span.end), layout.schema)
+        with pq.ParquetFile(path) as file:
+            for number in range(file.num_row_groups):
+                rows = plain_rows(file.read_row_group(number))
+                for name in values.keys() - set(rows.column_names):
+                    kind = layout.schema.field(name).type
+                    scalar = pa.scalar(values[name], pa.string()).cast(kind)
+                    rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))
+                if span.start < span.end:
+                    rows = outside(rows, span.epoch, span.start, span.end)
+                yield filled(rows, layout.schema)

@@ -10,6 +10,7 @@ from typing import Protocol
 from penstock.spark.checkpoints import read_checkpoint, read_watermark
 from penstock.spark.kept_failure import Failure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
+from penstock.spark.tables.upkept import Upkept, read_upkept
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
 
@@ -50,6 +51,7 @@ class Standing:
         lag: how far it is behind; None where no log answers.
         watermark: windows that ended before are in it; None for a table without.
         failure: why it does not land; None where it does.
+        upkeep: what was done last to look after it.
     """
 
     rows: Contents | None
@@ -58,6 +60,7 @@ class Standing:
     lag: Lag | None
     watermark: datetime | None
     failure: Failure | None
+    upkeep: Upkept
 
 
 def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standing:
@@ -67,6 +70,7 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
+    upkeep = read_upkept(tables[ROWS].path)
     try:
         log = client.offsets(table.stream)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
@@ -74,9 +78,9 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
         if done is not None and done.only.epoch == log.epoch:
             landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
         lag = _lag(client, log, table, landed_end)
-        return Standing(rows, dead_letters, landed_end, lag, watermark, failure)
+        return Standing(rows, dead_letters, landed_end, lag, watermark, failure, upkeep)
     except StreamUnavailable:
-        return Standing(rows, dead_letters, None, None, watermark, failure)
+        return Standing(rows, dead_letters, None, None, watermark, failure, upkeep)
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:

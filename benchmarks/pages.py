@@ -1,0 +1,21 @@
+"""docs/benchmarks.md, which several benchmarks write a part of each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+PAGE: Final = Path("docs") / "benchmarks.md"
+PLOTS: Final = Path("docs") / "benchmarks"
+
+_PART: Final = re.compile(r"^<!-- part: (\w+) -->\n", re.MULTILINE)
+
+
+def write_part(name: str, text: str) -> None:
+    """Put a part in the place of the one with its name, or at the end of the page."""
+    pieces = _PART.split(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "")
+    parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    parts[name] = text.rstrip("\n") + "\n\n"
+    page = "".join(f"<!-- part: {part} -->\n{content}" for part, content in parts.items())
+    PAGE.write_text(page.rstrip("\n") + "\n", encoding="utf-8")

@@ -1,0 +1,57 @@
+"""Arrow has several types for one thing; here each thing has one.
+
+A Parquet file says which Arrow type its writer had, and readers follow it: text that delta-rs has
+rewritten comes back as `string_view`, that of others as `large_string` or as a dictionary, and few
+of Arrow's functions take them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that we write for values of this one."""
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([plain_field(field) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_field(kind.key_field), plain_field(kind.item_field))
+    if _is_list(kind):
+        return pa.list_(plain_field(kind.value_field))
+    return kind
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """A field of the plain type."""
+    return field.with_type(plain_type(field.type))
+
+
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """The same rows, in columns of plain types."""
+    schema = pa.schema([plain_field(field) for field in rows.schema])
+    return rows.replace_schema_metadata() if schema == rows.schema else rows.cast(schema)
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a Parquet file, or some of its columns, whatever wrote it."""
+    with pq.ParquetFile(path) as file:
+        return plain_rows(file.read(columns))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )

@@ -1,0 +1,95 @@
+"""Messages that landed and are in the table no longer: somebody has taken their rows out.
+
+    landed_start            landed_end
+        │ all of these landed   │
+    ────┼───────────────────────┼────▶ offset
+        └ a row or a dead letter of each, unless it was erased
+
+A person's data may have been erased because it had to be. A range that is landed again leaves such
+messages out, and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, count, lit
+from pyspark.sql.functions import max as largest
+from pyspark.sql.functions import min as smallest
+
+from penstock.spark.tables.api import LandedTable, Selection, Span
+
+TOPICS_NAMED_MAX: Final = 5
+"""Topics of erased messages that are told by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """Messages of a range that somebody has taken out of the tables.
+
+    Attributes:
+        messages: how many.
+        first: the smallest offset of them.
+        last: the largest.
+        topics: those of most of them, with how many each has.
+        topics_count: how many topics they have.
+    """
+
+    messages: int
+    first: int
+    last: int
+    topics: tuple[tuple[str, int], ...]
+    topics_count: int
+
+
+def erased_messages(
+    messages: DataFrame, tables: Sequence[LandedTable], selection: Selection, span: Span
+) -> DataFrame:
+    """Those of `messages`, which are of `span`, that landed and are in none of the tables.
+
+    Args:
+        messages: of the range, with the columns `offset` and `topic` at least.
+        tables: rows first.
+        selection: what they hold.
+        span: behind which everything has landed.
+    """
+    present = _present(messages, tables, span)
+    start = tables[0].landed_start(selection)
+    if start is None:  # the table was made when nobody noted it: where its rows begin
+        found = [row[0] for row in present.agg(smallest("offset")).collect()]
+        start = span.end if found[0] is None else found[0]
+    landed = messages.where(col("offset") >= lit(start))
+    return landed.join(present, "offset", "left_anti")
+
+
+def counted(erased: DataFrame) -> Erased | None:
+    """How many there are, and of what; None where there is none."""
+    by_topic = erased.groupBy("topic").agg(
+        count(lit(1)).alias("messages"),
+        smallest("offset").alias("first"),
+        largest("offset").alias("last"),
+    )
+    found = sorted(by_topic.collect(), key=lambda row: (-row["messages"], row["topic"]))
+    if not found:
+        return None
+    return Erased(
+        messages=sum(row["messages"] for row in found),
+        first=min(row["first"] for row in found),
+        last=max(row["last"] for row in found),
+        topics=tuple((row["topic"], row["messages"]) for row in found[:TOPICS_NAMED_MAX]),
+        topics_count=len(found),
+    )
+
+
+def _present(messages: DataFrame, tables: Sequence[LandedTable], span: Span) -> DataFrame:
+    """The offsets of the span that are in any of the tables."""
+    files = [str(file) for table in tables for file in table.recent_files(timedelta.max)]
+    if not files:
+        return messages.select("offset").where(lit(False))
+    rows = messages.sparkSession.read.schema("epoch string, offset long").parquet(*files)
+    is_inside = (col("epoch") == lit(span.epoch)) & col("offset").between(span.start, span.end - 1)
+    return rows.where(is_inside).select("offset").distinct()

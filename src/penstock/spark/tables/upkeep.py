@@ -1,0 +1,143 @@
+"""A table looks after itself: in the job that fills it, between two commits, within a budget.
+
+    commit ──▶ is it time? ──▶ put files together (tiers) ──▶ let earlier versions go
+                                                          ──▶ once an hour: remove leftovers
+               └─ merge_files commits since the last look, and the share of time is not used up
+
+Each of these is one commit of the table's format, or none at all: killed at any moment, nothing is
+lost and nothing is there twice, and what was cut off is done the next time. Files are removed only
+when no version names them and they are old (`LandedTable.remove_orphans`), so that readers of
+earlier versions keep theirs.
+
+A job that lands messages does not end because of this: what fails is told in the log and in `tables
+status`, and tried again later.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from penstock.config.upkeep import UpkeepDefinition
+from penstock.spark.tables.api import LandedTable
+from penstock.spark.tables.tiers import LiveFile, due_groups
+from penstock.spark.tables.upkept import read_upkept, write_upkept
+
+SWEEP_S: Final = 3600.0
+"""Time from one look for leftovers to the next, in seconds: it lists the whole directory."""
+
+RETRY_S: Final = 5.0
+"""Pause after a failure, in seconds; each one in a row doubles it."""
+
+RETRY_S_MAX: Final = 600.0
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Looks after the tables that a job fills. For the thread that commits to them.
+
+    Args:
+        tables: which.
+        definition: how much of it.
+        now_s: seconds since the Unix epoch.
+        clock_s: seconds since any moment.
+    """
+
+    def __init__(
+        self,
+        tables: Iterable[LandedTable],
+        definition: UpkeepDefinition,
+        now_s: Callable[[], float] = time.time,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tables = [*tables]
+        self._definition = definition
+        self._now_s = now_s
+        self._clock_s = clock_s
+        self._commits = definition.merge_files - 1  # a job that makes one commit looks after it
+        self._not_before_s = clock_s()
+        self._failures = 0
+
+    def after_commit(self) -> None:
+        """Look after the tables, if it is time. Raises nothing."""
+        self._commits += 1
+        share = self._definition.share
+        is_time = self._commits >= self._definition.merge_files
+        if not share or not is_time or self._clock_s() < self._not_before_s:
+            return
+        self._commits = 0
+        started_s = self._clock_s()
+        went_well = [self._look_after(table) for table in self._tables]
+        took_s = self._clock_s() - started_s
+        pause_s = took_s * (1 - share) / share
+        self._failures = 0 if all(went_well) else self._failures + 1
+        if self._failures:
+            pause_s = max(pause_s, min(RETRY_S * 2 ** (self._failures - 1), RETRY_S_MAX))
+        self._not_before_s = self._clock_s() + pause_s
+
+    def _look_after(self, table: LandedTable) -> bool:
+        """Whether it went well."""
+        try:
+            files = table.live_files()
+            if files is not None:
+                self._merge(table, files)
+                self._sweep(table)
+                upkept = read_upkept(table.path)
+                if upkept.failures:
+                    write_upkept(table.path, replace(upkept, failures=0, failure=""))
+        except Exception as error:
+            _LOG.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
+            with suppress(OSError):
+                upkept = read_upkept(table.path)
+                failed = replace(
+                    upkept,
+                    failed_at_s=self._now_s(),
+                    failures=upkept.failures + 1,
+                    failure=str(error),
+                )
+                write_upkept(table.path, failed)
+            return False
+        return True
+
+    def _merge(self, table: LandedTable, files: Sequence[LiveFile]) -> None:
+        started_s = self._clock_s()
+        it = self._definition
+        due = due_groups(files, it.merge_files, it.file_bytes, self._now_s())
+        groups = _affordable(due, it.file_bytes)
+        done = table.tend([[file.path for file in group] for group in groups], it.versions_max)
+        if done and groups:
+            merged = replace(
+                read_upkept(table.path),
+                merged_at_s=self._now_s(),
+                merged_files=sum(len(group) for group in groups),
+                merged_into=len(groups),
+                merged_bytes=sum(file.size_bytes for group in groups for file in group),
+                merged_in_s=self._clock_s() - started_s,
+            )
+            write_upkept(table.path, merged)
+
+    def _sweep(self, table: LandedTable) -> None:
+        upkept = read_upkept(table.path)
+        if 0 <= self._now_s() - upkept.swept_at_s < SWEEP_S:
+            return
+        removed = table.remove_orphans(self._definition.leftovers_h, remove=True)
+        swept = replace(upkept, swept_at_s=self._now_s(), swept_files=len(removed))
+        write_upkept(table.path, swept)
+
+
+def _affordable(groups: Sequence[list[LiveFile]], bytes_max: int) -> list[list[LiveFile]]:
+    """As many of the groups as are no longer than one full file together, or the first one."""
+    chosen: list[list[LiveFile]] = []
+    size = 0
+    for group in groups:
+        size += sum(file.size_bytes for file in group)
+        if chosen and size > bytes_max:
+            break
+        chosen.append(group)
+    return chosen

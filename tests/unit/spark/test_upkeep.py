@@ -1,0 +1,255 @@
+"""Tables that look after themselves: few files, nothing lost, and the job never ends. No Spark."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pydantic import ValidationError
+
+from penstock.config.derived import DerivedDefinition
+from penstock.config.table import TableDefinition
+from penstock.config.upkeep import UpkeepDefinition
+from penstock.spark.delta_commit import MessageTable
+from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
+from penstock.spark.tables.iceberg import IcebergTable
+from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
+from penstock.spark.tables.upkept import read_upkept
+from tests.support.landed_tables import (
+    BATCH_0,
+    EPOCH,
+    SCHEMA,
+    SELECTION,
+    Open,
+    iceberg_at,
+    land,
+    offsets,
+    opener,
+)
+
+FEW = UpkeepDefinition(merge_files=5, share=0.9)
+
+
+class Clock:
+    """Stands still unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def landed(table: LandedTable, upkeep: Upkeep, count: int, first: int = 0) -> None:
+    """So many commits of three rows each, looked after."""
+    for n in range(first, first + count):
+        batch = replace(BATCH_0, batch_id=n)
+        assert land(table, batch, 3 * n, 3 * n + 3) is Outcome.LANDED
+        upkeep.after_commit()
+
+
+@pytest.fixture
+def open_table(kind: str, tmp_path: Path) -> Open:
+    return opener(kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_files_stay_few_and_every_row_is_there_once(kind: str, open_table: Open) -> None:
+    table = open_table(SCHEMA, ())
+    landed(table, Upkeep([table], FEW, clock_s=Clock()), 60)
+    assert offsets(kind, table) == list(range(180))
+    files = table.live_files()
+    assert files is not None
+    assert len(files) <= 3 * 4, "three sizes of files, at most four of each"
+    upkept = read_upkept(table.path)
+    assert upkept.failures == 0
+    assert upkept.merged_files >= 5 * upkept.merged_into > 0
+    again = open_table(SCHEMA, ())
+    assert again.has_landed(replace(BATCH_0, batch_id=59)), "the guard against replays is there"
+    assert (again.landed_start(SELECTION), again.landed_end(SELECTION)) == (0, 180)
+
+
+def test_a_directory_of_parquet_files_is_left_as_it_is(tmp_path: Path) -> None:
+    table = opener("parquet", tmp_path)()
+    landed(table, Upkeep([table], FEW), 10)
+    assert offsets("parquet", table) == list(range(30))
+    assert read_upkept(table.path).merged_at_s == 0
+
+
+def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_path: Path) -> None:
+    table = IcebergTable(tmp_path / "readings", SCHEMA, ("date",), tmp_path / "iceberg.db")
+    definition = UpkeepDefinition(merge_files=5, share=0.9, versions_max=10)
+    upkeep = Upkeep([table], definition, clock_s=Clock())
+    sizes: list[int] = []
+    for first, count in ((0, 100), (100, 40)):  # the names of the last hundred files are in it
+        landed(table, upkeep, count, first)
+        sizes.append(Path(iceberg_at(table.path).metadata_location).stat().st_size)
+        found = iceberg_at(table.path)
+        assert len(found.snapshots()) <= 10 + 5
+        current = found.current_snapshot()
+        assert current is not None
+        assert len(current.manifests(found.io)) <= 55
+    assert sizes[1] < sizes[0] * 1.1
+    assert offsets("iceberg", table) == list(range(420))
+
+
+def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    upkeep = Upkeep([table], FEW, clock_s=Clock())
+    log = table.path / "_delta_log"
+    landed(table, upkeep, 150)
+    hours_ago = time.time() - 5 * 3600
+    for path in log.iterdir():  # as if it had taken that long
+        os.utime(path, (hours_ago, hours_ago))
+    landed(table, upkeep, 150, 150)
+    assert len(list(log.iterdir())) < 250, "of more than 300 commits"
+    assert offsets("delta", table) == list(range(900))
+    assert MessageTable(table.path, SCHEMA, ("date",)).has_landed(replace(BATCH_0, batch_id=299))
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_reader_of_an_earlier_version_keeps_its_files(kind: str, open_table: Open) -> None:
+    table = open_table(SCHEMA, ("date",))
+    upkeep = Upkeep([table], UpkeepDefinition(merge_files=5, share=0.9, versions_max=2))
+    landed(table, upkeep, 4)
+    days_ago = time.time() - 72 * 3600
+    for path in table.path.rglob("*.*"):
+        if path.is_file():
+            os.utime(path, (days_ago, days_ago))
+    read = (
+        DeltaTable(table.path).to_pyarrow_dataset().to_table
+        if kind == "delta"
+        else iceberg_at(table.path).scan().to_arrow
+    )
+    landed(table, upkeep, 20, 4)
+    table.remove_orphans(24, remove=True)
+    assert sorted(read().column("offset").to_pylist()) == list(range(12))
+    assert offsets(kind, table) == list(range(72))
+    if kind == "iceberg":  # and a day later they are gone
+        for path in table.path.rglob("*.*"):
+            if path.is_file():
+                os.utime(path, (days_ago, days_ago))
+        assert len(table.remove_orphans(24, remove=True)) > 10
+        assert offsets(kind, table) == list(range(72))
+        assert table.remove_orphans(24, remove=True) == []
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_who_changes_the_files_meanwhile_comes_first(kind: str, open_table: Open) -> None:
+    table, other = open_table(SCHEMA, ()), open_table(SCHEMA, ())
+    landed(table, Upkeep([table], UpkeepDefinition(share=0)), 6)
+    files = table.live_files()
+    assert files is not None
+    other.replace(Span(EPOCH, 0, 2), [])
+    assert not table.tend([[file.path for file in files]], 10)
+    assert offsets(kind, table) == list(range(2, 18))
+    files = table.live_files()
+    assert files is not None
+    assert table.tend([[file.path for file in files]], 10)
+    assert offsets(kind, table) == list(range(2, 18))
+    assert len(table.recent_files(timedelta.max)) == 1
+
+
+class Failing:
+    """A table of which nobody gets anything."""
+
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.asked = 0
+        self.error: Exception | None = TableError("the disk is gone")
+
+    def live_files(self) -> Sequence[object]:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return []
+
+    def tend(self, *_: object) -> bool:
+        return True
+
+    def remove_orphans(self, *_: object, **__: object) -> list[str]:
+        return []
+
+
+def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = Failing(tmp_path)
+    upkeep = Upkeep([failing], FEW, clock, clock)  # type: ignore[list-item]
+    with caplog.at_level(logging.WARNING):
+        upkeep.after_commit()
+    assert f"upkeep of {tmp_path} failed, and is tried again later: the disk is" in caplog.text
+    (sentence,) = read_upkept(tmp_path).sentences()
+    assert sentence.endswith("failed 1 times in a row, and goes on trying: the disk is gone")
+    for _ in range(5):
+        upkeep.after_commit()
+    assert failing.asked == 1, "not with every commit"
+    clock.now_s += 6
+    for _ in range(5):
+        upkeep.after_commit()
+    clock.now_s += 6
+    for _ in range(5):
+        upkeep.after_commit()
+    assert failing.asked == 2, "the second pause is longer"
+    clock.now_s += 6
+    failing.error = None
+    for _ in range(5):
+        upkeep.after_commit()
+    assert failing.asked == 3
+    assert read_upkept(tmp_path).failures == 0
+
+
+def test_no_more_of_the_job_s_time_than_its_share(tmp_path: Path, clock: Clock) -> None:
+    slow = Failing(tmp_path)
+    slow.error = None
+
+    def tend(*_: object) -> bool:
+        clock.now_s += 2
+        return True
+
+    slow.tend = tend  # type: ignore[method-assign]
+    upkeep = Upkeep([slow], UpkeepDefinition(merge_files=2, share=0.2), clock, clock)  # type: ignore[list-item]
+    for _ in range(1000):
+        upkeep.after_commit()
+        clock.now_s += 0.1
+    assert slow.asked == pytest.approx((clock.now_s - 1000) * 0.2 / 2, abs=1)
+
+
+def test_leftovers_are_looked_for_once_an_hour_also_by_jobs_that_are_short(
+    tmp_path: Path, clock: Clock
+) -> None:
+    swept: list[float] = []
+
+    class Table(Failing):
+        def remove_orphans(self, *_: object, **__: object) -> list[str]:
+            swept.append(clock.now_s)
+            return ["one"]
+
+    table = Table(tmp_path)
+    table.error = None
+    for _ in range(30):
+        Upkeep([table], FEW, clock, clock).after_commit()  # type: ignore[list-item]
+        clock.now_s += 600
+    assert len(swept) == 30 * 600 / SWEEP_S
+
+
+def test_settings_that_became_others_are_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match=r"compact_commits is now upkeep\.merge_files"):
+        TableDefinition.model_validate({"name": "t", "topics": "a/#", "compact_commits": 3})
+    derived = {"name": "t", "kind": "last_known", "source": "s", "compact_bytes": 2**20}
+    with pytest.raises(ValidationError, match=r"compact_bytes is now upkeep\.file_bytes"):
+        DerivedDefinition.model_validate(derived)
