@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field, model_validator
 
 from penstock.config.group import Group
+from penstock.config.values import LocalDirectory
 from penstock.config.web_url import check_web_url
 
 
@@ -33,7 +34,7 @@ class RegistryDefinition(Group):
     timeout_s: float = Field(default=5.0, ge=0.1, le=60)
     """How long one request may take, in seconds. 0.1 to 60."""
 
-    cache_dir: str = "schemas"
+    cache_dir: LocalDirectory = "schemas"
     """Directory for schemas that were asked for once, which are not asked for again; a relative one
     counts from where a command runs. On a cluster each machine needs one."""
 

@@ -72,6 +72,11 @@ class TableDefinition(Group):
     repeats: RepeatsDefinition | None = None
     """Leave out messages that were sent again, such as { column = "id", within_s = 600 }."""
 
+    evolve: Literal["none", "add"] = "none"
+    """What becomes of a newer schema of registry.subject: none, a job reads it when it starts, and
+    refuses one in which a column has another type; add, its new fields become columns with the next
+    batch, and columns that are there keep their types."""
+
     starting_offsets: str = "earliest"
     """Where a new table begins: earliest, latest or a position; backfill gets what is before."""
 
@@ -98,6 +103,18 @@ class TableDefinition(Group):
     @classmethod
     def _has_no_former_settings(cls, values: Any) -> Any:
         return refuse_former_settings(values)
+
+    @model_validator(mode="after")
+    def _has_what_evolving_needs(self) -> TableDefinition:
+        decoder = self.decoder
+        registry = decoder.registry
+        has_subject = registry is not None and registry.subject and not registry.version
+        if self.evolve == "add" and (not has_subject or decoder.columns):
+            raise ValueError(
+                f"table {self.name!r} evolves with registry.subject: name it, and neither a version"
+                " of it nor columns"
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_what_repeats_need(self) -> TableDefinition:

@@ -14,6 +14,7 @@
     map_keys        keys of maps in cbor and msgpack, looked at before they are hashed
     protobuf        messages by their descriptor
     registry        schemas by their ids: avro_registered, protobuf_registered, json_registered
+    pinned          a definition with the version of a schema that is the newest now
     framed          what stands in front of a payload, left out
     sparkplug, sparkplug_schema      Sparkplug B, a row for each metric
     csv_lines, text, raw             lines, one value, and the payload as it is

@@ -10,9 +10,9 @@ from penstock.decoding.decoded import Decoded, Decoder
 from penstock.decoding.documents import document_decoder
 from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
+from penstock.decoding.pinned import pinned
 from penstock.decoding.protobuf import protobuf_decoder
 from penstock.decoding.raw import RawDecoder
-from penstock.decoding.registry import pinned
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.text import TextDecoder
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from penstock.config.decoder import DecoderDefinition
+from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema, read_datum
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
@@ -24,14 +24,24 @@ def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | 
     of JSON text."""
     assert definition.registry is not None  # the definition sees to it
     registry = Registry(definition.registry)
-    subject = definition.registry.subject
-    if reader is None and subject:
-        reader = parsed(registry, registry.of_subject(), f"schema of {subject}")
+    if reader is None and definition.registry.subject:
+        reader = _of_subject(definition, registry)
     columns = definition.columns or (reader.columns() if reader is not None else {})
     notation = RegisteredAvro(registry, None if reader is None else reader.parsed)
     if not columns:
         return document_decoder(definition, notation)
     return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
+
+
+def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
+    """A column for each field of the subject's schema; none where it is no record."""
+    return _of_subject(definition, registry).columns()
+
+
+def _of_subject(definition: DecoderDefinition, registry: Registry) -> AvroSchema:
+    assert definition.registry is not None  # the caller sees to it
+    where = f"schema of {definition.registry.subject}"
+    return parsed(registry, registry.of_subject(), where)
 
 
 class RegisteredAvro(Slow):

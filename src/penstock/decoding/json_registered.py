@@ -19,14 +19,11 @@ _TYPES: Final = {"string": "string", "integer": "int64", "number": "float64", "b
 _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
-def with_columns(definition: DecoderDefinition, registry: Registry) -> DecoderDefinition:
-    """The definition with columns of the newest schema of its subject, if it names none itself."""
-    assert definition.registry is not None  # the definition sees to it
-    subject = definition.registry.subject
-    if definition.columns or not subject:
-        return definition
+def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
+    """A column for each property of the subject's schema; none where it has none."""
+    assert definition.registry is not None  # the caller sees to it
     schema = registry.of_subject()
-    where = f"schema of {subject}"
+    where = f"schema of {definition.registry.subject}"
     _check_kind(schema, where)
     try:
         written = msgspec.json.decode(schema.schema)
@@ -34,11 +31,8 @@ def with_columns(definition: DecoderDefinition, registry: Registry) -> DecoderDe
         raise ConfigError(f"The {where} is no JSON.") from None
     properties = written.get("properties") if isinstance(written, dict) else None
     if not isinstance(properties, dict):
-        return definition
-    columns = {name: Column(type=_type(wanted)) for name, wanted in properties.items()}
-    return DecoderDefinition.model_validate(
-        {**definition.model_dump(exclude_defaults=True), "columns": columns}
-    )
+        return {}
+    return {name: Column(type=_type(wanted)) for name, wanted in properties.items()}
 
 
 class KnownJsonSchema:

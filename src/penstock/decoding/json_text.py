@@ -17,7 +17,7 @@ from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
 from penstock.decoding.decoded import Decoded, Decoder
 from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
-from penstock.decoding.json_registered import KnownJsonSchema, with_columns
+from penstock.decoding.json_registered import KnownJsonSchema, registered_columns
 from penstock.decoding.registry import Registry
 from penstock.decoding.rows import Rows, decoded_in_portions
 
@@ -34,8 +34,12 @@ def json_decoder(definition: DecoderDefinition) -> Decoder:
     """With columns, or with one of JSON text."""
     if definition.registry is not None:
         registry = Registry(definition.registry)
-        inner = with_columns(definition, registry)
-        plain = inner.model_copy(update={"registry": None, "framing": "none"})
+        columns = definition.columns
+        if not columns and definition.registry.subject:
+            columns = registered_columns(definition, registry)
+        plain = definition.model_copy(
+            update={"registry": None, "framing": "none", "columns": columns}
+        )
         return FramedDecoder(json_decoder(plain), KnownJsonSchema(registry))
     if not definition.columns:
         return ValidJson(definition)

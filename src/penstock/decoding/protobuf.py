@@ -57,7 +57,7 @@ Read = Callable[[Any], Any]
 def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """With the definition's columns, or with one for each field of the message."""
     try:
-        from google.protobuf import descriptor_pb2
+        import google.protobuf  # noqa: F401 - only whether it is there
     except ImportError:
         raise ConfigError(
             "The decoder protobuf needs the package protobuf, which is not installed:"
@@ -67,15 +67,20 @@ def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
         from penstock.decoding.protobuf_registered import registered_protobuf_decoder
 
         return registered_protobuf_decoder(definition)
+    return ProtobufDecoder(definition, described_message(definition))
+
+
+def described_message(definition: DecoderDefinition) -> Any:
+    """The class of the definition's message, by its descriptor file."""
+    from google.protobuf import descriptor_pb2
+
     file = definition.descriptor
     content = content_of(file, "descriptor set")
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
     except Exception as error:  # protobuf's are of several kinds
-        raise ConfigError(
-            f"{file} is no descriptor set as protoc writes it: {_said(error)}."
-        ) from None
-    return ProtobufDecoder(definition, message_class(files, definition.message, file))
+        raise ConfigError(_no_descriptor_set(file, error)) from None
+    return message_class(files, definition.message, file)
 
 
 def message_class(files: Iterable[Any], name: str, where: str) -> Any:
@@ -99,13 +104,12 @@ def message_class(files: Iterable[Any], name: str, where: str) -> Any:
     except KeyError:
         raise ConfigError(f"There is no message {name} in {where}.") from None
     except Exception as error:  # protobuf's are of several kinds
-        raise ConfigError(
-            f"{where} is no descriptor set as protoc writes it: {_said(error)}."
-        ) from None
+        raise ConfigError(_no_descriptor_set(where, error)) from None
 
 
-def _said(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")
+def _no_descriptor_set(where: str, error: Exception) -> str:
+    said = str(error).partition("\n")[0].rstrip(".")
+    return f"{where} is no descriptor set as protoc writes it: {said}."
 
 
 class ProtobufDecoder:

@@ -15,12 +15,16 @@ import importlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from penstock.config.decoder import DecoderDefinition
+from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.files import content_of
 from penstock.decoding.framed import FramedDecoder
-from penstock.decoding.protobuf import ProtobufDecoder, message_class
+from penstock.decoding.protobuf import (
+    ProtobufDecoder,
+    column_type,
+    described_message,
+    message_class,
+)
 from penstock.decoding.registry import (
     FRAME_BYTES,
     RegisteredSchema,
@@ -39,21 +43,27 @@ def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """With the definition's columns, or with one for each field of the message."""
     assert definition.registry is not None  # the definition sees to it
     registry = Registry(definition.registry)
-    if definition.descriptor:
-        from google.protobuf import descriptor_pb2
-
-        where = definition.descriptor
-        content = content_of(where, "descriptor set")
-        files = list(descriptor_pb2.FileDescriptorSet.FromString(content).file)
-    else:
-        where = f"the schema of {definition.registry.subject}"
-        wanted = registry.of_subject(serialized=True)
-        files = list(_with_imports(registry, wanted, where, where))
-    name = definition.message or _name(files[-1], (0,))
-    message = message_class(files, name, where)
+    message = _message(definition, registry)
     return FramedDecoder(
         ProtobufDecoder(definition, message), MessageOfId(registry, message.DESCRIPTOR.full_name)
     )
+
+
+def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
+    """A column for each field of the message."""
+    fields = _message(definition, registry).DESCRIPTOR.fields
+    return {field.name: Column(type=column_type(field)) for field in fields}
+
+
+def _message(definition: DecoderDefinition, registry: Registry) -> Any:
+    """The class of the message that the table knows."""
+    assert definition.registry is not None  # the caller sees to it
+    if definition.descriptor:
+        return described_message(definition)
+    where = f"the schema of {definition.registry.subject}"
+    wanted = registry.of_subject(serialized=True)
+    files = list(_with_imports(registry, wanted, where, where))
+    return message_class(files, definition.message or _name(files[-1], (0,)), where)
 
 
 class MessageOfId:

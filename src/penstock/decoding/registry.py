@@ -31,7 +31,6 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from penstock.auth.web_requests import body_of, opener_for
-from penstock.config.decoder import DecoderDefinition
 from penstock.config.registry import RegistryDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import DecodingPostponed
@@ -222,23 +221,6 @@ class Registry:
                 file.flush()
                 os.fsync(handle)
             Path(name).replace(self._file(path))
-
-
-def pinned(definition: DecoderDefinition) -> DecoderDefinition:
-    """The definition with the version of its subject that is the newest now.
-
-    So every process that makes a decoder of it makes the same one, whatever is registered since.
-
-    Raises:
-        ConfigError: the registry has no such subject.
-        RegistryUnavailable: it does not say.
-    """
-    wanted = definition.registry
-    if wanted is None or not wanted.subject or wanted.version:
-        return definition
-    newest = Registry(wanted).newest(wanted.subject, serialized=definition.kind == "protobuf")
-    update = {"registry": wanted.model_copy(update={"version": newest.version})}
-    return definition.model_copy(update=update)
 
 
 def schema_id(payload: bytes) -> int:

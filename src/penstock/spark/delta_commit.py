@@ -123,6 +123,11 @@ class MessageTable:
             delta.alter.add_columns(Schema.from_arrow(pa.schema(added)).fields)
             self._refresh()
 
+    def columns(self) -> pa.Schema | None:
+        """The columns that it has; None while there is none."""
+        delta = self._refresh()
+        return None if delta is None else pa.schema(delta.schema())
+
     def _check_holds(self, delta: DeltaTable | None, selection: Selection) -> None:
         if delta is None:
             return

@@ -33,6 +33,7 @@ def load(tmp_path: Path, text: str) -> None:
             "table 'readings' looks for repeats, and so needs received_at",
         ),
         (TABLE.replace("{line}", "a{line}"), "has a single brace in 'a{line}'"),
+        (TABLE + 'evolve = "add"\n', "table 'readings' evolves with registry.subject: name it"),
         (TABLE + 'partition = "date"\n', "is not a setting; did you mean partition_by"),
     ],
 )

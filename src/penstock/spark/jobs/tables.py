@@ -37,6 +37,7 @@ from penstock.spark.jobs.supervision import SupervisedLanding
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spark
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.evolving import EvolvingPlace
 from penstock.spark.tables.landing_place import LandingPlace
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.upkeep import Upkeep
@@ -209,8 +210,15 @@ class TablesRun:
             ),
             on_progress,
             shared,
-            derived_place(table) if isinstance(table, DerivedTable) else landing_place(table),
+            derived_place(table) if isinstance(table, DerivedTable) else declared_place(table),
         )
+
+
+def declared_place(table: DeclaredTable) -> Place:
+    """Where the messages of a table land, by the schema of now or by each that follows."""
+    if table.definition.evolve == "add":
+        return EvolvingPlace(table, landing_place)
+    return landing_place(table)
 
 
 def landing_place(table: DeclaredTable) -> LandingPlace:

@@ -19,6 +19,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, Protocol
 
+import pyarrow as pa
+
 from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.tables.tiers import LiveFile
@@ -156,6 +158,9 @@ class LandedTable(Protocol):
         Raises:
             ConfigError: it holds other messages, or a column has another type.
         """
+
+    def columns(self) -> pa.Schema | None:
+        """The columns that it has; None while there is none."""
 
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""

@@ -8,13 +8,16 @@ Any part after the first may be empty; `date` is there for tables partitioned by
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import pyarrow as pa
 
+from penstock.config.decoder import Column
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import make_decoder, pinned
+from penstock.decoding.casts import Cast
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
@@ -42,6 +45,7 @@ class DeclaredTable:
 
     def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
+        self._given = definition
         # The executors make decoders, too, and later: all of the same version of a schema.
         definition = definition.model_copy(update={"decoder": pinned(definition.decoder)})
         self.definition = definition
@@ -68,6 +72,36 @@ class DeclaredTable:
         }
 
     @property
+    def version(self) -> int:
+        """The version of its subject in a schema registry; 0 where it has none."""
+        registry = self.definition.decoder.registry
+        return 0 if registry is None else registry.version
+
+    def newest(self) -> DeclaredTable:
+        """The table by the newest schema of its subject.
+
+        Raises:
+            ConfigError: the schema cannot be that of a table.
+            RegistryUnavailable: the registry does not say.
+        """
+        newest = DeclaredTable(self._given, self._tables_dir)
+        return self if newest.version == self.version else newest
+
+    def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
+        """The same table, whose columns have the types of these where they have their names."""
+        decoder = self.definition.decoder
+        columns = {
+            name: column.model_copy(update={"type": types[name].type})
+            if name in types and _arrow_type(types[name]) != _arrow_type(column)
+            else column
+            for name, column in decoder.columns.items()
+        }
+        update = {"decoder": decoder.model_copy(update={"columns": columns})}
+        made = DeclaredTable(self.definition.model_copy(update=update), self._tables_dir)
+        made._given = self._given
+        return made
+
+    @property
     def group(self) -> str | None:
         """The registered reader that its landing is, or None."""
         given = self.definition.group
@@ -78,6 +112,10 @@ class DeclaredTable:
         """The column by which repeats are known; empty where nobody looks for them."""
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    return Cast("", column).field.type
 
 
 def open_table(

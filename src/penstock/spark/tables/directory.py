@@ -107,6 +107,11 @@ class ParquetDirectory:
             if not self._append(version + 1, step):
                 raise TableCommitFailed(f"another job changed the table in {self.path}; try again")
 
+    def columns(self) -> pa.Schema | None:
+        """The columns that it has; None while there is none."""
+        _, last = self._refresh()
+        return None if last is None else last.schema
+
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""
         return _has_landed(self._refresh()[1], batch)

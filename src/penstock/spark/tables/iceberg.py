@@ -129,6 +129,13 @@ class IcebergTable:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
 
+    def columns(self) -> pa.Schema | None:
+        """The columns that it has; None while there is none."""
+        table = self._refresh()
+        if table is None:
+            return None
+        return _plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
+
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""
         return _has_landed(self._refresh(), batch)

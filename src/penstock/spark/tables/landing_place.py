@@ -90,6 +90,10 @@ class LandingPlace:
         self._stream = Ranges.stream(spark, options, self._columns)
         return self._stream.frame
 
+    def take_over(self, before: LandingPlace) -> None:
+        """Land what the query of another place gives."""
+        self._stream = before._stream
+
     def prepare(self, selection: Selection) -> None:
         """Refuse tables of other messages; add columns that they do not have yet."""
         for table in self._tables.values():

@@ -1,0 +1,60 @@
+"""A decoder's definition with what it takes from a registry in it, for as long as a job runs."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from penstock.config.decoder import Column, DecoderDefinition
+from penstock.decoding.avro_registered import registered_columns as avro_columns
+from penstock.decoding.json_registered import registered_columns as json_columns
+from penstock.decoding.protobuf_registered import registered_columns as protobuf_columns
+from penstock.decoding.registry import Registry
+from penstock.errors import ConfigError
+
+
+def pinned(definition: DecoderDefinition) -> DecoderDefinition:
+    """The definition with the version of its subject that is the newest now, and its columns.
+
+    So every process that makes a decoder of it makes the same one, whatever is registered since.
+
+    Raises:
+        ConfigError: the registry has no such subject.
+        RegistryUnavailable: it does not say.
+    """
+    wanted = definition.registry
+    if wanted is None or not wanted.subject:
+        return definition
+    registry = Registry(wanted)
+    if not wanted.version:
+        newest = registry.newest(wanted.subject, serialized=definition.kind == "protobuf")
+        wanted = wanted.model_copy(update={"version": newest.version})
+        registry = Registry(wanted)
+    definition = definition.model_copy(update={"registry": wanted})
+    columns = definition.columns or _columns(definition, registry)
+    return with_columns(definition, columns)
+
+
+def with_columns(definition: DecoderDefinition, columns: dict[str, Column]) -> DecoderDefinition:
+    """The definition with columns whose names come from elsewhere.
+
+    Raises:
+        ConfigError: no table can have them.
+    """
+    given = {name: getattr(definition, name) for name in definition.model_fields_set}
+    try:
+        return DecoderDefinition.model_validate({**given, "columns": columns})
+    except ValidationError as error:
+        said = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"The columns of a schema cannot be those of a table: {said}.") from None
+
+
+def _columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
+    if definition.schema_file or definition.descriptor:  # they say what the columns are
+        return {}
+    match definition.kind:
+        case "avro":
+            return avro_columns(definition, registry)
+        case "protobuf":
+            return protobuf_columns(definition, registry)
+        case _:
+            return json_columns(definition, registry)
