@@ -176,3 +176,16 @@ def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Pa
     (dead,) = DeltaTable(table.dead_letters_path).to_pyarrow_table().to_pylist()
     assert (dead["offset"], dead["payload"], dead["kind"]) == (17, b"poison", "broken")
     assert dead["reason"].endswith(": RecursionError: too deep")
+
+
+def test_an_error_in_a_worker_is_told_by_its_last_line_only(
+    log: LogWriter, run: Begin, tmp_path: Path
+) -> None:
+    """Issue 24, fault 2: what Spark makes of it has 25 lines; and it buries no message."""
+    log.append(10, topics=TOPICS, payload=lambda _: b"poison")
+    table = declared(tmp_path, "numbers")
+    table.sorting = FragileSorting(table, OSError("the descriptor is away"))
+    running = run([table], True)
+    running.join()
+    assert str(running.error) == "Spark ended the query: OSError: the descriptor is away"
+    assert not table.dead_letters_path.exists()

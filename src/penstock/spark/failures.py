@@ -27,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamUnavailable
+from penstock.telemetry.logs import one_line
 
 SENTENCE_CHARACTERS_MAX: Final = 500
 """Of what others say."""
@@ -106,7 +107,7 @@ def _said(kind: str, message: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    line = text.strip().partition("\n")[0].rstrip()
+    line = one_line(text.strip().partition("\n")[0])
     if len(line) <= SENTENCE_CHARACTERS_MAX:
         return line
     return f"{line[:SENTENCE_CHARACTERS_MAX]}…"

@@ -109,10 +109,16 @@ def local_spark(
         stack.callback(_forget_gateway)
         stack.callback(gateway.shutdown)
         with _own_interrupt_handler():
-            SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
+        # It would print a traceback when Java goes away; whoever uses the session is told of that.
+        context._accumulatorServer.handle_error = _no_word  # type: ignore[assignment,method-assign]  # noqa: SLF001
         session = SparkSession.builder.getOrCreate()
         stack.callback(_stop, session)
         yield session
+
+
+def _no_word(*_: object) -> None:
+    pass
 
 
 def _stop(session: SparkSession) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from collections import OrderedDict
 from datetime import UTC, datetime
@@ -52,6 +53,8 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 _ENDS: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -104,6 +107,11 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else _escape(character) for character in text
     )
+
+
+def one_line(text: str) -> str:
+    """Return what a library says over several lines, with colours perhaps, as one plain line."""
+    return " ".join(_COLOUR.sub("", text).split())
 
 
 def _escape(character: str) -> str:

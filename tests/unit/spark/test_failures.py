@@ -9,6 +9,7 @@ import pytest
 from penstock.errors import OffsetOutOfRange, PenstockError
 from penstock.spark.failures import SENTENCE_CHARACTERS_MAX, cause_in, own_error, sentence_of
 from penstock.spark.session import SparkFailed
+from penstock.spark.tables.api import TableCommitFailed
 
 TRACEBACK = "Traceback (most recent call last):"
 
@@ -87,3 +88,12 @@ def test_errors_of_others_are_named_by_their_class() -> None:
     assert sentence_of(PenstockError("It is so.")) == "It is so."
     assert sentence_of(OSError(28, "No space left on device")).startswith("OSError: [Errno 28] No")
     assert sentence_of(MemoryError()) == "MemoryError"
+
+
+def test_what_a_library_says_over_several_lines_is_one_sentence() -> None:
+    """As deltalake says that a file cannot be opened."""
+    said = "Generic error\n          \x1b[31m↳\x1b[0m Not a directory (os error 20)\n"
+    error = TableCommitFailed(f"batch 0 could not be committed: {said}")
+    assert str(error) == (
+        "batch 0 could not be committed: Generic error ↳ Not a directory (os error 20)"
+    )

@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.spark.parquet_files import Layout, NewFile
 from penstock.spark.tables.tiers import LiveFile
 from penstock.spark.topics import topics_text
+from penstock.telemetry.logs import one_line
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
@@ -32,7 +33,14 @@ DEAD_LETTERS: Final = "dead_letters"
 
 
 class TableError(PenstockError):
-    """The table cannot do what was asked."""
+    """The table cannot do what was asked.
+
+    Args:
+        sentence: why; what it quotes of a library may have several lines.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(one_line(sentence))
 
 
 class TableCommitFailed(TableError):
