@@ -47,6 +47,8 @@ def live_files_of(delta: DeltaTable, partition_by: tuple[str, ...]) -> list[Live
 
 def overlaps(file: dict[str, Any], span: Span) -> bool:
     """Whether a file may have rows of the span."""
+    if any(file.get(name) is None for name in ("min.epoch", "max.epoch", "min.offset")):
+        return True  # whoever wrote it did not say
     return bool(
         file["min.epoch"] <= span.epoch <= file["max.epoch"]
         and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)

@@ -306,11 +306,14 @@ class MessageTable:
         """Its present files that may have rows received so long before its newest, or later."""
         delta = self._refresh()
         files = [] if delta is None else files_of(delta)
-        newest = max((file["max.received_at"] for file in files), default=None)
+        if within == timedelta.max:
+            return [self.path / file["path"] for file in files]
+        received = [(file["max.received_at"], file["path"]) for file in files]
+        newest = max((at for at, _ in received if at is not None), default=None)
         return [
-            self.path / file["path"]
-            for file in files
-            if newest is not None and newest - file["max.received_at"] <= within
+            self.path / path
+            for at, path in received
+            if at is None or (newest is not None and newest - at <= within)
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
@@ -432,11 +435,12 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
 def contents_of(delta: DeltaTable, path: Path) -> Contents:
     """What a table of messages holds."""
     files = files_of(delta)
-    newest = max(((file["max.epoch"], file["max.offset"]) for file in files), default=None)
+    told = [file for file in files if file.get("max.offset") is not None]
+    newest = max(((file["max.epoch"], file["max.offset"]) for file in told), default=None)
     return Contents(
         version=delta.version(),
         changed_at=datetime.fromtimestamp(delta.history(1)[0]["timestamp"] / 1000, UTC),
-        rows=sum(file["num_records"] for file in files),
+        rows=sum(file["num_records"] or 0 for file in files),
         files=len(files),
         size_bytes=sum(file["size_bytes"] for file in files),
         description=delta.metadata().description or "",

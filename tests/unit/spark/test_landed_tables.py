@@ -384,6 +384,26 @@ def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path
     assert table.landed_start(SELECTION) == 0
 
 
+def test_a_table_without_times_of_receipt_has_files_all_the_same(open_table: Open) -> None:
+    table = open_table(SCHEMA.remove(2), ("date",))
+    table.commit(BATCH_0, written(table, rows(0, 3).drop_columns("received_at")), 0, 3)
+    assert len(table.recent_files(timedelta.max)) == 1
+
+
+def test_a_file_of_which_nobody_told_what_is_in_it_is_looked_into(tmp_path: Path) -> None:
+    """Statistics are optional in a Delta table [protocol, Per-file Statistics]."""
+    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    files = [replace(file, stats="") for file in written(table, rows(0, 3))]
+    assert table.commit(BATCH_0, files, 0, 3) is Outcome.LANDED
+    land(table, BATCH_1, 3, 6)
+    contents = table.contents()
+    assert contents is not None
+    assert (contents.files, contents.landed_end) == (2, 6)
+    assert len(table.live_files() or []) == 1
+    table.replace(Span(EPOCH, 1, 2), [])
+    assert offsets("delta", table) == [0, 2, 3, 4, 5]
+
+
 def test_text_is_text_whatever_arrow_calls_it(tmp_path: Path) -> None:
     texts = pa.array(["a", None, "b"])
     found = pa.table(

@@ -235,7 +235,10 @@ class LandedTable(Protocol):
         """What the table holds; None while there is none."""
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Its present files that may have rows received so long before its newest, or later."""
+        """Its present files that may have rows received so long before its newest, or later.
+
+        All of them for `timedelta.max`, also where the table has no `received_at`.
+        """
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
         """Remove files that are part of the table no longer, or never were; returns their names.

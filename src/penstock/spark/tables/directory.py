@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import NULL_PARTITION, Layout, NewFile, hidden, remove_old, sync
+from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import (
     Batch,
     Contents,
@@ -214,6 +215,8 @@ class ParquetDirectory:
 
     def recent_files(self, within: timedelta) -> list[Path]:
         """Its present files that may have rows received so long before its newest, or later."""
+        if within == timedelta.max:
+            return [self.path / path for path in self._files()]
         received = {path: _received_at(self.path / path) for path in self._files()}
         newest = max(received.values(), default=None)
         return [
@@ -316,7 +319,7 @@ def _values(path: str) -> dict[str, str | None]:
 @lru_cache(maxsize=100_000)
 def _offsets(file: Path) -> tuple[str, str, int, int]:
     """Smallest and largest epoch and offset of a file, which never changes."""
-    rows = pq.read_table(file, columns=["epoch", "offset"], partitioning=None)
+    rows = read_rows(file, ["epoch", "offset"])
     epochs, offsets = (pc.min_max(rows.column(name)).as_py() for name in ("epoch", "offset"))
     return epochs["min"], epochs["max"], offsets["min"], offsets["max"]
 
@@ -336,5 +339,5 @@ def _overlaps(file: Path, span: Span) -> bool:
 
 @lru_cache(maxsize=100_000)
 def _received_at(file: Path) -> Any:
-    rows = pq.read_table(file, columns=["received_at"], partitioning=None)
+    rows = read_rows(file, ["received_at"])
     return pc.max(rows.column("received_at")).as_py()

@@ -283,6 +283,8 @@ class IcebergTable:
         if table is None:
             return []
         files = [task.file for task in table.scan().plan_files()]
+        if within == timedelta.max:
+            return [_path(file.file_path) for file in files]
         received = [(_upper(table, file, "received_at"), file.file_path) for file in files]
         newest = max((at for at, _ in received), default=0)
         return [
