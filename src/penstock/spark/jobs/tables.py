@@ -115,21 +115,27 @@ class TablesRun:
             PenstockError: what `Landing.run` raises, where there is one table only.
         """
         with self._open_spark("penstock tables", self._settings.master, self._log) as spark:
-            self._landings = [self._supervised(table, spark) for table in self._tables]
-            threads = []
-            for landing in self._landings:
-                threads.append(threading.Thread(target=landing.run))
-                threads[-1].start()
-                while landing.is_starting and threads[-1].is_alive() and not self._stopping:
-                    time.sleep(POLL_S)
-            if self._stopping:  # perhaps before the landings were there to be told
+            try:
+                self._run_all(spark)
+            finally:  # of whatever: a second Ctrl-C leaves no table that tries again for ever
                 self.stop()
-            for thread in threads:
-                while thread.is_alive():  # signals are handled between two looks
-                    thread.join(POLL_S)
         if self._untold is not None:
             raise self._untold
         self._raise([landing.error for landing in self._landings])
+
+    def _run_all(self, spark: SparkSession) -> None:
+        self._landings = [self._supervised(table, spark) for table in self._tables]
+        threads = []
+        for landing in self._landings:
+            threads.append(threading.Thread(target=landing.run))
+            threads[-1].start()
+            while landing.is_starting and threads[-1].is_alive() and not self._stopping:
+                time.sleep(POLL_S)
+        if self._stopping:  # perhaps before the landings were there to be told
+            self.stop()
+        for thread in threads:
+            while thread.is_alive():  # signals are handled between two looks
+                thread.join(POLL_S)
 
     def _raise(self, errors: Sequence[Exception | None]) -> None:
         """Raise what the tables gave up with, if any did."""
