@@ -42,6 +42,10 @@ COLUMNS: Final[dict[str, Any]] = {
 FLAT: Final = {name: column for name, column in COLUMNS.items() if name != "temperature"} | {
     "temperature": {"type": "float", "unit_from": "degF", "unit": "degC"}
 }
+NESTED: Final = {name: column for name, column in COLUMNS.items() if name != "temperature"} | {
+    "t": "struct<value: float>",
+    "more": "array<int>",
+}
 SCHEMA: Final[dict[str, Any]] = {
     "type": "record",
     "name": "Reading",
@@ -167,10 +171,15 @@ def cases(directory: Path) -> dict[str, tuple[dict[str, Any], Callable[[dict[str
             {"kind": "json", "columns": COLUMNS, "extra": "rest"},
             as_json,
         ),
+        "json, 2 columns nested": ({"kind": "json", "columns": NESTED}, as_json),
         "json, as text": ({"kind": "json"}, as_json),
         "csv": ({"kind": "csv", "columns": FLAT}, as_csv),
         "cbor": ({"kind": "cbor", "columns": COLUMNS}, cbor2.dumps),
         "msgpack": ({"kind": "msgpack", "columns": COLUMNS}, msgspec.msgpack.encode),
+        "msgpack, 2 columns nested": (
+            {"kind": "msgpack", "columns": NESTED},
+            msgspec.msgpack.encode,
+        ),
         "protobuf": (
             {"kind": "protobuf", **protobuf, "columns": COLUMNS},
             as_protobuf(described),

@@ -165,7 +165,7 @@ class DocumentDecoder:
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
         quick = self._quick
-        unread = too_large(self._notation, payloads, self._definition.values_max)
+        unread = too_large(self._notation, payloads, rows)
         if quick is not None:
             unread |= self._notation.unread(payloads)
         is_plain = not (self._has_rows or self._definition.extra or unread)
@@ -261,11 +261,11 @@ class TextOfDocuments:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
         """Each payload is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        return decoded_in_portions(self.schema, payloads, self._portion, self._values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = []
-        unread = too_large(self._notation, payloads, self._values_max)
+        unread = too_large(self._notation, payloads, rows)
         for source, payload in enumerate(payloads):
             if source in unread:
                 rows.break_(source, unread[source])
@@ -282,12 +282,13 @@ class TextOfDocuments:
         rows.add(pa.array(texts, pa.string()), {})
 
 
-def too_large(notation: Notation, payloads: list[bytes], values_max: int) -> dict[int, str]:
-    """The payloads that hold more than values_max values, by position, with the reason.
+def too_large(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int, str]:
+    """The payloads that hold more values than one may, by position, with the reason.
 
     A value takes a byte at least, so that only long payloads need be looked at.
     """
-    if max(map(len, payloads), default=0) <= values_max:
+    values_max = rows.values_max
+    if rows.longest <= values_max:
         return {}
     return {
         position: f"The payload has more values than values_max allows ({values_max})."

@@ -110,25 +110,27 @@ class ValidJson:
         texts: list[bytes | str] = []
         is_suspect = not are_utf8(payloads)
         for source, payload in enumerate(payloads):
+            text: bytes | str = payload
             try:
                 if is_suspect:
                     check_utf8(payload)
-                texts.append(self._text(payload))
-                rows.sources.append(source)
+                try:
+                    self._check(payload)
+                except msgspec.MsgspecError as error:
+                    text = self._lenient_text(payload, error)
             except Broken as broken:
                 rows.break_(source, str(broken))
             except RecursionError:
                 rows.break_(source, "The payload is nested too deeply.")
+            else:
+                texts.append(text)
+                rows.sources.append(source)
         rows.add(pa.array(texts, pa.string()), {})
 
-    def _text(self, payload: bytes) -> bytes | str:
-        try:
-            self._check(payload)
-        except msgspec.MsgspecError as error:
-            if self._lenient and values_in(payload) <= self._values_max:
-                return to_json(read_leniently(payload, None))
-            raise not_json(error, payload) from None
-        return payload
+    def _lenient_text(self, payload: bytes, error: msgspec.MsgspecError) -> str:
+        if self._lenient and values_in(payload) <= self._values_max:
+            return to_json(read_leniently(payload, None))
+        raise not_json(error, payload) from None
 
 
 def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> object:

@@ -29,13 +29,21 @@ class TooManyValues(Exception):
 
 
 class Rows:
-    """What becomes of one portion. values_max is how many values a message may become."""
+    """What becomes of one portion.
 
-    def __init__(self, values_max: int = _PORTION_VALUES) -> None:
+    values_max is how many values a message may become, longest the most bytes that one has.
+    """
+
+    def __init__(self, values_max: int = _PORTION_VALUES, longest: int = 0) -> None:
         self.values_max = values_max
+        self.longest = longest
         self.sources: list[int] = []
         self.columns: list[pa.Array] = []
         self.broken: dict[int, str] = {}
+
+    def anew(self) -> Rows:
+        """For a part of the portion."""
+        return Rows(self.values_max, self.longest)
 
     def break_(self, source: int, reason: str) -> None:
         """A message is broken; the first reason counts."""
@@ -137,7 +145,8 @@ def decoded_in_portions(
             mean = portion.nbytes // len(portion) + 1
             portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
         messages = [payload or b"" for payload in portion.to_pylist()]
-        found = _decoded(schema, messages, first, decode, values_max)
+        longest = pc.max(pc.binary_length(portion)).as_py() or 0
+        found = _decoded(schema, messages, first, decode, Rows(values_max, longest))
         if len(found) > 1:  # the next portion is like this one
             count = max(_PORTION_MESSAGES_MIN, count // 2)
         parts += found
@@ -146,9 +155,9 @@ def decoded_in_portions(
 
 
 def _decoded(
-    schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, values_max: int
+    schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, rows: Rows
 ) -> list[Decoded]:
-    rows = Rows(values_max)
+    """The portion, as Rows that are empty yet; in parts if it had to be halved."""
     try:
         decode(messages, rows)
         return [rows.finished(schema, first)]
@@ -157,13 +166,15 @@ def _decoded(
     except Exception as error:
         if len(messages) > 1:
             half = len(messages) // 2
+            halves = (messages[:half], first), (messages[half:], first + half)
             return [
-                *_decoded(schema, messages[:half], first, decode, values_max),
-                *_decoded(schema, messages[half:], first + half, decode, values_max),
+                part
+                for part_messages, begin in halves
+                for part in _decoded(schema, part_messages, begin, decode, rows.anew())
             ]
-        rows = Rows()
+        rows = rows.anew()
         rows.columns = [pa.array([], field.type) for field in schema]
-        rows.break_(0, _said(error, values_max))
+        rows.break_(0, _said(error, rows.values_max))
         return [rows.finished(schema, first)]
 
 
