@@ -1,8 +1,9 @@
 """Rows under construction: columns, the message each row came from, and what is broken.
 
 A batch is decoded in portions, so that the Python objects of only some thousand payloads exist at a
-time. A portion that becomes too many values, or raises what no decoder foresaw, is halved until one
-message is left: that one is broken, for one payload must never stop a table.
+time. A portion that becomes too many values is halved, until a message that does so is alone; one
+that raises what no decoder foresaw is decoded once more, message by message. That message is
+broken, for one payload must never stop a table.
 """
 
 from __future__ import annotations
@@ -165,12 +166,13 @@ def _decoded(
         raise
     except Exception as error:
         if len(messages) > 1:
-            half = len(messages) // 2
-            halves = (messages[:half], first), (messages[half:], first + half)
+            size = (len(messages) + 1) // 2 if isinstance(error, TooManyValues) else 1
             return [
                 part
-                for part_messages, begin in halves
-                for part in _decoded(schema, part_messages, begin, decode, rows.anew())
+                for at in range(0, len(messages), size)
+                for part in _decoded(
+                    schema, messages[at : at + size], first + at, decode, rows.anew()
+                )
             ]
         rows = rows.anew()
         rows.columns = [pa.array([], field.type) for field in schema]

@@ -4,18 +4,29 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import cbor2
 import msgspec
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from penstock.config.column_type import TYPES
+from penstock.config.decoder import Kind
 from penstock.decoding.api import Decoder
 from penstock.errors import ConfigError
 from tests.unit.decoding.decode import decoder, outcome
+from tests.unit.decoding.test_with_a_schema import (
+    DATUM,
+    MOMENT,
+    READING,
+    SCHEMA,
+    avro,
+    message,
+    reading_descriptor,
+)
 
 NAMES = ["a", "b", "c", "x-1", "5"]
 SCALARS = st.sampled_from([*TYPES, "decimal(10,3)", "decimal(38,0)"])
@@ -34,6 +45,9 @@ TYPE = st.recursive(
     ),
     max_leaves=4,
 )
+FIELDS = ["id", "value", "state", "place", "at", "raw", "total", "tags"]
+"""Of a Protobuf message; some are of an Avro record."""
+
 PATHS = st.sampled_from(["", "a", "a.b", "a.0", "0", "$", "$.a", "/a/b", "5", "c.c.c"])
 COLUMN = st.fixed_dictionaries(
     {"type": TYPE},
@@ -51,10 +65,10 @@ COLUMN = st.fixed_dictionaries(
     },
 )
 DECLARATION = st.fixed_dictionaries(
-    {"kind": st.sampled_from(["json", "cbor", "msgpack", "csv", "text", "raw", "sparkplug_b"])},
+    {"kind": st.sampled_from(get_args(Kind))},
     optional={
         "columns": st.dictionaries(
-            st.sampled_from(NAMES[:4]), TYPE | COLUMN, min_size=1, max_size=4
+            st.sampled_from([*NAMES[:4], *FIELDS]), TYPE | COLUMN, min_size=1, max_size=4
         ),
         "many": st.booleans(),
         "rows_path": st.sampled_from(["a", "b.0"]),
@@ -90,7 +104,22 @@ FOR_ONE_KIND = {
     "json": ("many", "rows_path", "extra", "lenient"),
     "cbor": ("many", "rows_path", "extra"),
     "msgpack": ("many", "rows_path", "extra"),
+    "avro": ("schema_file",),
+    "protobuf": ("descriptor", "message"),
 }
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The settings of decoders that need files."""
+    directory = tmp_path_factory.mktemp("files")
+    (directory / "plant.desc").write_bytes(reading_descriptor().SerializeToString())
+    (directory / "schema.avsc").write_text(json.dumps(SCHEMA))
+    return {
+        "descriptor": str(directory / "plant.desc"),
+        "message": "plant.Reading",
+        "schema_file": str(directory / "schema.avsc"),
+    }
 
 
 def written(value: Any, kind: str) -> bytes:
@@ -100,17 +129,23 @@ def written(value: Any, kind: str) -> bytes:
             return cbor2.dumps(value)
         if kind == "msgpack":
             return msgspec.msgpack.encode(value)
+        if kind == "avro":
+            return avro(DATUM)
+        if kind == "protobuf":
+            return message("plant.Reading", at=MOMENT, **READING)
         return json.dumps(value, default=repr, skipkeys=True).encode("utf-8", "surrogatepass")
     except (TypeError, OverflowError, ValueError):
         return repr(value).encode("utf-8", "replace")
 
 
-def made(declaration: dict[str, Any]) -> Decoder | None:
+def made(declaration: dict[str, Any], files: dict[str, str]) -> Decoder | None:
     """Its decoder, without the settings of other kinds; None if the configuration refuses it."""
     of_others = {name for names in FOR_ONE_KIND.values() for name in names}
     kept = FOR_ONE_KIND.get(declaration["kind"], ())
     chosen = {
-        name: value for name, value in declaration.items() if name in kept or name not in of_others
+        name: value
+        for name, value in (declaration | files).items()
+        if name in kept or name not in of_others
     }
     if chosen["kind"] in ("raw", "sparkplug_b", "text"):
         chosen.pop("values_max", None)
@@ -126,9 +161,9 @@ def made(declaration: dict[str, Any]) -> Decoder | None:
 @settings(max_examples=300, deadline=None)
 @given(declaration=DECLARATION, data=st.data())
 def test_every_message_becomes_rows_or_is_broken_or_empty(
-    declaration: dict[str, Any], data: st.DataObject
+    files: dict[str, str], declaration: dict[str, Any], data: st.DataObject
 ) -> None:
-    one = made(declaration)
+    one = made(declaration, files)
     assume(one is not None)
     assert one is not None
     values = data.draw(st.lists(VALUE, max_size=4))

@@ -21,6 +21,8 @@ import cbor2
 import msgspec
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.decoding import cbor, msgpack
 from penstock.decoding.map_keys import count_values, with_text_keys
@@ -140,6 +142,40 @@ def test_a_large_map_of_numbers_is_read_whether_it_is_quick_or_not() -> None:
     for kind, payload in (("cbor", cbor2.dumps(value)), ("msgpack", msgspec.msgpack.encode(value))):
         found = decode(payload, kind=kind, columns=columns)
         assert len(found.rows[0]["t"]) == 2000, found.broken
+
+
+DOCUMENTS = st.recursive(
+    st.none()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=20)
+        | st.dictionaries(
+            st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary(), inner, max_size=20
+        )
+    ),
+    max_leaves=20,
+)
+
+
+def with_texts(value: Any) -> Any:
+    """The value, in which whole numbers are text where they are keys."""
+    if isinstance(value, dict):
+        return {
+            str(key) if isinstance(key, int) else key: with_texts(inner)
+            for key, inner in value.items()
+        }
+    return [with_texts(inner) for inner in value] if isinstance(value, list) else value
+
+
+@given(value=DOCUMENTS)
+def test_keys_of_any_document_become_text_and_nothing_else_changes(value: Any) -> None:
+    written = with_text_keys(cbor2.dumps(value), cbor.head, cbor._as_text)
+    assert cbor2.loads(written) == with_texts(value)
+    written = with_text_keys(msgspec.msgpack.encode(value), msgpack.head, msgpack._as_text)
+    assert msgspec.msgpack.decode(written) == with_texts(value)
 
 
 @pytest.mark.parametrize(
