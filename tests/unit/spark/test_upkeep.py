@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
+from penstock.spark import delta_log
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.iceberg import IcebergTable
@@ -253,3 +254,23 @@ def test_settings_that_became_others_are_refused_by_name() -> None:
     derived = {"name": "t", "kind": "last_known", "source": "s", "compact_bytes": 2**20}
     with pytest.raises(ValidationError, match=r"compact_bytes is now upkeep\.file_bytes"):
         DerivedDefinition.model_validate(derived)
+
+
+def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next commit is cleaned up: to look for that one only would be to see nothing new."""
+    monkeypatch.setattr(delta_log, "COMMITS_MIN", 2)
+    away, busy = (MessageTable(tmp_path / "readings", SCHEMA, ()) for _ in range(2))
+    land(away, BATCH_0, 0, 3)
+    assert away.landed_end(SELECTION) == 3
+    idle = Upkeep([busy], UpkeepDefinition(share=0))
+    landed(busy, idle, 9, 1)
+    DeltaTable(busy.path).create_checkpoint()
+    landed(busy, idle, 4, 10)
+    assert busy.tend([], 2)
+    commits = sorted(path.name for path in (busy.path / "_delta_log").glob("*.json"))
+    assert commits[0] == f"{9:020}.json"
+    assert away.landed_end(SELECTION) == 42
+    assert land(away, replace(BATCH_0, batch_id=14), 42, 45) is Outcome.LANDED
+    assert offsets("delta", busy) == list(range(45))
