@@ -65,6 +65,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.shared
 	@$(PY) -m benchmarks.durability
 	@$(PY) -m benchmarks.landing
+	@$(PY) -m benchmarks.upkeep --write
 	@$(PY) -m benchmarks.pushdown
 
 format: setup ## let ruff rewrite what it can

@@ -16,6 +16,6 @@ def write_part(name: str, text: str) -> None:
     """Put a part in the place of the one with its name, or at the end of the page."""
     pieces = _PART.split(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "")
     parts = dict(zip(pieces[1::2], pieces[2::2], strict=True))
-    parts[name] = text.rstrip("\n") + "\n\n"
-    page = "".join(f"<!-- part: {part} -->\n{content}" for part, content in parts.items())
-    PAGE.write_text(page.rstrip("\n") + "\n", encoding="utf-8")
+    parts[name] = text
+    page = [f"<!-- part: {part} -->\n{content.strip()}\n" for part, content in parts.items()]
+    PAGE.write_text("\n".join(page), encoding="utf-8")
