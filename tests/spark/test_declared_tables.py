@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from penstock.spark.tables.upkept import read_upkept
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.deadline import wait_for
 from tests.support.table_readers import read_back
 
 TOPICS = "plant/{line:int}/{quantity}"
@@ -126,6 +128,62 @@ def test_rows_and_dead_letters_are_all_messages_and_every_reader_finds_the_same(
     assert sorted(row["offset"] for row in letters) == [n for n in range(30) if n % 3 == 1]
     assert {row["kind"] for row in letters} == {"broken"}
     assert {bytes(row["payload"]) for row in letters} == {b"%d" % n for n in range(1, 30, 3)}
+
+
+def test_an_iceberg_table_by_days_and_buckets_lands_each_message_once(
+    log: LogWriter, declare: Declare, run: Run, spark: SparkSession, settings: RunSettings
+) -> None:
+    topics = tuple(f"plant/{line}/temp" for line in range(10))
+    table = declare(
+        format="iceberg",
+        partition_by=["day(received_at)", "bucket[3](line)"],
+        commit_offsets_max=20,
+    )
+    log.append(30, topics=topics, step_us=4 * 3600 * 10**6)
+    run(table)
+    forget_done(table, 1)
+    log.append(10, topics=topics, step_us=4 * 3600 * 10**6)
+    run(table)
+
+    catalog = SqlCatalog("penstock", uri=f"sqlite:///{table.path.parent}/iceberg.db")
+    loaded = catalog.load_table("penstock.readings")
+    found = loaded.scan().to_arrow()
+    assert sorted(found.column("offset").to_pylist()) == list(range(40))
+    names = [field.name for field in loaded.spec().fields]
+    assert names == ["received_at_day", "line_bucket_3"]
+    assert loaded.inspect.partitions().num_rows > 3
+    backfill(spark, table, settings, 5, 35)
+    again = loaded.refresh().scan().to_arrow()
+    assert again.sort_by("offset") == found.sort_by("offset")
+
+
+def test_a_batch_of_too_many_partitions_is_told_in_one_sentence(
+    log: LogWriter, declare: Declare, run: Run
+) -> None:
+    log.append(40, topics=tuple(f"plant/{line}/temp" for line in range(40)))
+    table = declare(partition_by=["line"], partitions_max=30)
+    with pytest.raises(ConfigError, match="has rows in more than 30 partitions by line, and each "):
+        run(table)
+    assert not (table.path / "_delta_log").exists()
+
+
+def test_a_trigger_is_for_all_tables_of_a_run(
+    log: LogWriter, declare: Declare, spark: SparkSession, settings: RunSettings
+) -> None:
+    log.append(3)
+    tables = TablesRun(
+        [declare(commit_s_min=3600)],
+        replace(settings, trigger_s=0.0, available_now=False),
+        lambda _name, progress: tables.stop() if progress.rows_landed == 5 else None,
+        lambda *_: contextlib.nullcontext(spark),
+    )
+    thread = threading.Thread(target=tables.run)
+    thread.start()
+    path = tables._tables[0].path
+    wait_for("the first rows", lambda: (path / "_delta_log").exists() and offsets(path))
+    log.append(2)  # an hour later, with the table's own setting
+    thread.join(300)
+    assert not thread.is_alive()
 
 
 def nested(n: int) -> bytes:

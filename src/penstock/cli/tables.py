@@ -76,6 +76,15 @@ def run(
     names: Names = None,
     config: Config = None,
     available_now: AvailableNow = False,
+    trigger: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            max=86_400.0,
+            help="Shortest time from one commit to the next, for all; not their commit_s_min.",
+        ),
+    ] = None,
     server: Server = None,
     master: Master = None,
     accept_data_loss: AcceptDataLoss = False,
@@ -98,6 +107,7 @@ def run(
         server=address,
         credentials=credentials,
         available_now=available_now,
+        trigger_s=trigger,
         connect_timeout_s=connect_timeout,
         fail_on_data_loss=not accept_data_loss,
         master=master or LOCAL_MASTER,

@@ -11,7 +11,13 @@ from penstock.config.derived import DerivedDefinition
 from penstock.config.group import Group
 from penstock.config.topic_pattern import TopicPatternText
 from penstock.config.upkeep import UpkeepDefinition, refuse_former_settings
-from penstock.config.values import GroupName, LocalDirectory, StreamName, TableName
+from penstock.config.values import (
+    CatalogName,
+    GroupName,
+    LocalDirectory,
+    StreamName,
+    TableName,
+)
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
@@ -67,7 +73,12 @@ class TableDefinition(Group):
 
     partition_by: tuple[str, ...] = Field(default=("date",), max_length=4)
     """Columns with a directory for each value: date (of received_at, UTC), or columns of text,
-    whole numbers or dates; none for no partitions. At most 4."""
+    whole numbers or dates; none for no partitions. With format iceberg also year, month, day or
+    hour of a time, such as "hour(received_at)", and buckets, see docs/tables.md. At most 4."""
+
+    partitions_max: int = Field(default=1000, ge=1, le=100_000)
+    """Most partitions that one commit may have files in: one that would have more is refused. 1 to
+    100000."""
 
     repeats: RepeatsDefinition | None = None
     """Leave out messages that were sent again, such as { column = "id", within_s = 600 }."""
@@ -125,12 +136,25 @@ class TableDefinition(Group):
         return self
 
 
+class IcebergNames(Group):
+    """How tables of format iceberg are found: a catalog, and a namespace in it."""
+
+    catalog: CatalogName = "penstock"
+    """Name of the catalog in tables.dir/iceberg.db: that by which pyiceberg and others open it."""
+
+    namespace: CatalogName = "penstock"
+    """Namespace of the tables in it, such as bronze."""
+
+
 class Tables(Group):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
     dir: LocalDirectory = "tables"
     """Directory of tables without a path of their own; a relative one counts from where a command
     runs, not from this file."""
+
+    iceberg: IcebergNames = IcebergNames()
+    """Names in the Iceberg catalog."""
 
     declared: tuple[TableDefinition, ...] = Field(default=(), max_length=1000)
     """The tables, 0 to 1000."""

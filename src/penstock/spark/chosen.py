@@ -31,10 +31,11 @@ def chosen_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
         if name not in every:
             raise ConfigError(f"there is no table {name!r}; declared are {', '.join(every)}")
     tables_dir = Path(settings.tables.dir)
+    places = tables_dir, settings.tables.iceberg
     tables: dict[str, AnyTable] = {
-        name: DeclaredTable(declared[name], tables_dir)
+        name: DeclaredTable(declared[name], *places)
         if name in declared
-        else DerivedTable(derived[name], declared[derived[name].source], tables_dir)
+        else DerivedTable(derived[name], declared[derived[name].source], *places)
         for name in every
     }
     _check_places(list(tables.values()))

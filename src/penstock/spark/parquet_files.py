@@ -31,6 +31,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.spark.parquet_encodings import encodings
+from penstock.spark.partition_fields import (
+    PARTITIONS_MAX,
+    PartitionField,
+    parse_partition,
+    too_many_partitions,
+)
+
 ROW_GROUP_ROWS_MAX: Final = 131_072
 """Rows gathered before they are written as one row group."""
 
@@ -74,10 +82,12 @@ class Layout:
     Attributes:
         directory: absolute path of the table, the same on every executor.
         schema: its columns.
-        partition_by: those of them that have one value in each file.
+        partition_by: what has one value in each file: columns, and transforms of them, by name.
         keeps_partition_columns: whether the files have these columns too.
         is_read_by_name: whether readers take whatever files they find: then names are hidden until
             the commit, and directories tell the partition's values.
+        transforms: those of `partition_by` that are no columns.
+        partitions_max: most partitions that one commit may have files in.
     """
 
     directory: str
@@ -85,6 +95,19 @@ class Layout:
     partition_by: tuple[str, ...]
     keeps_partition_columns: bool = False
     is_read_by_name: bool = False
+    transforms: tuple[PartitionField, ...] = ()
+    partitions_max: int = PARTITIONS_MAX
+
+    def with_partitions(self, rows: pa.Table) -> pa.Table:
+        """The rows, and the values of what they are partitioned by that is no column."""
+        for one in self.transforms:
+            rows = rows.append_column(one.name, one.values(rows.column(one.column)))
+        return rows
+
+    def check_partitions(self, count: int) -> None:
+        """Raise ConfigError where one commit would have files in so many."""
+        if count > self.partitions_max:
+            raise too_many_partitions(self.directory, self.partition_by, self.partitions_max)
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -197,8 +220,8 @@ def write_files(
 def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
     """Raise what writing the rows would raise: of values that Arrow can hold and Python cannot."""
     _spans(rows, [field.name for field in rows.schema if _has_order(field.type)])
-    for name in partition_by:
-        pc.unique(rows.column(name)).to_pylist()
+    for one in map(parse_partition, partition_by):
+        pc.unique(one.values(rows.column(one.column))).to_pylist()
 
 
 class _TableWriter:
@@ -209,11 +232,15 @@ class _TableWriter:
         self._layout = layout
         self._prefix = prefix
         self._open: dict[tuple[str | None, ...], _PartitionFile] = {}
+        self._seen: set[tuple[str | None, ...]] = set()
 
     def add(self, rows: pa.Table) -> Iterator[NewFile]:
         """Take rows; files that this has finished."""
+        rows = self._layout.with_partitions(rows)
         for found, chosen in _by_partition(rows, self._layout.partition_by):
             values = self._layout.partition(found)
+            self._seen.add(values)
+            self._layout.check_partitions(len(self._seen))
             if values not in self._open:
                 if len(self._open) >= OPEN_PARTITIONS_MAX:
                     yield self._open.pop(next(iter(self._open))).finish()
@@ -258,7 +285,7 @@ class _PartitionFile:
         self._path = layout.new_path(self._values, prefix)
         (self._table / self._path).parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(
-            self._table / self._path, self._schema, compression="zstd", **_encodings(self._schema)
+            self._table / self._path, self._schema, compression="zstd", **encodings(self._schema)
         )
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
@@ -363,36 +390,6 @@ def _has_order(kind: pa.DataType) -> bool:
         or pa.types.is_date(kind)
         or pa.types.is_timestamp(kind)
     )
-
-
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are encoded: whole numbers and times by their differences, the rest as usual.
-
-    A dictionary of offsets and times, few of which come twice, took a third of the time that
-    writing took. DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
-    Spark reads it since 3.3.
-    """
-    leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
-    numbers = [path for path, kind in leaves.items() if _has_differences(kind)]
-    return {
-        "use_dictionary": [path for path in leaves if path not in numbers],
-        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
-    }
-
-
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns that Parquet makes of one, with their names in it."""
-    if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path, kind
-
-
-def _has_differences(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
 def _stats_value(value: Any) -> int | str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from penstock.config.derived import RECEIVED_AT, DerivedDefinition
-from penstock.config.table import Metadata, TableDefinition
+from penstock.config.table import IcebergNames, Metadata, TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregation import Aggregation
 from penstock.spark.derived.last_known import LastKnown
@@ -49,14 +49,18 @@ class DerivedTable:
     """
 
     def __init__(
-        self, definition: DerivedDefinition, source: TableDefinition, tables_dir: Path
+        self,
+        definition: DerivedDefinition,
+        source: TableDefinition,
+        tables_dir: Path,
+        iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self.definition = definition
         self.name = definition.name
         self.stream = source.stream
         self.path = Path(definition.path or tables_dir / definition.name).absolute()
-        self._tables_dir = tables_dir
+        self._places = (tables_dir, iceberg)
         self.source = DeclaredTable(_with_metadata(source, definition, tables_dir), tables_dir)
         self.topic_filter = self.source.topic_filter
         self._check(source)
@@ -74,21 +78,20 @@ class DerivedTable:
         given = self.definition.group
         return self.definition.name if given is None else given or None
 
-    def selection(self, epoch: str) -> Selection:
-        """What the table holds of a log."""
-        wording = f", as {self.derivation.wording}"
-        return Selection(epoch, self.stream, (self.topic_filter,), wording)
-
     @property
     def has_watermark(self) -> bool:
         """Whether it is complete up to a time that its query knows."""
         return isinstance(self.derivation, Aggregation)
 
+    def selection(self, epoch: str) -> Selection:
+        """What the table holds of a log."""
+        wording = f", as {self.derivation.wording}"
+        return Selection(epoch, self.stream, (self.topic_filter,), wording)
+
     def open(self) -> dict[str, LandedTable]:
         """The table, which need not exist yet."""
-        return {
-            ROWS: open_table(self.definition.format, self.path, self.schema, (), self._tables_dir)
-        }
+        form = self.definition.format
+        return {ROWS: open_table(form, self.path, self.schema, (), *self._places)}
 
     def _derivation(self) -> Derivation:
         match self.definition.kind:

@@ -56,6 +56,7 @@ class RunSettings:
         server: HOST:PORT of the stream service.
         credentials: what it asks for; a token by its file only.
         available_now: end when everything there was at the start has landed.
+        trigger_s: shortest time from one commit to the next; None: as each table says.
         connect_timeout_s: how long the stream service may be away before a table fails.
         fail_on_data_loss: whether messages that retention removed before they landed end the
             landing of their table.
@@ -65,6 +66,7 @@ class RunSettings:
     server: str
     credentials: Credentials = PLAIN
     available_now: bool = False
+    trigger_s: float | None = None
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     fail_on_data_loss: bool = True
     master: str = LOCAL_MASTER
@@ -183,6 +185,7 @@ class TablesRun:
         self, table: AnyTable, spark: SparkSession, on_progress: Callable[[Progress], None]
     ) -> Landing:
         definition = table.definition
+        given_s = self._settings.trigger_s
         is_derived = isinstance(table, DerivedTable)
         is_silence = isinstance(table, DerivedTable) and isinstance(table.derivation, Silence)
 
@@ -204,7 +207,7 @@ class TablesRun:
                 stream=table.stream,
                 topics=(table.topic_filter,),
                 available_now=self._settings.available_now,
-                trigger_s=definition.commit_s_min,
+                trigger_s=definition.commit_s_min if given_s is None else given_s,
                 starting=definition.starting_offsets,
                 offsets_per_batch_max=None if is_silence else definition.commit_offsets_max,
                 fail_on_data_loss=self._settings.fail_on_data_loss,

@@ -152,9 +152,8 @@ class LandedTable(Protocol):
 
     path: Path
 
-    @property
-    def layout(self) -> Layout:
-        """How its rows lie in files."""
+    layout: Layout
+    """How its rows lie in files."""
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet.

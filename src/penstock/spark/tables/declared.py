@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 import pyarrow as pa
 
 from penstock.config.decoder import Column
-from penstock.config.table import TableDefinition
+from penstock.config.table import IcebergNames, TableDefinition
 from penstock.decoding.api import make_decoder, pinned
 from penstock.decoding.casts import Cast
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.options import parse_options
+from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
@@ -43,7 +45,12 @@ class DeclaredTable:
     has_watermark = False
     """It is complete up to the offset that has landed, whatever times its rows have."""
 
-    def __init__(self, definition: TableDefinition, tables_dir: Path) -> None:
+    def __init__(
+        self,
+        definition: TableDefinition,
+        tables_dir: Path,
+        iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
+    ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self._given = definition
         # The executors make decoders, too, and later: all of the same version of a schema.
@@ -57,6 +64,7 @@ class DeclaredTable:
         self.schema = _schema(definition)
         self.sorting = Sorting(definition, self.schema)
         self._tables_dir = tables_dir
+        self._iceberg = iceberg
 
     def selection(self, epoch: str) -> Selection:
         """What the table holds of a log."""
@@ -64,11 +72,12 @@ class DeclaredTable:
 
     def open(self) -> dict[str, LandedTable]:
         """The table of rows and that of dead letters; neither need exist yet."""
-        form, partition_by = self.definition.format, self.definition.partition_by
+        it, places = self.definition, (self._tables_dir, self._iceberg)
+        rows = (self.path, self.schema, it.partition_by)
         dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
         return {
-            ROWS: open_table(form, self.path, self.schema, partition_by, self._tables_dir),
-            DEAD_LETTERS: open_table(form, *dead, self._tables_dir),
+            ROWS: open_table(it.format, *rows, *places, it.partitions_max),
+            DEAD_LETTERS: open_table(it.format, *dead, *places),
         }
 
     @property
@@ -84,7 +93,7 @@ class DeclaredTable:
             ConfigError: the schema cannot be that of a table.
             RegistryUnavailable: the registry does not say.
         """
-        newest = DeclaredTable(self._given, self._tables_dir)
+        newest = DeclaredTable(self._given, self._tables_dir, self._iceberg)
         return self if newest.version == self.version else newest
 
     def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
@@ -97,7 +106,8 @@ class DeclaredTable:
             for name, column in decoder.columns.items()
         }
         update = {"decoder": decoder.model_copy(update={"columns": columns})}
-        made = DeclaredTable(self.definition.model_copy(update=update), self._tables_dir)
+        definition = self.definition.model_copy(update=update)
+        made = DeclaredTable(definition, self._tables_dir, self._iceberg)
         made._given = self._given
         return made
 
@@ -124,20 +134,25 @@ def open_table(
     schema: pa.Schema,
     partition_by: tuple[str, ...],
     tables_dir: Path,
+    iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
+    partitions_max: int = PARTITIONS_MAX,
 ) -> LandedTable:
     """A table of this format, which need not exist yet."""
+    table: LandedTable
     match form:
         case "delta":
-            return MessageTable(path, schema, partition_by)
+            table = MessageTable(path, schema, partition_by)
         case "iceberg":
             from penstock.spark.tables.iceberg import IcebergTable
 
             catalog = tables_dir.absolute() / CATALOG_NAME
-            return IcebergTable(path, schema, partition_by, catalog)
+            table = IcebergTable(path, schema, partition_by, catalog, iceberg)
         case "parquet":
             from penstock.spark.tables.directory import ParquetDirectory
 
-            return ParquetDirectory(path, schema, partition_by)
+            table = ParquetDirectory(path, schema, partition_by)
+    table.layout = replace(table.layout, partitions_max=partitions_max)
+    return table
 
 
 def _schema(table: TableDefinition) -> pa.Schema:
@@ -192,20 +207,47 @@ def _check(table: TableDefinition, fields: list[pa.Field]) -> None:
                 " in its topics or its decoder"
             )
         types[field.name] = field.type
-    for name in table.partition_by:
-        if _PARTITION_COLUMN.fullmatch(name) is None or len(name.encode()) > 50:
+    by = [parse_partition(text) for text in table.partition_by]
+    for one in by:
+        _check_partition(table, one, types)
+        of_time = [it for it in by if it.column == one.column and not it.buckets]
+        if len(of_time) > 1:
             raise ConfigError(
-                f"table {table.name} is partitioned by {name!r}, and directories cannot be named"
-                " after that: call the column something of letters, digits, _ and -, up to 50 bytes"
+                f"table {table.name} is partitioned by {one.column} twice: the shorter time alone"
+                " does what both would"
             )
-        if name not in types:
+
+
+def _check_partition(
+    table: TableDefinition, one: PartitionField, types: Mapping[str, pa.DataType]
+) -> None:
+    if one.column not in types:
+        raise ConfigError(
+            f"table {table.name} is partitioned by {one.column}, but has no such column; it has"
+            f" {', '.join(types)}"
+        )
+    if _PARTITION_COLUMN.fullmatch(one.name) is None or len(one.name.encode()) > 50:
+        raise ConfigError(
+            f"table {table.name} is partitioned by {one.column!r}, and directories cannot be named"
+            " after that: call the column something of letters, digits, _ and -, up to 50 bytes"
+        )
+    kind = types[one.column]
+    if not one.is_column:
+        if table.format != "iceberg":
             raise ConfigError(
-                f"table {table.name} is partitioned by {name}, but has no such column; it has"
-                f" {', '.join(types)}"
+                f"table {table.name} is partitioned by {one.transform}({one.column}), which only"
+                " format iceberg has; let the decoder make a column of it"
             )
-        kind = types[name]
-        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        if one.name in types:
             raise ConfigError(
-                f"table {table.name} is partitioned by {name}, which is {kind}; only text, whole"
-                " numbers and dates will do"
+                f"table {table.name} is partitioned by {one.transform}({one.column}), whose name"
+                f" is {one.name} as that of a column: give the column another name"
             )
+        one.check(table.name, kind)
+        return
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_date(kind)):
+        advice = "; with format iceberg also hour(…) of it" if pa.types.is_timestamp(kind) else ""
+        raise ConfigError(
+            f"table {table.name} is partitioned by {one.column}, which is {kind}; only text, whole"
+            f" numbers and dates will do{advice}"
+        )

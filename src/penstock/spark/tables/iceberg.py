@@ -29,17 +29,16 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationException,
 )
-from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableUpdate
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.types import PrimitiveType
 from sqlalchemy.exc import SQLAlchemyError
 
+from penstock.config.table import IcebergNames
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import Layout, NewFile, remove_old
+from penstock.spark.partition_fields import parse_partition
 from penstock.spark.tables.api import (
     Batch,
     Contents,
@@ -51,18 +50,22 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.iceberg_files import QuickTransaction, add_files, data_file
 from penstock.spark.tables.iceberg_history import (
     leftovers,
     oldest_at,
     oldest_to_keep,
     renew_files_before,
 )
-from penstock.spark.tables.rewriting import not_replaced, rewritten, with_columns_of
+from penstock.spark.tables.iceberg_types import plain, plain_of
+from penstock.spark.tables.rewriting import (
+    not_replaced,
+    rewritten,
+    rewritten_without,
+    with_columns_of,
+)
 from penstock.spark.tables.synced_io import SyncedFileIO
 from penstock.spark.tables.tiers import LiveFile
-
-NAMESPACE: Final = "penstock"
-"""Where the catalog has the tables, by the names of their directories."""
 
 COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a commit is tried while other writers come first."""
@@ -79,24 +82,6 @@ _PROPERTIES: Final = {
 }
 
 
-class _Transaction(Transaction):
-    """A transaction that works out once what the table will be.
-
-    pyiceberg does so each time that it is asked, some twenty times for a commit, and copies the
-    whole metadata with all its snapshots then: that was most of what a commit took.
-    """
-
-    _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the changes so far; not to be changed itself."""
-        base, updates = self._table.metadata, self._updates
-        if self._known is None or self._known[0] is not base or self._known[1] is not updates:
-            self._known = (base, updates, super().table_metadata)
-        return self._known[2]
-
-
 class IcebergTable:
     """An Iceberg table, which need not exist yet. For one thread at a time.
 
@@ -105,14 +90,28 @@ class IcebergTable:
         schema: its columns.
         partition_by: those of them it is partitioned by.
         catalog: the SQLite file of the catalog.
+        names: of the catalog, and the namespace in it.
     """
 
     def __init__(
-        self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...], catalog: Path
+        self,
+        path: Path,
+        schema: pa.Schema,
+        partition_by: tuple[str, ...],
+        catalog: Path,
+        names: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     ) -> None:
         self.path = path
-        self.layout = Layout(str(path), _plain(schema), partition_by, keeps_partition_columns=True)
-        self._name = (NAMESPACE, path.name)
+        self._fields = [parse_partition(text) for text in partition_by]
+        self.layout = Layout(
+            str(path),
+            plain(schema),
+            tuple(one.name for one in self._fields),
+            keeps_partition_columns=True,
+            transforms=tuple(one for one in self._fields if not one.is_column),
+        )
+        self._names = names
+        self._name = (names.namespace, path.name)
         self._catalog_path = catalog
         self._opened: SqlCatalog | None = None
 
@@ -123,8 +122,7 @@ class IcebergTable:
             return
         self._check_holds(table, selection)
         check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
-        present = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        added = columns_to_add(self.path, _plain(present), self.layout.schema)
+        added = columns_to_add(self.path, plain_of(table), self.layout.schema)
         if added and add:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
@@ -134,7 +132,7 @@ class IcebergTable:
         table = self._refresh()
         if table is None:
             return None
-        return _plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        return plain_of(table)
 
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""
@@ -167,7 +165,7 @@ class IcebergTable:
                 first = min((file.first_offset for file in files), default=end)
                 noted[selection.start_id] = str(first if start is None else start)
             try:
-                with _Transaction(table) as transaction:
+                with QuickTransaction(table) as transaction:
                     if files:
                         self._add(transaction, files)
                     transaction.set_properties(noted)
@@ -197,7 +195,9 @@ class IcebergTable:
             assert table is not None, "there are rows to replace"
             try:
                 with table.transaction() as transaction:
-                    if span.start < span.end:
+                    if span.start < span.end and self.layout.transforms:
+                        self._rewrite_without(transaction, table, span, inside)
+                    elif span.start < span.end:
                         _delete(transaction, inside)
                     if files:
                         self._add(transaction, files)
@@ -213,8 +213,35 @@ class IcebergTable:
     def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
         """Make files part of the table. Their names are new: pyiceberg need not read the manifests
         of all files that are there, for each batch, to see that."""
+        if any(one.buckets for one in self._fields):
+            add_files(transaction, self.path, files)
+            return
         paths = [str(self.path / file.path) for file in files]
         transaction.add_files(paths, check_duplicate_files=False)
+
+    def _rewrite_without(
+        self, transaction: Transaction, table: Table, span: Span, inside: str
+    ) -> None:
+        """Take rows out: pyiceberg itself cannot, in tables that are partitioned by transforms."""
+        concerned = [task.file for task in table.scan(row_filter=inside).plan_files()]
+        paths = [_path(file.file_path) for file in concerned]
+        layout = with_columns_of(plain_of(table), self.layout)
+        rest = rewritten_without(span, [(path, {}) for path in paths], layout)
+        self._exchange(transaction, table, concerned, rest)
+
+    def _exchange(
+        self,
+        transaction: Transaction,
+        table: Table,
+        gone: Sequence[DataFile],
+        files: Sequence[NewFile],
+    ) -> None:
+        """Take files out, and others in."""
+        with transaction.update_snapshot().overwrite() as snapshot:
+            for old in gone:
+                snapshot.delete_data_file(old)
+            for new in files:
+                snapshot.append_data_file(data_file(table.metadata, self.path, new))
 
     def live_files(self) -> list[LiveFile] | None:
         """Its present files, without those of which a delete file takes rows out."""
@@ -229,10 +256,9 @@ class IcebergTable:
         present = {file.file_path: file for file in _whole_files(table)} if groups else {}
         if any(path not in present for group in groups for path in group):
             return False  # another job has replaced some
-        schema = _plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
-        layout = with_columns_of(schema, self.layout)
+        layout = with_columns_of(plain_of(table), self.layout)
         merged = [
-            str(self.path / file.path)
+            file
             for group in groups
             for file in rewritten([(_path(path), {}) for path in group], layout)
         ]
@@ -242,10 +268,10 @@ class IcebergTable:
         if not (groups or past or changed):
             return True
         try:
-            with _Transaction(table) as transaction:
+            with QuickTransaction(table) as transaction:
                 if groups:
                     gone = [present[path] for group in groups for path in group]
-                    _exchange(transaction, table, gone, merged)
+                    self._exchange(transaction, table, gone, merged)
                 if changed:  # of a table that was made before
                     transaction.set_properties(changed)
                 if past and kept is not None:
@@ -325,8 +351,8 @@ class IcebergTable:
             "warehouse": str(self._catalog_path.parent),
             "py-io-impl": f"{SyncedFileIO.__module__}.{SyncedFileIO.__qualname__}",
         }
-        catalog = SqlCatalog(NAMESPACE, **options)
-        catalog.create_namespace_if_not_exists(NAMESPACE)
+        catalog = SqlCatalog(self._names.catalog, **options)
+        catalog.create_namespace_if_not_exists(self._names.namespace)
         return catalog
 
     def _create(self, selection: Selection) -> Table:
@@ -342,8 +368,8 @@ class IcebergTable:
             ) as transaction,
             transaction.update_spec() as spec,
         ):
-            for name in self.layout.partition_by:
-                spec.add_identity(name)
+            for one in self._fields:
+                spec.add_field(one.column, one.transform, one.name)
         return catalog.load_table(self._name)
 
     def _refresh(self) -> Table | None:
@@ -354,27 +380,6 @@ class IcebergTable:
             return None
         except Exception as error:  # pyiceberg raises what SQLite, Arrow and the disk do
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with types as Iceberg has them: no integers below 32 bits, no large strings."""
-    return pa.schema([pa.field(field.name, _widened(field.type)) for field in schema])
-
-
-def _widened(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_widened(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_widened(kind.key_type), _widened(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(kind.value_field.with_type(_widened(kind.value_type)))
-    if pa.types.is_integer(kind) and kind.bit_width < 32:
-        return pa.int32()
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
-    return kind
 
 
 def _has_landed(table: Table | None, batch: Batch) -> bool:
@@ -415,17 +420,6 @@ def _delete(transaction: Transaction, rows: str) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Delete operation did not match any records")
         transaction.delete(rows)
-
-
-def _exchange(
-    transaction: Transaction, table: Table, gone: Sequence[DataFile], merged: Sequence[str]
-) -> None:
-    """Take files out and others with the same rows in."""
-    with transaction.update_snapshot().overwrite() as snapshot:
-        for file in gone:
-            snapshot.delete_data_file(file)
-        for path in merged:
-            snapshot.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
 
 
 def _path(location: str) -> Path:

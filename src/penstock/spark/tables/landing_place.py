@@ -26,7 +26,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 
 from penstock.spark.arrow_maps import map_in_arrow
-from penstock.spark.parquet_files import FILES_DDL, NewFile, Split, file_writer
+from penstock.spark.parquet_files import (
+    FILES_DDL,
+    NewFile,
+    Split,
+    file_writer,
+)
 from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import (
     DEAD_LETTERS,
@@ -159,7 +164,11 @@ class LandingPlace:
             files = messages.map_in_arrow(writer, FILES_DDL)
         else:
             files = map_in_arrow(messages, writer, FILES_DDL)
-        return [NewFile(**row.asDict()) for row in files.collect()]
+        written = [NewFile(**row.asDict()) for row in files.collect()]
+        for name, layout in layouts.items():
+            partitions = {file.partition for file in of_table(written, name)}
+            layout.check_partitions(len(partitions))
+        return written
 
     def erased(self, messages: DataFrame, selection: Selection, span: Span) -> DataFrame:
         """Those of the messages, which are of `span`, that landed and were taken out since."""

@@ -63,7 +63,7 @@ def _parts(
         with pq.ParquetFile(path) as file:
             for number in range(file.num_row_groups):
                 rows = plain_rows(file.read_row_group(number))
-                for name in values.keys() - set(rows.column_names):
+                for name in (values.keys() & set(layout.schema.names)) - set(rows.column_names):
                     kind = layout.schema.field(name).type
                     scalar = pa.scalar(values[name], pa.string()).cast(kind)
                     rows = rows.append_column(name, pa.repeat(scalar, rows.num_rows))

@@ -157,6 +157,8 @@ class Sorting:
         """The messages with a value that is too long to name a partition, with the reason."""
         found: dict[int, str] = {}
         for name in self._table.partition_by:
+            if name not in rows.column_names:  # a transform, which gives a number
+                continue
             column = rows.column(name)
             if not pa.types.is_string(column.type):
                 continue
