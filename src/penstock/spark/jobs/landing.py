@@ -359,7 +359,8 @@ class Landing:
             except PySparkException as error:
                 raise own_error(error, settings.log_file) from error
             except SparkFailed as failure:
-                if PLANNER_LATE not in str(failure.__cause__) or attempt == PLANNER_ATTEMPTS_MAX:
+                is_late = PLANNER_LATE in f"{failure} {failure.__cause__}"
+                if not is_late or attempt == PLANNER_ATTEMPTS_MAX:
                     raise
 
     def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
