@@ -214,6 +214,27 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
     assert read_upkept(tmp_path).failures == 0
 
 
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_fault_11_a_file_that_is_lost_ends_no_job_and_is_told(
+    kind: str, open_table: Open, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A DeltaError was swallowed for ever, and an OSError ended the job after its commit."""
+    table = open_table()
+    upkeep = Upkeep([table], FEW, clock, clock)
+    landed(table, upkeep, 3)
+    lost = next(table.path.rglob("*.parquet"))
+    aside = lost.rename(lost.with_suffix(".aside"))
+    landed(table, upkeep, 7, first=3)
+    assert len(caplog.messages) == 1
+    assert f"upkeep of {table.path} failed, and is tried again later: " in caplog.text
+    aside.rename(lost)
+    clock.now_s += 3600
+    landed(table, upkeep, 5, first=10)
+    assert len(caplog.messages) == 1
+    assert read_upkept(table.path).failures == 0
+    assert offsets(kind, table) == list(range(45))
+
+
 def test_no_more_of_the_job_s_time_than_its_share(tmp_path: Path, clock: Clock) -> None:
     slow = Failing(tmp_path)
     slow.error = None
