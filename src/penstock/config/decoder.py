@@ -83,6 +83,9 @@ class Column(Group):
     default: bool | int | float | str | None = None
     """What stands for a value that is not there, or null; converted as a value of a payload is."""
 
+    null_values: tuple[str, ...] = Field(default=(), max_length=100)
+    """Texts that mean there is no value, in this column; those of the decoder do in all."""
+
     scale: float = Field(default=1.0, allow_inf_nan=False)
     """A number is multiplied by it, as in scale = 0.1 for tenths."""
 
@@ -144,7 +147,8 @@ class Column(Group):
         mistake = mistake_in_names([*self.fields])
         if mistake:
             raise ValueError(f"in a struct, {mistake}")
-        for name in ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary"):
+        of_values = ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary")
+        for name in (*of_values, "null_values"):
             if name in self.model_fields_set:
                 raise ValueError(f"a struct has no {name}: give it to one of its fields")
         for name, field in self.fields.items():

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -106,7 +106,7 @@ class Scalars:
 
     def __init__(self, name: str, column: Column, absent: Absent) -> None:
         self._column = column
-        self._absent = absent
+        self._absent = replace(absent, texts=absent.texts | frozenset(column.null_values))
         self.type = arrow_type(column.type)
         self.width = 1
         linear = _linear(name, column)

@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from penstock.config.decoder import Column
 from penstock.decoding.casts import Cast
+from penstock.decoding.inference.fields import is_map
 from penstock.decoding.inference.timestamps import (
     format_of,
     has_time_of_day,
@@ -60,6 +61,7 @@ _UINT64_DIGITS: Final = 20
 _WHOLE: Final = re.compile(r"[+-]?(0|[1-9][0-9]{0,37})")
 _NUMBER: Final = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = re.compile(r"nan|[+-]?inf(inity)?", re.IGNORECASE)
+_INNER: Final = ("bool", "int", "float", "string")
 _EXAMPLES_MAX: Final = 5
 _NAME_CHARACTERS_MAX: Final = 200
 _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
@@ -67,21 +69,14 @@ _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A column's settings, as a declaration has them.
-
-    Attributes:
-        settings: of the column: type, unit …
-        evidence: what they rest on, in a few words.
-        null_words: texts among the values that have to mean that there is none.
-    """
+    """A column's settings, as a declaration has them: type, unit …; and what they rest on."""
 
     settings: Settings
     evidence: str
-    null_words: frozenset[str] = frozenset()
 
     @property
     def is_text(self) -> bool:
-        """Whether it keeps text as it is, so that no word of it may mean null."""
+        """Whether it keeps text as it is."""
         return bool(self.settings["type"] == "string")
 
 
@@ -89,11 +84,10 @@ class Guess:
 class _Trial:
     settings: Settings
     note: str = ""
-    null_words: frozenset[str] = frozenset()
 
 
 def guess(
-    name: str, values: Sequence[Any], rows: int, *, all_is_text: bool, allow_null_words: bool = True
+    name: str, values: Sequence[Any], rows: int, *, all_is_text: bool, lenient: bool = False
 ) -> Guess:
     """The narrowest column that takes all values.
 
@@ -102,39 +96,64 @@ def guess(
         values: what it has, without those that are null.
         rows: in how many it could have been.
         all_is_text: of csv and text payloads.
-        allow_null_words: whether some of `NULL_WORDS` may mean that there is no value.
+        lenient: of JSON that is read so.
     """
     name = name[:_NAME_CHARACTERS_MAX]
     if not values:
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
-    for trial in _trials(name, values, all_is_text=all_is_text, nulls=allow_null_words):
+    for trial in _trials(name, values, all_is_text=all_is_text):
         column = Column.model_validate(trial.settings)
-        array, reasons = Cast(name, column, Absent(trial.null_words))(list(values))
+        array, reasons = Cast(name, column, Absent(not_numbers=lenient))(list(values))
         if not reasons:
             break
-    return Guess(
-        trial.settings, _evidence(trial, values, array.drop_null(), rows), trial.null_words
-    )
+    return Guess(trial.settings, _evidence(trial, values, array.drop_null(), rows))
 
 
-def _trials(
-    name: str, values: Sequence[Any], *, all_is_text: bool, nulls: bool
-) -> Iterator[_Trial]:
+def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
     """What to try, in this order; the last takes anything."""
     kinds = Counter(map(_kind, values))
     texts = [value for value in values if isinstance(value, str)]
-    words = NULL_WORDS.intersection(texts) if nulls else frozenset()
+    words = NULL_WORDS.intersection(texts)
     rest = [value for value in values if not (isinstance(value, str) and value in words)]
-    if "nested" not in kinds and rest:
+    if "nested" in kinds:
+        yield from _nested(name, values)
+    elif rest:
+        of_null = {"null_values": sorted(words)} if words else {}
         for trial in _narrow(name, rest, all_is_text=all_is_text):
-            note = ", ".join(filter(None, (trial.note, _words_noted(words))))
-            yield _Trial(trial.settings, note, words)
+            if trial.settings["type"] == "string":
+                break
+            yield _Trial({**trial.settings, **of_null}, trial.note)
     mixed = ""
     if len(kinds) > 1:
         mixed = "mixed: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     if "nested" not in kinds:
-        yield _Trial({"type": "string"}, mixed)
+        yield _Trial({"type": "string"}, mixed or _why_text(name, rest, all_is_text))
     yield _Trial({"type": "json"}, mixed.replace("nested", "lists or objects"))
+
+
+def _why_text(name: str, values: Sequence[Any], all_is_text: bool) -> str:
+    """Why values are text that look like something else."""
+    if not values:
+        return ""
+    narrow = _narrow(name, values, all_is_text=all_is_text)
+    return next((one.note for one in narrow if one.settings["type"] == "string"), "")
+
+
+def _nested(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
+    """Lists of values of one type, and objects whose keys are data."""
+    if all(isinstance(value, (list, tuple)) for value in values):
+        form, items = "array<{}>", [item for value in values for item in value]
+    elif all(isinstance(value, dict) for value in values) and is_map(values):
+        form, items = "map<string, {}>", [item for value in values for item in value.values()]
+    else:
+        return
+    items = [item for item in items if item is not None]
+    if not items or any(_kind(item) == "nested" for item in items):
+        return
+    of_text = [_Trial({"type": "string"})] if set(map(_kind, items)) == {"text"} else []
+    for trial in (*_narrow(name, items, all_is_text=False), *of_text):
+        if trial.settings["type"] in _INNER:
+            yield _Trial({"type": form.format(trial.settings["type"])})
 
 
 def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
@@ -248,10 +267,6 @@ def _kind(value: Any) -> str:
     return "nested" if isinstance(value, (list, tuple, dict)) else "others"
 
 
-def _words_noted(words: frozenset[str]) -> str:
-    return f"{', '.join(sorted(words))} for null" if words else ""
-
-
 def _evidence(trial: _Trial, values: Sequence[Any], found: pa.Array, rows: int) -> str:
     present = len(found)
     count = f"all {rows:,}" if present == rows else f"{present:,} of {rows:,}"
@@ -263,13 +278,13 @@ def _range(values: Sequence[Any], found: pa.Array) -> str:
     kind = found.type
     if not len(found) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
         return ""
+    lengths = [len(value) for value in values if isinstance(value, (list, tuple))]
+    if lengths:
+        least, most = min(lengths), max(lengths)
+        return f"lists of {least if least == most else f'{least} to {most}'} items"
+    if any(isinstance(value, dict) for value in values):
+        return "objects"
     if pa.types.is_string(kind):
-        lengths = [len(value) for value in values if isinstance(value, (list, tuple))]
-        if lengths:
-            least, most = min(lengths), max(lengths)
-            return f"lists of {least if least == most else f'{least} to {most}'} items"
-        if any(isinstance(value, dict) for value in values):
-            return "objects"
         distinct = found.unique().to_pylist()
         if len(distinct) <= _EXAMPLES_MAX and all(map(_EXAMPLE.fullmatch, distinct)):
             return " | ".join(sorted(distinct))

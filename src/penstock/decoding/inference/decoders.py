@@ -129,20 +129,13 @@ def _of_documents(
     if tolerated(len(readings) - len(with_rows), len(readings)) and any(objects):
         has_many = any(one.form is Form.ROWS for one in with_rows)
         if is_map(objects):
-            column = InferredColumn(
-                names.column((value_name,)),
-                {"type": "json", "path": "$"},
-                "an object whose keys are data",
-            )
+            column = _whole(names, value_name, objects)
             return InferredDecoder(_document(kind, has_many=has_many), (column,))
-        return _of_objects(kind, objects, names, has_many=has_many)
+        lenient = sum(one.is_lenient for one in with_rows)
+        return _of_objects(kind, objects, names, has_many=has_many, lenient=bool(lenient))
     values = [_value(one) for one in readings]
     if not any(isinstance(value, (dict, list, tuple)) for value in values):
-        one = guess(value_name, _present(values), len(values), all_is_text=False)
-        column = InferredColumn(
-            names.column((value_name,)), {**one.settings, "path": "$"}, one.evidence
-        )
-        return InferredDecoder({"kind": kind, **_null_values(one.null_words)}, (column,))
+        return InferredDecoder({"kind": kind}, (_whole(names, value_name, values),))
     mixture = Counter(
         "lists" if isinstance(v, (list, tuple)) else "objects" if isinstance(v, dict) else "values"
         for v in values
@@ -152,7 +145,12 @@ def _of_documents(
 
 
 def _of_objects(
-    kind: DocumentKind, objects: Sequence[dict[Any, Any]], names: Names, *, has_many: bool
+    kind: DocumentKind,
+    objects: Sequence[dict[Any, Any]],
+    names: Names,
+    *,
+    has_many: bool,
+    lenient: bool,
 ) -> InferredDecoder:
     found = list(fields_of(objects))
     kept, extra = found, {}
@@ -162,16 +160,15 @@ def _of_objects(
         kept = [field for field in found if field in frequent]
         extra = {"extra": names.column(("others",))}
         remarks = (f"The {len(found) - COLUMNS_MAX:,} rarest fields are in {extra['extra']}.",)
-    guesses, words = _guessed(
-        [(field.keys[-1], field.values) for field in kept],
-        len(objects),
-        all_is_text=False,
-        null_words=kind != "avro",
-    )
     columns = tuple(
-        _column(names, field, one, with_path=True) for field, one in zip(kept, guesses, strict=True)
+        _column(
+            names,
+            field,
+            guess(field.keys[-1], field.values, len(objects), all_is_text=False, lenient=lenient),
+        )
+        for field in kept
     )
-    settings = {**_document(kind, has_many=has_many), **extra, **_null_values(words)}
+    settings = {**_document(kind, has_many=has_many, lenient=lenient), **extra}
     return InferredDecoder(settings, columns, remarks)
 
 
@@ -187,16 +184,19 @@ def _of_csv(texts: Sequence[str], shape: CsvShape, names: Names) -> InferredDeco
         Field((title,), [line[place] for line in rows if line[place]])
         for place, title in enumerate(titles)
     ]
-    guesses, words = _guessed(
-        [(field.keys[0], field.values) for field in fields], len(rows), all_is_text=True
-    )
     columns = tuple(
-        _column(names, field, one, with_path=bool(shape.header), is_csv=True)
-        for field, one in zip(fields, guesses, strict=True)
+        _column(
+            names,
+            field,
+            guess(field.keys[0], field.values, len(rows), all_is_text=True),
+            has_path=bool(shape.header),
+            is_csv=True,
+        )
+        for field in fields
     )
     delimiter = {"delimiter": shape.delimiter} if shape.delimiter != "," else {}
     header = {"header": True} if shape.header else {}
-    settings = {"kind": "csv", **delimiter, **header, **_null_values(words)}
+    settings = {"kind": "csv", **delimiter, **header}
     remarks: tuple[str, ...] = (f"{len(rows):,} lines.",)
     if not shape.header:
         remarks += ("The lines name no fields: call the columns what they are, in this order.",)
@@ -207,57 +207,35 @@ def _of_text(texts: Sequence[str], names: Names, value_name: str) -> InferredDec
     stripped = [text.strip() for text in texts]
     one = guess(value_name, [text for text in stripped if text], len(texts), all_is_text=True)
     column = InferredColumn(names.column((value_name,)), one.settings, one.evidence)
-    return InferredDecoder({"kind": "text", **_null_values(one.null_words)}, (column,))
+    return InferredDecoder({"kind": "text"}, (column,))
 
 
-def _guessed(
-    fields: Sequence[tuple[str, Sequence[Any]]],
-    rows: int,
-    *,
-    all_is_text: bool,
-    null_words: bool = True,
-) -> tuple[list[Guess], frozenset[str]]:
-    """Each field's column. A word for null holds for all columns of a decoder: where it is a
-    value of another one, no word is."""
-
-    def guessed(*, allow: bool) -> list[Guess]:
-        return [
-            guess(name, values, rows, all_is_text=all_is_text, allow_null_words=allow)
-            for name, values in fields
-        ]
-
-    found = guessed(allow=null_words)
-    words = frozenset().union(*(one.null_words for one in found))
-    if words and any(
-        isinstance(value, str) and value in words
-        for (_, values), one in zip(fields, found, strict=True)
-        if not one.null_words
-        for value in values
-    ):
-        return guessed(allow=False), frozenset()
-    return found, words
+def _whole(names: Names, value_name: str, values: Sequence[Any]) -> InferredColumn:
+    """The column of a document that is one value."""
+    one = guess(value_name, _present(values), len(values), all_is_text=False)
+    return InferredColumn(names.column((value_name,)), {**one.settings, "path": "$"}, one.evidence)
 
 
 def _column(
-    names: Names, field: Field, one: Guess, *, with_path: bool, is_csv: bool = False
+    names: Names, field: Field, one: Guess, *, has_path: bool = True, is_csv: bool = False
 ) -> InferredColumn:
     name = names.column(field.keys)
     path = field.keys[0] if is_csv else path_of(field.keys)
     is_plain = len(field.keys) == 1 and name == field.keys[0]
     settings = dict(one.settings)
-    if with_path and not is_plain:
+    if has_path and not is_plain:
         settings["path"] = path
     return InferredColumn(name, settings, ", ".join(filter(None, (one.evidence, field.note))))
 
 
-def _document(kind: DocumentKind, *, has_many: bool) -> Settings:
+def _document(kind: DocumentKind, *, has_many: bool, lenient: bool = False) -> Settings:
     if kind == "avro":
         return {"kind": kind, "framing": "container"}
-    return {"kind": kind, **({"many": True} if has_many else {})}
-
-
-def _null_values(words: frozenset[str]) -> Settings:
-    return {"null_values": sorted(words)} if words else {}
+    return {
+        "kind": kind,
+        **({"many": True} if has_many else {}),
+        **({"lenient": True} if lenient else {}),
+    }
 
 
 def _present(values: Sequence[Any]) -> list[Any]:

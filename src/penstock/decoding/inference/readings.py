@@ -24,6 +24,7 @@ from penstock.decoding.msgpack import MsgpackNotation
 DocumentKind = Literal["json", "cbor", "msgpack", "avro"]
 
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_OPENED: Final = re.compile(r"\ufeff?\s*\{")
 _BOM: Final = "\ufeff"
 
 
@@ -52,6 +53,8 @@ class Reading:
     form: Form
     notation: DocumentKind | Literal[""] = ""
     value: Any = None
+    is_lenient: bool = False
+    """Whether it is JSON only as `lenient = true` reads it."""
 
     @property
     def objects(self) -> list[dict[Any, Any]]:
@@ -70,6 +73,10 @@ def read(payload: bytes) -> Reading:
     except UnicodeDecodeError:
         return _binary(payload)
     value = _document("json", payload)
+    if value is _NONE and _OPENED.match(text):
+        leniently = _leniently(payload)
+        if isinstance(leniently, dict):
+            return Reading(Form.OBJECT, "json", leniently, is_lenient=True)
     if value is _NONE:
         if _CONTROL.search(text):
             return _binary(payload)
@@ -104,6 +111,13 @@ def _of_document(kind: DocumentKind, value: object) -> Reading:
     if isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
         return Reading(Form.ROWS, kind, list(value))
     return Reading(Form.VALUE, kind, value)
+
+
+def _leniently(payload: bytes) -> object:
+    try:
+        return JsonNotation(DecoderDefinition(kind="json", lenient=True)).read(payload)
+    except (Broken, RecursionError):
+        return _NONE
 
 
 _NONE: Final = object()

@@ -42,9 +42,14 @@ def json_column(*values: Any, name: str = "v") -> tuple[Any, str]:
         (("1.5", "2"), {"type": "float"}),
         ((1, "1.5"), {"type": "float"}),
         ((1, "warm"), {"type": "string"}),
-        ((1, "NA"), {"type": "int"}),
+        ((1, "NA"), {"type": "int", "null_values": ["NA"]}),
         ((1, [2]), {"type": "json"}),
-        (([1], [2, 3]), {"type": "json"}),
+        (([1], [2, 3]), {"type": "array<int>"}),
+        (([1.5], [], [2]), {"type": "array<float>"}),
+        ((["a", "b"], ["1"]), {"type": "array<string>"}),
+        (([1, "a"],), {"type": "json"}),
+        (([[1]],), {"type": "json"}),
+        (([], []), {"type": "json"}),
         ((None, None), {"type": "json"}),
         (("2026-01-20T12:00:00Z", "2026-01-20T12:00:00.5+01:00"), {"type": "timestamp"}),
         (("2026-01-20 12:00:00", "2026-01-20 13:00:00"), {"type": "timestamp"}),
@@ -133,14 +138,20 @@ def test_mixed_types_say_what_they_mix() -> None:
     assert json_column(1, 2, 2.5)[1].endswith("2 of them whole numbers")
 
 
-def test_a_word_for_null_is_none_where_another_column_has_it_as_text() -> None:
-    one = of_payloads(b'{"v": "NA", "country": "DE"}', b'{"v": 1, "country": "FR"}')
-    assert one.tried.table.decoder.settings["null_values"] == ["NA"]
-    assert [row["v"] for row in one.rows] == [None, 1]
-    other = of_payloads(b'{"v": "NA", "country": "NA"}', b'{"v": 1, "country": "FR"}')
-    assert "null_values" not in other.tried.table.decoder.settings
-    assert [row["country"] for row in other.rows] == ["NA", "FR"]
-    assert other.columns["v"] == {"type": "string"}
+def test_a_word_for_null_is_none_among_numbers_only() -> None:
+    landed = of_payloads(b'{"v": "NA", "country": "NA"}', b'{"v": 1, "country": "FR"}')
+    assert landed.columns == {
+        "v": {"type": "int", "null_values": ["NA"]},
+        "country": {"type": "string"},
+    }
+    assert [(row["v"], row["country"]) for row in landed.rows] == [(None, "NA"), (1, "FR")]
+
+
+def test_json_that_is_read_leniently_says_so() -> None:
+    landed = of_payloads(b'{"v": NaN, "n": 1}', b'\xef\xbb\xbf{"v": 1.5, "n": NaN}', b'{"v": 2}')
+    assert landed.tried.table.decoder.settings == {"kind": "json", "lenient": True}
+    assert landed.columns == {"v": {"type": "float"}, "n": {"type": "float"}}
+    assert len(landed.rows) == 3
 
 
 def test_nested_objects_become_columns_and_objects_with_data_for_keys_do_not() -> None:
@@ -154,7 +165,7 @@ def test_nested_objects_become_columns_and_objects_with_data_for_keys_do_not() -
     assert landed.columns == {
         "pos_lat": {"type": "float", "path": "pos.lat"},
         "pos_a_b": {"type": "int", "path": "/pos/a.b"},
-        "by_id": {"type": "json"},
+        "by_id": {"type": "map<string, int>"},
     }
     assert [row["pos_a_b"] for row in landed.rows] == list(range(20))
 
