@@ -25,8 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    log = tmp_path_factory.mktemp("spark") / "spark.log"
-    with local_spark("penstock tests", "local[2,4]", log) as session:
+    here = tmp_path_factory.mktemp("spark")
+    tables = {"spark_sql_warehouse_dir": str(here / "warehouse")}
+    with local_spark("penstock tests", "local[2,4]", here / "spark.log", **tables) as session:
         yield session
 
 

@@ -60,6 +60,24 @@ def test_every_column_of_every_message_arrives(log: LogWriter, reader: DataFrame
     assert [(pair.key, pair.value) for pair in found.user_properties] == [("k", "v"), ("k", "w")]
 
 
+def test_sql_reads_by_a_view_or_by_a_table_that_is_told_where(
+    log: LogWriter, spark: SparkSession, service: ServiceProcess
+) -> None:
+    """A table's options do not reach the source when it is read: Spark would read another log."""
+    log.append(5)
+    given = f"(server '{service.address}')"
+    with pytest.raises(PySparkException, match="use CREATE TEMPORARY VIEW instead"):
+        spark.sql(f"CREATE TABLE messages USING penstock OPTIONS {given}")
+    spark.sql("CREATE TABLE messages USING penstock")
+    try:
+        assert spark.sql(f"SELECT * FROM messages WITH {given}").count() == 5
+    finally:
+        spark.sql("DROP TABLE messages")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW seen USING penstock OPTIONS {given}")
+    assert spark.sql("SELECT count(*) FROM seen").first()[0] == 5  # type: ignore[index]
+    spark.catalog.dropTempView("seen")
+
+
 def test_a_range_is_split_into_the_partitions_asked_for(
     log: LogWriter, reader: DataFrameReader
 ) -> None:

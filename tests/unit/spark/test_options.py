@@ -102,6 +102,17 @@ def test_times_mean_the_same_for_every_broker() -> None:
     assert not error.or_latest
 
 
+def test_what_spark_adds_to_the_options_of_a_table_is_no_mistake() -> None:
+    added = {"provider": "penstock", "owner": "root", "location": "file:/w/t", "a": "b"}
+    assert parse_options(added) == parse_options({})
+
+
+@pytest.mark.parametrize("given", [{"server": "b:1", "option.server": "b:1"}, {"Stream": "s"}])
+def test_options_of_a_table_which_would_be_lost_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW instead of CREATE TABLE"):
+        parse_options({"provider": "penstock", "owner": "root", **given})
+
+
 def test_tls_is_said_by_an_option_an_authority_or_the_address() -> None:
     for options in ({"tls": "true"}, {"server": "grpc+tls://broker:1"}, {"tlsCaFile": "ca.pem"}):
         assert parse_options(options).credentials.tls
