@@ -35,6 +35,9 @@ _SPARKPLUG_LEVELS: Final = ("group", "message", "node", "device")
 _WORDS_MAX: Final = 30
 """Most values of a level that stand as they are, each in a pattern of its own."""
 
+_LEFT_MAX: Final = 0.8
+"""The most of a mixture that may be left where a level tells kinds apart: chance leaves more."""
+
 _LIKENESS_MIN: Final = 0.5
 _SHAPES_MAX: Final = 100
 _INT: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -229,7 +232,7 @@ def _telling(topics: list[Topic], labels: set[Label], pinned: frozenset[int]) ->
         if position in pinned or not 1 < len(values) <= most:
             continue
         left = sum(len(those) * _entropy(those) for those in values.values()) / len(topics)
-        if left < mixed - 1e-9:
+        if left <= _LEFT_MAX * mixed:
             found.append((left, len(values), -position))
     return -min(found)[2] if found else None
 

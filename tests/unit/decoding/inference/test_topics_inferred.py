@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from tests.unit.decoding.inference.inferring import Messages, inferred, the_one
 from tests.unit.decoding.sparkplug_payloads import birth
 
@@ -61,6 +63,15 @@ def test_devices_of_different_keys_are_one_table_where_there_are_many() -> None:
     landed = the_one(messages)
     assert landed.topics == "dev/{dev:int}"
     assert list(landed.columns) == ["c", "a", "b"]
+
+
+def test_kinds_that_no_level_tells_apart_are_one_table() -> None:
+    chance = random.Random(1)
+    kinds = (b"on", b"1", b'{"a": 1}', b"1,2")
+    words = ["".join(chance.choices("abcdef", k=3)) for _ in range(15)]
+    messages = [("/".join(chance.choices(words, k=4)), chance.choice(kinds)) for _ in range(2000)]
+    (landed,) = inferred(messages)
+    assert landed.kind == "text"
 
 
 def test_topics_of_another_depth_are_another_table() -> None:
