@@ -10,7 +10,7 @@
     paths, shapes   where a value is, and how to read no more of a document than that
     json_text, cbor, msgpack, avro   the notations
     avro_schema, avro_container      Avro's schemas, and its files as payloads
-    avro_decimals   its decimals, with a bound
+    avro_decimals, avro_values       its decimals, with a bound; how many values data of it are
     map_keys        keys of maps in cbor and msgpack, looked at before they are hashed
     protobuf        messages by their descriptor
     registry        schemas by their ids: avro_registered, protobuf_registered, json_registered

@@ -20,7 +20,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema
+from penstock.decoding.avro_schema import (
+    VALUES_A_BYTE_MAX,
+    VALUES_FREE_MAX,
+    AvroSchema,
+    parse_avro_schema,
+)
+from penstock.decoding.avro_values import values_of
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
 from penstock.decoding.documents import DocumentDecoder, Slow
@@ -50,6 +56,7 @@ def container_decoder(definition: DecoderDefinition, reader: AvroSchema | None) 
         None if reader is None else reader.parsed,
         definition.rows_max,
         definition.expanded_bytes_max,
+        definition.values_max,
     )
     return DocumentDecoder(
         definition.model_copy(update={"columns": columns, "many": True}), notation
@@ -63,14 +70,18 @@ class ContainerNotation(Slow):
         reader: the schema that records are resolved to, as fastavro has it; None for their own.
         records_max: a payload with more is broken.
         expanded_bytes_max: one whose blocks expand to more is broken.
+        values_max: one whose records are more values is broken.
     """
 
-    def __init__(self, reader: Any, records_max: int, expanded_bytes_max: int) -> None:
+    def __init__(
+        self, reader: Any, records_max: int, expanded_bytes_max: int, values_max: int
+    ) -> None:
         import fastavro
 
         self._reader = reader
         self._records_max = records_max
         self._expanded_bytes_max = expanded_bytes_max
+        self._values_max = values_max
         self._read = fastavro.schemaless_reader
         self._known: OrderedDict[bytes, AvroSchema] = OrderedDict()
 
@@ -85,6 +96,7 @@ class ContainerNotation(Slow):
         codec = metadata.get("avro.codec", b"null").decode("latin-1")
         sync = _taken(stream, _SYNC_BYTES)
         records: list[object] = []
+        values = 0
         left = self._expanded_bytes_max
         while stream.tell() < len(payload):
             count = _long(stream)
@@ -94,8 +106,16 @@ class ContainerNotation(Slow):
                 raise Broken("The Avro container file has a block without its sync marker.")
             if not 0 <= count <= self._records_max - len(records):
                 raise Broken("The payload has more records than rows_max allows.")
+            expanded = self._expanded_bytes_max - left
+            most = VALUES_A_BYTE_MAX * expanded + VALUES_FREE_MAX * (len(records) + count)
+            if most > self._values_max:  # what is short need not be counted
+                values += values_of(content, written, count, self._values_max)
+            if values > self._values_max:
+                raise Broken(
+                    f"The payload has more values than values_max allows ({self._values_max})."
+                )
             block = io.BytesIO(content)
-            records += [self._datum(block, written, self._reader) for _ in range(count)]
+            records += [self._datum(block, written.parsed, self._reader) for _ in range(count)]
             if block.tell() != len(content):
                 raise Broken("The Avro container file has a block with bytes after its records.")
         return records
@@ -111,7 +131,7 @@ class ContainerNotation(Slow):
             said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
             raise Broken(f"The Avro container file cannot be read: {said}.") from None
 
-    def _schema(self, text: bytes) -> Any:
+    def _schema(self, text: bytes) -> AvroSchema:
         known = self._known.get(text)
         if known is None:
             if len(text) > SCHEMA_BYTES_MAX:
@@ -123,7 +143,7 @@ class ContainerNotation(Slow):
             self._known[text] = known
             if len(self._known) > _SCHEMAS_KNOWN_MAX:
                 self._known.popitem(last=False)
-        return known.parsed
+        return known
 
 
 def _long(stream: io.BytesIO) -> int:

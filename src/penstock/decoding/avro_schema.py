@@ -26,9 +26,11 @@ from penstock.decoding.broken import Broken
 from penstock.decoding.shown import shown
 from penstock.errors import ConfigError
 
-_VALUES_A_BYTE_MAX: Final = 16
+VALUES_A_BYTE_MAX: Final = 16
+"""Of a schema that came with a payload."""
+
 _VALUES_A_BYTE_TRUSTED: Final = 10**9
-_VALUES_FREE_MAX: Final = 64
+VALUES_FREE_MAX: Final = 64
 _NAME_CHARACTERS_MAX: Final = 100
 _TYPES: Final = {
     "boolean": "bool",
@@ -107,7 +109,7 @@ def parse_avro_schema(
     except Exception as error:  # fastavro's are of several kinds, ValueError among them
         reason = str(error).rstrip(".")
         raise ConfigError(f"The {where} is no Avro schema: {reason}.") from None
-    if not is_trusted and surplus > _VALUES_FREE_MAX:
+    if not is_trusted and surplus > VALUES_FREE_MAX:
         raise ConfigError(f"The Avro {where} has records of nothing, and is not read.")
     return AvroSchema(schema, named, written)
 
@@ -147,7 +149,7 @@ class _Measure:
         self._where = where
         self._named = named
         self._is_trusted = is_trusted
-        self._a_byte = _VALUES_A_BYTE_TRUSTED if is_trusted else _VALUES_A_BYTE_MAX
+        self._a_byte = _VALUES_A_BYTE_TRUSTED if is_trusted else VALUES_A_BYTE_MAX
         self._known: dict[str, int] = {}
 
     def surplus(self, schema: Any, around: tuple[str, ...]) -> int:

@@ -9,9 +9,8 @@ which converts to any number.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from penstock.decoding import map_keys
 from penstock.decoding.broken import Broken
@@ -43,15 +42,12 @@ class CborNotation(Slow):
             ) from None
         self._decoder = cbor2.CBORDecoder
         self._ends_early = cbor2.CBORDecodeEOF
-        self._tags = {
-            tag: _of_value(read)
-            for tag, read in (
-                *dict.fromkeys(_SHARING, _refused).items(),
-                *dict.fromkeys(_AS_THEY_ARE, _inner).items(),
-                (0, _time),
-                (2, _positive),
-                (3, _negative),
-            )
+        self._tags: dict[int, Any] = {
+            **dict.fromkeys(_SHARING, _refused),
+            **dict.fromkeys(_AS_THEY_ARE, _inner),
+            0: _time,
+            2: _positive,
+            3: _negative,
         }
 
     def read(self, payload: bytes) -> object:
@@ -137,26 +133,15 @@ def _said(error: Exception) -> str:
     return str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
 
 
-def _of_value(read: Callable[[object], object]) -> Callable[[object, bool], object]:
-    """Reads what is tagged, but not as a key of a map, which is where values are immutable."""
-
-    def decode(value: object, is_immutable: bool) -> object:
-        if is_immutable:
-            raise Broken(map_keys.NO_KEY)
-        return read(value)
-
-    return decode
-
-
-def _refused(value: object) -> object:  # noqa: ARG001
+def _refused(value: object, is_immutable: bool) -> object:  # noqa: ARG001
     raise Broken("The payload has shared CBOR values (tags 25, 28, 29, 256), which are not read.")
 
 
-def _inner(value: object) -> object:
+def _inner(value: object, is_immutable: bool) -> object:  # noqa: ARG001
     return value
 
 
-def _time(value: object) -> object:
+def _time(value: object, is_immutable: bool) -> object:  # noqa: ARG001
     """A time in text; one that Python has no value for stays text, which its column will read."""
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -164,12 +149,18 @@ def _time(value: object) -> object:
         return value
 
 
-def _positive(value: object) -> object:
-    return str(_big_number(value))
+def _positive(value: object, is_immutable: bool) -> object:
+    return _text_or_number(_big_number(value), is_immutable)
 
 
-def _negative(value: object) -> object:
-    return str(-1 - _big_number(value))
+def _negative(value: object, is_immutable: bool) -> object:
+    return _text_or_number(-1 - _big_number(value), is_immutable)
+
+
+def _text_or_number(number: int, is_immutable: bool) -> object:
+    """A number within another tag's value, such as a decimal fraction, is one (as a key of a map it
+    is refused then)."""
+    return number if is_immutable else str(number)
 
 
 def _big_number(value: object) -> int:

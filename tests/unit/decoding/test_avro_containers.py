@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.decoding.avro_schema import parse_avro_schema
+from penstock.decoding.avro_values import values_of
 from penstock.errors import ConfigError
 from tests.unit.decoding.decode import decode, decoder, outcome
 
@@ -69,6 +71,57 @@ def test_records_are_resolved_to_the_schema_that_is_given(tmp_path: Path) -> Non
     wanted["fields"] = [{"name": "other", "type": "long"}]
     file.write_text(json.dumps(wanted))
     assert "cannot be read" in one(container(), schema_file=str(file)).broken[0]
+
+
+def test_a_small_file_does_not_become_many_values() -> None:
+    """A byte is sixteen values by its schema, and a thousand bytes are one when compressed."""
+    nothing = [{"name": f"n{n}", "type": "null"} for n in range(13)]
+    item = {"type": "record", "name": "I", "fields": [{"name": "b", "type": "boolean"}, *nothing]}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": {"type": "array", "items": item}}],
+    }
+    one_item = {"b": False, **{field["name"]: None for field in nothing}}
+    few, many = (
+        container(schema, [{"a": [one_item] * count}], codec="deflate") for count in (100, 20_000)
+    )
+    assert len(many) < 1500
+    found = decode(few, many, kind="avro", framing="container", values_max=100_000)
+    assert found.sources == [0]
+    assert found.broken == {1: "The payload has more values than values_max allows (100000)."}
+
+
+@given(
+    records=st.lists(
+        st.fixed_dictionaries(
+            {
+                "u": st.none() | st.integers(-(2**60), 2**60) | st.text(max_size=5),
+                "m": st.dictionaries(st.text(max_size=3), st.booleans(), max_size=4),
+                "l": st.lists(st.floats(), max_size=4),
+                "b": st.binary(max_size=200),
+            }
+        ),
+        max_size=5,
+    )
+)
+def test_values_are_counted_as_they_are_read(records: list[dict[str, Any]]) -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "u", "type": ["null", "long", "string"]},
+            {"name": "m", "type": {"type": "map", "values": "boolean"}},
+            {"name": "l", "type": {"type": "array", "items": "double"}},
+            {"name": "b", "type": "bytes"},
+        ],
+    }
+    stream = io.BytesIO()
+    for record in records:
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), record)
+    known = parse_avro_schema(json.dumps(schema), "schema")
+    wanted = sum(5 + 2 * len(record["m"]) + len(record["l"]) for record in records)
+    assert values_of(stream.getvalue(), known, len(records), 10**6) == wanted
 
 
 def test_a_file_without_records_has_no_rows() -> None:

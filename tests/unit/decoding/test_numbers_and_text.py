@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,14 @@ def test_times_of_cbor_are_read_like_those_of_json() -> None:
     ]
     found = decode(*payloads, kind="cbor", columns={"t": "timestamp"})
     assert [row["t"].day for row in found.rows] == [1, 21, 20]
+
+
+def test_decimal_fractions_of_any_length_keep_their_digits() -> None:
+    """Their mantissa is a big number then, within the tag of the fraction."""
+    values = [Decimal("18446744073709551.616"), Decimal("-1e-20"), Decimal(2**70)]
+    payloads = [cbor2.dumps({"v": value}) for value in values]
+    found = decode(*payloads, kind="cbor", columns={"v": "decimal(38,3)"})
+    assert [row["v"] for row in found.rows] == [values[0], 0, values[2]]
 
 
 def floats_descriptor() -> descriptor_pb2.FileDescriptorSet:

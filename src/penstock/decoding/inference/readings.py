@@ -142,4 +142,6 @@ def _notation(kind: DocumentKind) -> Notation:
             return MsgpackNotation()
         case "avro":
             definition = DecoderDefinition(kind="avro", framing="container")
-            return ContainerNotation(None, definition.rows_max, definition.expanded_bytes_max)
+            return ContainerNotation(
+                None, definition.rows_max, definition.expanded_bytes_max, definition.values_max
+            )
