@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
@@ -43,7 +43,11 @@ SCHEMA_BYTES_MAX: Final = 2**24
 UNKNOWN_S: Final = 60.0
 """How long an id that the registry does not know is not asked for again."""
 
-_UNKNOWN_MAX: Final = 10_000
+MISSES_MAX: Final = 1000
+"""So many unknown ids are asked for in that time. Who makes ids up would hold a table up with a
+request for each: what comes beyond is a dead letter, which a backfill makes a row of."""
+
+_UNKNOWN_MAX: Final = 2 * MISSES_MAX
 _NOT_FOUND_CODES: Final = (40401, 40402, 40403)  # subject, version, schema
 _ERROR_BYTES: Final = 4096
 _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
@@ -101,6 +105,7 @@ class Registry:
             ) from None
         self._known: dict[str, RegisteredSchema] = {}
         self._unknown: OrderedDict[str, float] = OrderedDict()
+        self._missed_s: deque[float] = deque(maxlen=MISSES_MAX)
 
     def by_id(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
         """The schema with an id; of Protobuf `serialized` its descriptor in base64.
@@ -110,10 +115,24 @@ class Registry:
             RegistryUnavailable: it does not say.
         """
         path = f"/schemas/ids/{number}{_format(serialized)}"
+        if self._is_led_astray(path):
+            raise Broken(
+                f"The id {number} was not asked for: {MISSES_MAX} ids were asked for in a minute"
+                f" that the registry {self._url} does not know."
+            )
         found = self._constant(path)
         if found is None:
             raise Broken(f"The registry {self._url} knows no schema with the id {number}.")
         return found
+
+    def _is_led_astray(self, path: str) -> bool:
+        """Whether an id that is not known here would be one request too many."""
+        if path in self._known or path in self._unknown:
+            return False
+        is_full = len(self._missed_s) == self._missed_s.maxlen
+        if not is_full or time.monotonic() - self._missed_s[0] >= UNKNOWN_S:
+            return False
+        return self._kept(path) is None
 
     def version(self, reference: Reference, *, serialized: bool = False) -> RegisteredSchema:
         """A schema that another one refers to.
@@ -171,6 +190,7 @@ class Registry:
         if found is None and self._unknown.get(path, 0.0) < time.monotonic():
             found = self._asked(path)
             if found is None:
+                self._missed_s.append(time.monotonic())
                 self._unknown[path] = time.monotonic() + UNKNOWN_S
                 self._unknown.move_to_end(path)
                 if len(self._unknown) > _UNKNOWN_MAX:

@@ -140,6 +140,21 @@ def test_an_id_is_asked_for_once_and_an_unknown_one_not_again_at_once(
     assert sorted(registry.asked) == [f"/schemas/ids/{number}", "/schemas/ids/77"]
 
 
+def test_who_makes_ids_up_has_no_request_for_each_of_them(
+    registry: SchemaRegistry, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.decoding.registry.MISSES_MAX", 5)
+    number = registry.register("readings-value", json.dumps(FIRST))
+    good = avro(number, FIRST, {"id": 1, "temp_c": 1})
+    made_up = [framed(one, b"") for one in range(100, 200)]
+    known = decoder(**settings("avro", columns={"id": "int"}))
+    found = outcome(known, [good, *made_up, good])
+    assert found.sources == [0, 101]
+    assert len(registry.asked) == 6
+    assert "knows no schema with the id 100" in found.broken[1]
+    assert found.broken[100].startswith("The id 199 was not asked for: 5 ids were asked for")
+
+
 def test_what_was_asked_for_once_is_known_when_the_registry_is_away(
     settings: Settings, registry: SchemaRegistry
 ) -> None:
