@@ -104,8 +104,8 @@ class Run:
         """Medians of commits from the hundredth on, and at the end: of the clock, and processor."""
         found = []
         for values in (self.commit_ms, self.cpu_ms):
-            found += [statistics.median(values[WINDOW : 6 * WINDOW] or values)]
-            found += [statistics.median(values[-5 * WINDOW :])]
+            found += [statistics.median(values[WINDOW : 2 * WINDOW] or values)]
+            found += [statistics.median(values[-WINDOW:])]
         early_ms, late_ms, early_cpu_ms, late_cpu_ms = found
         return early_ms, late_ms, early_cpu_ms, late_cpu_ms
 
