@@ -19,8 +19,9 @@ received and nothing else, and may be dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -192,6 +193,16 @@ def with_tick(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, tick])
 
 
+class _Given(NamedTuple):
+    """A row, as the processor looks at it; `values` are those of the aggregates."""
+
+    offset: int
+    epoch: str
+    received_us: int
+    at_us: int | None
+    values: list[Any]
+
+
 class PaceProcessor(StatefulProcessor):
     """What Spark runs for each key.
 
@@ -233,14 +244,13 @@ class PaceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
         """Rows of one key in one batch, in any order, and perhaps ticks."""
-        found = [row for row in rows if row.offset is not None]
+        found = self._given(rows)
         if not found:
             return
-        found.sort(key=lambda row: (row.offset, row[_AT] is not None, row[_AT]))
         before = pace = self._read()
         late, last_late = 0, found[0]
         for row in found:
-            received_us, at_us = row[_RECEIVED], row[_AT]
+            received_us, at_us = row.received_us, row.at_us
             if pace is not None and received_us - pace.received_us >= self._idle_us:
                 yield from self._over(key, self._rest(pace))
                 pace = None
@@ -249,7 +259,8 @@ class PaceProcessor(StatefulProcessor):
             pace.received_us = max(received_us, pace.received_us)
             over = None
             if at_us is not None and at_us <= received_us + self._wait_us:
-                over = pace.take(self._spans, self._functions, self._wait_us, self._single(row))
+                single = self._single(row, at_us)
+                over = pace.take(self._spans, self._functions, self._wait_us, single)
             if over is None:
                 late, last_late = late + 1, row
             else:
@@ -277,12 +288,28 @@ class PaceProcessor(StatefulProcessor):
         self._state.clear()
         yield from self._over(key, self._rest(pace))
 
-    def _single(self, row: Row) -> Span:
-        at_us, offset = row[_AT], row.offset
-        values = [row[f"_value{number}"] for _, number in self._aggregates]
+    def _given(self, rows: Iterable[Row]) -> list[_Given]:
+        """The rows but for ticks, in order. Names are looked up once: it is done for every row."""
+        found: list[_Given] = []
+        names: Any = None
+        choose: Any = None
+        for row in rows:
+            if names is None:
+                names = row.__fields__
+                values = (f"_value{number}" for _, number in self._aggregates)
+                wanted = ("offset", "epoch", _RECEIVED, _AT, *values)
+                choose = itemgetter(*map(names.index, wanted))
+            offset, epoch, received_us, at_us, *of_row = choose(tuple(row))
+            if offset is not None:
+                found.append(_Given(offset, epoch, received_us, at_us, of_row))
+        found.sort(key=lambda row: (row.offset, row.at_us is not None, row.at_us))
+        return found
+
+    def _single(self, row: _Given, at_us: int) -> Span:
+        offset = row.offset
         parts = [
             part_of(function, value, at_us, offset)
-            for function, value in zip(self._functions, values, strict=True)
+            for function, value in zip(self._functions, row.values, strict=True)
         ]
         return Span(at_us, at_us, row.epoch, offset, parts)
 
