@@ -15,7 +15,6 @@ status`, and tried again later.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -27,6 +26,7 @@ from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables.api import LandedTable
 from penstock.spark.tables.tiers import LiveFile, due_groups
 from penstock.spark.tables.upkept import read_upkept, write_upkept
+from penstock.telemetry.logs import get_logger
 
 SWEEP_S: Final = 3600.0
 """Time from one look for leftovers to the next, in seconds: it lists the whole directory."""
@@ -36,7 +36,7 @@ RETRY_S: Final = 5.0
 
 RETRY_S_MAX: Final = 600.0
 
-_LOG: Final = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Upkeep:
@@ -92,7 +92,7 @@ class Upkeep:
                 if upkept.failures:
                     write_upkept(table.path, replace(upkept, failures=0, failure=""))
         except Exception as error:
-            _LOG.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
+            logger.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
             with suppress(OSError):
                 upkept = read_upkept(table.path)
                 failed = replace(
