@@ -299,14 +299,17 @@ def test_who_is_silent_is_told_once_and_who_comes_back(
     assert rows(table, *columns) == sorted([*silent, *back])
 
 
+@pytest.mark.parametrize("left", ["nothing", "a batch to be done again"])
 def test_who_fell_silent_while_the_job_was_away_is_told_though_nobody_says_anything(
-    log: LogWriter, declare: Declare, run: Run
+    log: LogWriter, declare: Declare, run: Run, left: str
 ) -> None:
     now_us = time.time_ns() // 1000
     log.append(2, topics=("plant/1/temp",), step_us=now_us - FIRST_RECEIVED_AT_US)
     table = declare("silent", limit_s=10, commit_s_min=0)
     run(table)
     forget_planned(table)
+    if left != "nothing":
+        forget_done(table)
 
     wait_for("the timer to run out", lambda: time.time_ns() // 1000 > now_us + 11_000_000)
     run(table)

@@ -356,13 +356,13 @@ class ClientConnection(Connection):
         if self._effects.is_full():
             self._effects.resume_when_sealed(self)
             return True
-        return self.application_is_full
+        return self.leaves_room(self._effects) or self.application_is_full
 
     def others_made_enough(self) -> bool:
         """Return whether so much waits for commits and sockets that nobody's packets are
         decoded."""
         if not self._effects.is_full():
-            return False
+            return self.leaves_room(self._effects)
         self._effects.resume_when_sealed(self)
         return True
 

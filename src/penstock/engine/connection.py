@@ -38,9 +38,15 @@ from mypy_extensions import i64
 
 from penstock.engine.answers import REASON_CHARACTERS_MAX, fits
 from penstock.engine.clock import Now
+from penstock.engine.effects import Effects
 from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.link import Link, Resumable
-from penstock.engine.share import BYTES_OF_A_UNIT, MUCH_BYTES, WORK_OF_A_PACKET
+from penstock.engine.share import (
+    BYTES_OF_A_UNIT,
+    MUCH_BYTES,
+    MUCH_HOLDS_BATCHES,
+    WORK_OF_A_PACKET,
+)
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
@@ -77,7 +83,6 @@ class Connection(Resumable):
         self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
         self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
-        self.makes_much = False  # of what waits for a commit: see ``effects``
         self.expects_rest = False  # ``rest_to_come`` is to be told when it came
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
@@ -88,6 +93,9 @@ class Connection(Resumable):
         self._share = link.share
         self._began_at: i64 = 0  # of ``share.spent``, when its turn began
         self._logged_before: i64 = 0  # ``share.logged_bytes``, likewise
+        self._logged_bytes: i64 = 0  # of it in the batch ``_logged_in``
+        self._logged_in: i64 = 0
+        self._much_in: i64 = -MUCH_HOLDS_BATCHES  # the last batch that it put much into
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
         self._lost_because: str | None = None  # the socket ended, the verdict is still to come
@@ -145,10 +153,40 @@ class Connection(Resumable):
     def _decode(self, now: Now, to_the_end: bool) -> None:
         """Handle what was received; acknowledgements that come together make room once."""
         self._handle_packets(now, to_the_end)
-        if self._share.logged_bytes - self._logged_before > MUCH_BYTES:
-            self.makes_much = True
+        if self._share.logged_bytes > self._logged_before:
+            self._count_logged()
         if self.may_refill:
             self._refill(now)
+
+    def _count_logged(self) -> None:
+        """Count what it put into the open batch since its turn began."""
+        share = self._share
+        if self._logged_in != share.batch:
+            self._logged_in = share.batch
+            self._logged_bytes = 0
+        self._logged_bytes += share.logged_bytes - self._logged_before
+        self._logged_before = share.logged_bytes
+        if self._logged_bytes > MUCH_BYTES:
+            self._much_in = share.batch
+
+    def leaves_room(self, effects: Effects) -> bool:
+        """Return whether the open batch is over its size and what is left is for others.
+
+        If so, it is settled who calls ``resume``; see ``effects``.
+        """
+        if effects.size_bytes < effects.batch_bytes_max:
+            return False
+        share = self._share
+        logged: i64 = share.logged_bytes - self._logged_before
+        if self._logged_in == share.batch:
+            logged += self._logged_bytes
+        if logged > MUCH_BYTES:
+            effects.resume_when_sealed(self)
+            return True
+        if share.batch - self._much_in < MUCH_HOLDS_BATCHES:
+            effects.resume_first_when_sealed(self)
+            return True
+        return False
 
     def _refill(self, now: Now) -> None:
         self.may_refill = False
@@ -253,6 +291,7 @@ class Connection(Resumable):
     def hang_up(self, now: Now) -> None:
         """The peer hung up while it was not read; the shell reads what is left, then ``lost``."""
         self.hung_up = True
+        self._logged_before = self._share.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
@@ -265,6 +304,7 @@ class Connection(Resumable):
         Where packets wait for the verdict it does not end here, but with that, or its deadline.
         """
         self.hung_up = True
+        self._logged_before = self._share.logged_bytes
         if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)

@@ -9,12 +9,13 @@
               bytes sent at once                       and of the deliveries they cover
 
 A commit should not take long, for what comes while it is written waits for it. So the shell says
-how large a batch may get (``batch_bytes_max``). Above that, who has put much into it waits until
-it is sealed; others go on. Who was heavy before and had no turn in it is the first in the next::
+how large a batch may get (``batch_bytes_max``). Whose packets are handled::
 
-      batch below its size      everybody's packets are handled
-      above                     of those who put ``MUCH_BYTES`` into it in one turn: none
-      ``is_full``               nobody's
+      batch below its size     everybody's
+      above                    not of those who put more than ``share.MUCH_BYTES`` into it, or into
+                               one of the ``MUCH_HOLDS_BATCHES`` before: these go on in the next one
+                               before those, so that they take turns
+      ``is_full``              nobody's
 
 What leaves at once, and what a link holds for the commit, is told in ``link``. A batch
 with nothing to write still waits for the commit under way, then leaves at once.
@@ -141,7 +142,7 @@ class Effects(Turn):
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
-        self.batch_bytes_max = NO_LIMIT_BYTES  # of it, above which those wait who made much of it
+        self.batch_bytes_max = NO_LIMIT_BYTES  # of it; above, who put much in waits
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.waits_for_disk = False  # a commit takes longer than the turn that seals it
@@ -327,6 +328,7 @@ class Effects(Turn):
         if self.events is not None:
             self.events.seal()
         self.sealed += 1
+        self.share.batch += 1
         commit = Commit(self._base_offset)
         commit.number = self.sealed
         commit.messages = self._messages

@@ -36,7 +36,6 @@ from penstock.engine.publishing import Publishing
 from penstock.engine.rate import TokenBucket
 from penstock.engine.server import Server
 from penstock.engine.session import Session
-from penstock.engine.share import MUCH_BYTES
 from penstock.engine.subscribing import Request, Subscribing, Unsubscribing
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -241,10 +240,7 @@ class ServerConnection(OpeningConnection):
         if effects.size_bytes + effects.unsent_bytes >= effects.waiting_bytes_max:
             effects.resume_when_sealed(self)
             return True
-        if self.makes_much and effects.size_bytes >= effects.batch_bytes_max:
-            effects.resume_first_when_sealed(self)
-            return True
-        return False
+        return self.leaves_room(effects)
 
     def _must_wait_for_what(self) -> bool:
         link = self.link
@@ -266,14 +262,7 @@ class ServerConnection(OpeningConnection):
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
-        if effects.size_bytes >= effects.batch_bytes_max:
-            if self._share.logged_bytes - self._logged_before > MUCH_BYTES:
-                effects.resume_when_sealed(self)
-                return True
-            if self.makes_much:
-                effects.resume_first_when_sealed(self)
-                return True
-        return False
+        return self.leaves_room(effects)
 
     def _may_make_room(self) -> bool:
         """Whether the client's next packets may make room for what of it, or of others, waits.
@@ -302,9 +291,6 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = 0.0
         self._began_at = self._share.spent
         self._logged_before = self._share.logged_bytes
-        effects = self._server.effects
-        if effects.size_bytes < effects.batch_bytes_max:
-            self.makes_much = False
         try:
             self._go_on(now)
         except RemoteProtocolError as error:  # of a message that waited here

@@ -68,7 +68,7 @@ class Committer:
         retry_s_max: a commit is tried again for so long, seconds; 0 = never.
 
     Attributes:
-        took_s: how long the last one took, seconds.
+        took_s: how long the last attempt took, seconds.
     """
 
     def __init__(
@@ -115,12 +115,10 @@ class Committer:
             if commit is None:
                 return
             failure: StoreFailed | None
-            began_s = time.monotonic()
             try:
                 failure = self._write(commit)
             except Exception as error:  # whatever went wrong, nothing may be acknowledged
                 failure = StoreFailed(f"the commit failed: {error!r}")
-            self.took_s = time.monotonic() - began_s
             self._loop.call_soon_threadsafe(self._done, commit, failure)
 
     def _write(self, commit: Commit) -> StoreFailed | None:
@@ -150,8 +148,11 @@ class Committer:
         return None
 
     def _try(self, commit: Commit) -> StoreFailed | None:
+        began_s = time.monotonic()
         try:
             self._store.commit(commit)
         except StoreFailed as failure:
             return failure
+        finally:
+            self.took_s = time.monotonic() - began_s
         return None

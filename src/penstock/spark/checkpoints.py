@@ -59,6 +59,12 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
+def last_planned(directory: Path) -> int:
+    """The number of the last batch that was planned; -1 where none was."""
+    found = _last_batch(directory / "offsets")
+    return -1 if found is None else found
+
+
 def read_watermark(directory: Path) -> datetime | None:
     """How far time has come for the query: what is older is late. None where it has none yet."""
     planned = _last_batch(directory / "offsets")

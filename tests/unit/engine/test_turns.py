@@ -10,6 +10,7 @@ from penstock.engine.router import LOOKS_OF_A_UNIT
 from penstock.engine.share import (
     BURST,
     BYTES_OF_A_UNIT,
+    MUCH_HOLDS_BATCHES,
     PACKETS_PER_TURN_MAX,
     SENT_BYTES_OF_A_UNIT,
     SHARE_MIN,
@@ -552,18 +553,45 @@ def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
     assert not any(line.connection.stalled for line in lines)
 
 
-def test_who_made_much_once_is_let_go_on_by_a_batch_with_room() -> None:
+def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> None:
+    bench = Bench()
+    bench.server.effects.batch_bytes_max = 200_000
+    line = bench.join("c", 5)
+    bench.commit()
+    for number in range(1, 100):
+        arrive(line, Publish("t", bytes(10_000), 1, packet_id=number))
+    assert line.connection.stalled
+    assert 200_000 <= bench.server.effects.size_bytes < 220_000
+
+
+def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
+    """Others' reads come before those who wait, and may fill each batch."""
     bench = Bench()
     bench.server.effects.batch_bytes_max = 100_000
-    line = bench.join("c", 5)
-    arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
+    patient = bench.join("patient", 5)
+    others = [bench.join(f"o{number}", 5) for number in range(3)]
     bench.commit()
-    bench.turns()
-    bench.commit()
-    bench.turns()
-    assert not line.connection.makes_much or not line.connection.stalled
-    arrive(line, Publish("t", b"x", 1, packet_id=3))
-    assert logged_by(bench) == ["c"]
+    arrive(patient, *[Publish("t", bytes(60_000), 1, packet_id=n) for n in range(1, 9)])
+    assert logged_by(bench) == ["patient"] * 2
+    waited = 0
+    for number in range(2, MUCH_HOLDS_BATCHES + 3):
+        for other in others:
+            arrive(other, Publish("t", bytes(60_000), 1, packet_id=number))
+        bench.turns()
+        waited += "patient" not in logged_by(bench)
+    assert MUCH_HOLDS_BATCHES - 1 <= waited <= MUCH_HOLDS_BATCHES
+
+
+def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
+    bench = Bench()
+    bench.server.effects.batch_bytes_max = 100_000
+    line, other = bench.join("c", 5), bench.join("other", 5)
+    arrive(line, Publish("t", bytes(100_000), 1, packet_id=1))
+    for _ in range(MUCH_HOLDS_BATCHES):
+        bench.commit()
+    arrive(other, Publish("t", bytes(100_000), 1, packet_id=1))
+    arrive(line, Publish("t", b"x", 1, packet_id=2))
+    assert logged_by(bench) == ["other", "c"]
 
 
 def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> None:

@@ -38,7 +38,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.errors import EpochMismatch, PenstockError
-from penstock.spark.checkpoints import keep_selection, read_checkpoint
+from penstock.spark.checkpoints import keep_selection, last_planned, read_checkpoint
 from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
 from penstock.spark.groups import LEASE_S
@@ -185,6 +185,7 @@ class Landing:
         self._query_id: Future[str] = Future()  # the first batch may begin before it is known
         self._receipts: Receipts | None = None  # once the log is known
         self._place: Place = place or _undecoded_place(settings.table)
+        self._planned_before = -1  # the last batch of the runs before
         self._available_end = 0  # that of the log when the run began
         self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
 
@@ -201,9 +202,12 @@ class Landing:
 
     @property
     def _is_done(self) -> bool:
-        """Whether a batch has ended in this run, and what was in the log at its start is read."""
+        """Whether a batch that this run planned has ended, and what the log had at its start is
+        read. One of an earlier run has its time, at which timers had not run out."""
         progress = self._reporter.progress
-        return progress.batch_id is not None and (progress.offset or 0) >= self._available_end
+        if progress.batch_id is None or progress.batch_id <= self._planned_before:
+            return False
+        return (progress.offset or 0) >= self._available_end
 
     def run(self) -> Progress:
         """Land messages until stopped, or until done where `available_now`.
@@ -232,6 +236,7 @@ class Landing:
                 )
                 starting = self._starting(selection, log)
                 self._available_end = log.latest
+                self._planned_before = last_planned(settings.checkpoint_dir)
                 self._reporter.change(state="starting", latest=log.latest)
                 if not settings.derivation:
                     self._receipts = self._begin_receipts(client, log.epoch)
