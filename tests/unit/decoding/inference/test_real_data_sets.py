@@ -47,8 +47,8 @@ def rows_of(name: str) -> list[Row]:
 def file_of(package: str, name: str) -> bytes:
     """A file of a package that brings data, which is not imported: it would read all of it."""
     found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        pytest.skip(f"{package} is not installed; it is one of the test requirements")
+    assert found is not None
+    assert found.origin is not None
     file = Path(found.origin).parent / name
     if file.suffix != ".zip":
         return file.read_bytes()
