@@ -201,11 +201,12 @@ FILTERS = [
 
 @pytest.mark.parametrize("is_on", ["true", "false"])
 def test_filters_mean_the_same_whether_they_are_pushed_down_or_not(
-    log: LogWriter, reader: DataFrameReader, spark: SparkSession, is_on: str
+    log: LogWriter, reader: DataFrameReader, spark: SparkSession, is_on: str, tmp_path: Path
 ) -> None:
     log.append(60)
     log.append(40)
-    everything = spark.createDataFrame(reader.load().collect(), SPARK_SCHEMA)
+    reader.load().write.parquet(str(tmp_path / "everything"))
+    everything = spark.read.parquet(str(tmp_path / "everything"))
     spark.conf.set("spark.sql.python.filterPushdown.enabled", is_on)
     try:
         for text in FILTERS:

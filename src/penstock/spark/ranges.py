@@ -62,7 +62,13 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Make the format known to a session.
+
+    Spark registers with the session that is active in this thread, if any is, and looks for the
+    format in the session that reads.
+    """
+    java_class = SparkSession._get_j_spark_session_class(spark._jvm)  # noqa: SLF001
+    java_class.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     spark.dataSource.register(RangeSource)
 
 
