@@ -142,7 +142,9 @@ class Effects(Turn):
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
-        self.batch_bytes_max = NO_LIMIT_BYTES  # of it; above, who put much in waits
+        self.batch_bytes_max = (
+            NO_LIMIT_BYTES  # of the open batch; above, who put much into it waits
+        )
         self.store_fails = False  # it cannot write now, and is tried again
         self.store_failure = ""  # why, in one sentence
         self.waits_for_disk = False  # a commit takes longer than the turn that seals it

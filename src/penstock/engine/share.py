@@ -48,7 +48,7 @@ class Share:
     def __init__(self) -> None:
         self.spent: i64 = 0  # by all, ever
         self.logged_bytes: i64 = 0  # of messages appended to the log, by all, ever
-        self.batch: i64 = 0  # the number of the open one
+        self.batch: i64 = 0  # as many as the effects have sealed
         self.work_max = WORK_PER_TURN_MAX
         self.together = WORK_PER_TURN_MAX  # what those who use up their shares have in all
         self.used_up = 0  # shares, in this turn

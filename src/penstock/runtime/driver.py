@@ -296,9 +296,8 @@ class Driver:
         self.push()
         now_s = time.monotonic()
         self._effects.share.turn_took(now_s - self._turn_began_s)
-        self._turn_began_s = (
-            now_s  # this may have been the end of a commit, with the turn's to come
-        )
+        # this may have been the end of a commit, with the turn's to come
+        self._turn_began_s = now_s
         if self._effects.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)

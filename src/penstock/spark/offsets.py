@@ -9,8 +9,8 @@ Beside them stands what the query takes of the logs, `"selection": "stream messa
 a query that went on with other topics would leave out, without a word, what it has passed of them.
 Positions of older versions have no selection.
 
-Spark compares positions as JSON text and keeps whatever order of keys it is given, so the keys are
-always sorted.
+Spark compares positions as JSON text and keeps whatever order of keys it is given, so it is always
+the same: the logs by server, then what is the query's.
 
 A query that runs a batch whenever it starts (option `batchAtStart`) has its number of starts in it,
 `"starts": 3`: Spark plans a batch only where a position differs from the last one.
@@ -51,7 +51,7 @@ class LogPosition:
     offset: int
 
     def to_spark(self) -> dict[str, Any]:
-        """The form Spark keeps, keys in sorted order."""
+        """The form Spark keeps, keys in an order that is always the same."""
         return {PARTITION: self.offset, "epoch": self.epoch}
 
     @classmethod
@@ -87,7 +87,7 @@ class Position:
         return self.logs[ONLY]
 
     def to_spark(self) -> dict[str, Any]:
-        """The form Spark keeps, keys in sorted order."""
+        """The form Spark keeps, keys in an order that is always the same."""
         of_query: dict[str, Any] = {_SELECTION: self.selection, _STARTS: self.starts}
         of_query = {name: value for name, value in of_query.items() if value}
         if ONLY in self.logs:

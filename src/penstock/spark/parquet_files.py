@@ -219,7 +219,7 @@ def write_files(
 
 def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
     """Raise what writing the rows would raise: of values that Arrow can hold and Python cannot."""
-    _spans(rows, [field.name for field in rows.schema if _has_order(field.type)])
+    _spans(rows, [field.name for field in rows.schema if _is_time(field.type)])
     for one in map(parse_partition, partition_by):
         pc.unique(one.values(rows.column(one.column))).to_pylist()
 
@@ -384,12 +384,12 @@ def _has_order(kind: pa.DataType) -> bool:
 
     Not floats: a NaN is in no order, and a file whose maximum leaves it out would be passed over.
     """
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_string(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-    )
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or _is_time(kind))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Whether a value may be a date or time for which Python has none."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def _stats_value(value: Any) -> int | str:

@@ -100,7 +100,7 @@ _DIAGNOSTIC_LOGS_MAX: Final = 4
 _PAUSE_S: Final = 0.0002  # after a part: others take the interpreter's lock
 _FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
 _FULL_S_MAX: Final = 30.0  # then the store cannot write, and says so
-_ROOM_BYTES: Final = 262_144  # a batch of as many: RocksDB's memory fills with such, mostly
+_ROOM_BYTES: Final = 262_144  # a larger batch asks for room first: such fill RocksDB's memory
 _ROOM_S_MAX: Final = 2.0
 _NOTHING: Final = b"\x00"  # a key that nobody writes
 _WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
@@ -134,30 +134,12 @@ class Database:
         """
         try:
             if batch.size_in_bytes() > _ROOM_BYTES:
-                self._let_room_be_made()
+                self._wait_for_room(_ROOM_S_MAX)
             self.rocks.write(batch, self._options)
             if sync:
                 self.rocks.flush_wal(True)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise self._not_written(error) from None
-
-    def _let_room_be_made(self) -> None:
-        """Wait, without the interpreter's lock, until RocksDB has room for a batch again.
-
-        After a while it is waited for with the lock held, for it may never have any to spare.
-        """
-        ends_s = time.monotonic() + _ROOM_S_MAX
-        while time.monotonic() < ends_s:
-            probe = WriteBatch(raw_mode=True)
-            probe.delete(_NOTHING, self.handles["meta"])
-            try:
-                self.rocks.write(probe, self._never_waiting)
-            except Exception as error:  # rocksdict raises bare Exception for every error
-                if _WRITE_STALL not in str(error).lower():
-                    raise
-                time.sleep(_FULL_PAUSE_S)
-            else:
-                return
 
     def write_parts(self, large: Large) -> None:
         """Write the parts of a large value, to be synced with the batch that has its head.
@@ -172,31 +154,54 @@ class Database:
         try:
             parts = self._parts_handle()
             for key, part in large.parts():
-                self._write_when_there_is_room(key, part, parts)
+                refusal = self._wait_for_room(_FULL_S_MAX, key, part, parts)
+                if refusal is not None:
+                    raise refusal
                 time.sleep(_PAUSE_S)
-            self._write_when_there_is_room(b"", None, parts)
+            self._wait_for_room(_ROOM_S_MAX)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise self._not_written(error) from None
 
-    def _write_when_there_is_room(
-        self, key: bytes, part: bytes | None, parts: ColumnFamily
-    ) -> None:
-        """Write one part; with None nothing, but RocksDB makes the room it lacks by now."""
-        ends_s = time.monotonic() + _FULL_S_MAX
+    def _wait_for_room(
+        self,
+        wait_s: float,
+        key: bytes = _NOTHING,
+        part: bytes | None = None,
+        family: ColumnFamily | None = None,
+    ) -> Exception | None:
+        """Wait, without the interpreter's lock, until RocksDB has room in memory; write a part.
+
+        RocksDB stops writes while too many full memtables wait to become tables. A write that
+        must not wait is refused then, and has it make tables. Where it slows writes down only,
+        such a small one is seldom refused.
+
+        Args:
+            wait_s: for how long, in seconds.
+            key: of what is written with the room; one that nobody has where nothing is.
+            part: what is written.
+            family: where to.
+
+        Returns:
+            RocksDB's refusal where it had none all the time; a batch that has to be written may
+            then wait in RocksDB.
+        """
+        ends_s = time.monotonic() + wait_s
         while True:
             batch = WriteBatch(raw_mode=True)
             if part is None:
-                batch.delete(key, parts)
+                batch.delete(key, family or self.handles["meta"])
             else:
-                batch.put(key, part, parts)
+                batch.put(key, part, family or self.handles["meta"])
             try:
                 self.rocks.write(batch, self._never_waiting)
             except Exception as error:  # rocksdict raises bare Exception for every error
-                if _WRITE_STALL not in str(error).lower() or time.monotonic() > ends_s:
+                if _WRITE_STALL not in str(error).lower():
                     raise
+                if time.monotonic() > ends_s:
+                    return error
                 time.sleep(_FULL_PAUSE_S)
             else:
-                return
+                return None
 
     def _parts_handle(self) -> ColumnFamily:
         """The column family of parts, made where there is none; the store is of format 2 then."""

@@ -3,6 +3,7 @@ is kept of a message. No Spark."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -27,6 +28,7 @@ from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.schema_registry import schema_registry
 from tests.unit.decoding.sparkplug_payloads import birth, payload
 from tests.unit.decoding.test_with_a_schema import avro, message, reading_descriptor, written
 
@@ -167,6 +169,32 @@ def test_a_table_that_is_another_one_is_told_before_it_runs(
     before = present.contents()
     land_sample(declared(tmp_path, **{**here, "decoder": wider}), client, 10)
     assert present.contents() == before  # no column was added
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
+def test_a_table_that_follows_its_schema_keeps_its_types_here_too(
+    form: str, log: LogWriter, client: StreamClient, tmp_path: Path
+) -> None:
+    """What `tables run` lands was refused here, for the newest schema has another type."""
+    with schema_registry() as registry:
+        place = {"url": registry.url, "cache_dir": str(tmp_path / "s"), "subject": "readings-value"}
+        decoder = {"kind": "avro", "framing": "confluent", "registry": place}
+        here = {"format": form, "decoder": decoder}
+        number: dict[str, Any] = {**LIST, "fields": [{"name": "v", "type": "int"}]}
+        registry.register("readings-value", json.dumps(number))
+        table = declared(tmp_path, **here, evolve="add")
+        table.path.mkdir(parents=True)
+        batch = Batch("query", 0, table.selection(client.offsets("messages").epoch))
+        table.open()[ROWS].commit(batch, [], 0, 1)
+        number["fields"][0]["type"] = "long"
+        known = registry.register("readings-value", json.dumps(number))
+        framed = b"\0" + known.to_bytes(4, "big") + avro({"v": 7}, number)
+        log.append(1, topics=("spBv1.0/a",), payload=partial(_given, framed))
+        rows = land_sample(declared(tmp_path, **here, evolve="add"), client, 10)[ROWS]
+        assert rows.column("v").to_pylist() == [7]
+        assert rows.schema.field("v").type == pa.int32()
+        with pytest.raises(ConfigError, match="has the column v of type int32, and int64"):
+            land_sample(declared(tmp_path, **here), client, 10)
 
 
 def test_repeats_are_those_that_landing_finds(

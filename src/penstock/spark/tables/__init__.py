@@ -3,16 +3,20 @@
     api            what a table of any format can do: a commit for each batch, once
     columns        what columns there are, and how a declaration may change them
     splits         messages as they are; sorting: messages decoded, or dead letters
+    poison         messages with which sorting raises
     repeats        messages that were sent twice
     landing_place  rows and dead letters together: the invariant
-    directory      a plain directory of Parquet files; iceberg: an Iceberg table,
-                   with synced_io below it
+    directory      a plain directory of Parquet files; iceberg: an Iceberg table, of
+                   iceberg_files and iceberg_types, with synced_io below it
     rewriting      files without some of their rows, or put together
     upkeep         a table looks after itself: tiers says which files become one,
                    iceberg_history which snapshots go, upkept what was done last
     erased         messages that landed and whose rows somebody deleted
-    declared       a declaration, checked and ready to land in
-    sample         a dry run; standing: what a table holds, and how far it is behind
+    declared       a declaration, checked and ready to land in; evolving: one that
+                   follows the schema of its subject
+    sample         the newest messages; dry_run: what they would become; inferred: the
+                   declaration that fits them
+    standing       what a table holds, and how far it is behind
 
 The Delta table is `penstock.spark.delta_commit`. Start reading at `landing_place`.
 """

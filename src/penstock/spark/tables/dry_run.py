@@ -14,6 +14,7 @@ import pyarrow as pa
 from penstock.spark.parquet_files import NewFile, file_writer
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landing_place import of_table
 from penstock.spark.tables.sample import newest
 from penstock.spark.tables.sorting import MESSAGE_ID, SEEN_AT
@@ -28,6 +29,7 @@ def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
         ConfigError: the table is there, and is another one.
         PenstockError: the stream service cannot be asked, or the rows cannot be written.
     """
+    table = with_present_types(table)
     epoch = client.offsets(table.stream).epoch
     for present in table.open().values():
         if present.path.exists():

@@ -44,8 +44,7 @@ class EvolvingPlace:
     def __init__(
         self, table: DeclaredTable, place_of: Callable[[DeclaredTable], LandingPlace]
     ) -> None:
-        present = table.open()[ROWS].columns()
-        self._table = table if present is None else table.with_types(types_of(present))
+        self._table = with_present_types(table)
         self._place_of = place_of
         self._place = place_of(self._table)
 
@@ -85,6 +84,12 @@ class EvolvingPlace:
                 table.version,
             )
         self._table, self._place = table, place
+
+
+def with_present_types(table: DeclaredTable) -> DeclaredTable:
+    """The table as it lands: one that evolves keeps the types of the columns that are there."""
+    present = table.open()[ROWS].columns() if table.definition.evolve == "add" else None
+    return table if present is None else table.with_types(types_of(present))
 
 
 def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
