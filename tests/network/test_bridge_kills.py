@@ -119,6 +119,7 @@ def test_what_is_published_while_the_remote_is_away_waits_and_keeps_its_order(
     with line.far(kept=True):
         pass
     remote.kill()
+    line.told("connected", "0")  # until then it still sends, and what it has sent is in flight
     payloads = publish_many(line.local, line.out, 300)
     line.tiers(300, 0)
     remote.start()

@@ -14,11 +14,14 @@ from penstock.spark.tables.upkeep import Upkeep
 from tests.support.landed_tables import BATCH_0, SCHEMA, SELECTION, land, opener
 
 
+KEPT_UP = UpkeepDefinition(merge_files=2, share=0.9, versions_max=2)
+
+
 def main() -> None:
     """Go on from where the table is, with the last batch once more."""
     kind, directory = sys.argv[1:]
     table = opener(kind, Path(directory))(SCHEMA, ())
-    upkeep = Upkeep([table], UpkeepDefinition(merge_files=2, share=0.9, versions_max=2))
+    upkeep = Upkeep([table], KEPT_UP)
     number = table.landed_end(SELECTION) // 3
     if number:
         again = land(table, replace(BATCH_0, batch_id=number - 1), 3 * number - 3, 3 * number)
