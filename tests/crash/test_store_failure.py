@@ -1,13 +1,15 @@
 """A store that cannot write: the broker fails closed (delivery contract, rule 2)."""
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from penstock.protocol.packets import Disconnect, Publish
-from tests.support.broker import SERVE, Broker
+from tests.support.broker import SERVE, Broker, environment
+from tests.support.deadline import DEADLINE_S
 from tests.support.fixtures import Clients, running_broker
 from tests.support.raw_client import RawClient
 
@@ -43,6 +45,30 @@ def test_nothing_is_acknowledged_that_could_not_be_written(
         again = clients.join(broker, "s", clean_start=False, expiry_s=3600, present=True)
         received = [again.take().payload for _ in range(acknowledged)]
         assert received == [b"%d" % number + BODY for number in range(acknowledged)]
+
+
+@pytest.mark.parametrize(
+    ("file_bytes_max", "below", "exit_code", "said"),
+    [
+        (4096, "data", 1, "File too large: raise the limit"),  # as a full disk: later it may do
+        (FILE_BYTES_MAX, "file/data", 2, "cannot be used: Not a directory"),
+    ],
+)
+def test_a_service_manager_can_tell_a_failing_disk_from_a_mistake(
+    tmp_path: Path, file_bytes_max: int, below: str, exit_code: int, said: str
+) -> None:
+    (tmp_path / "file").touch()
+    answer = subprocess.run(
+        [
+            *("prlimit", f"--fsize={file_bytes_max}", *SERVE),
+            *("--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / below)),
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert (answer.returncode, said in answer.stderr) == (exit_code, True), answer.stderr
 
 
 def publish_until_refused(publisher: RawClient) -> int:

@@ -13,7 +13,6 @@ from penstock.spark.tables.api import Outcome
 from penstock.spark.tables.upkeep import Upkeep
 from tests.support.landed_tables import BATCH_0, SCHEMA, SELECTION, land, opener
 
-
 KEPT_UP = UpkeepDefinition(merge_files=2, share=0.9, versions_max=2)
 
 

@@ -89,6 +89,7 @@ def serve(settings: Settings) -> int:
     Raises:
         ConfigError: a port is taken, the data directory cannot be used.
         StoreBroken: a file of the store is damaged or missing.
+        StoreFailed: the disk is full, or fails.
         StoreDamaged: the store holds less than was acknowledged.
     """
     settings = fitted(settings, available())
@@ -468,7 +469,7 @@ def _open_store(settings: Settings) -> Store:
     try:
         make_private(settings.durability.data_dir)
         return RocksStore(settings.durability.data_dir, settings.streams)
-    except (StoreBroken, StoreDamaged):
+    except (StoreBroken, StoreDamaged, StoreFailed):
         raise
     except StoreError as error:
         raise ConfigError(str(error)) from error

@@ -54,7 +54,7 @@ from rocksdict import (
 
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.diagnosis import broken, damaged_part
-from penstock.store.faults import with_remedy
+from penstock.store.faults import is_failure, with_remedy
 from penstock.store.parts import (
     FAMILIES,
     LARGE_BYTES,
@@ -330,6 +330,7 @@ def open_database(data_dir: Path) -> Database:
 
     Raises:
         StoreLocked: another process has it open.
+        StoreFailed: it cannot be opened now: the disk is full, or fails.
         StoreError: it cannot be opened, for example for lack of permission.
     """
     path = data_dir / STORE_DIRECTORY
@@ -339,6 +340,8 @@ def open_database(data_dir: Path) -> Database:
         names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _families_there(path))]
         database = _open(path, AccessType.read_write(), names)
     except OSError as error:
+        if is_failure(error):
+            raise _not_opened(path, error) from error
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
             " the broker may write, or that it may make: choose another with --data-dir"
@@ -489,8 +492,8 @@ def _not_opened(path: Path, error: Exception) -> StoreError:
     part = damaged_part(error)
     if part is not None:
         return broken(path.parent, part)
-    why = with_remedy(error, path.parent)
-    return StoreError(f"the store in {path.parent} cannot be opened: {why}")
+    failed = StoreFailed if is_failure(error) else StoreError
+    return failed(f"the store in {path.parent} cannot be opened: {with_remedy(error, path.parent)}")
 
 
 def _in_use(data_dir: Path) -> StoreLocked:

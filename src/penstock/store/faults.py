@@ -38,6 +38,8 @@ _REMEDIES: Final = (
     ("in use by another process", "stop that process"),
     ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
 )
+_BY_SETTINGS: Final = ("Permission denied", "in use by another process")
+"""What other settings may mend; the rest is up to the machine, and may be over by itself."""
 _UNKNOWN: Final = "look at the disk and the permissions of {data_dir}"
 
 
@@ -48,6 +50,16 @@ def with_remedy(error: object, data_dir: Path) -> str:
         if symptom in text:
             return f"{symptom}: {remedy.format(data_dir=data_dir)}"
     return f"{text}: {_UNKNOWN.format(data_dir=data_dir)}"
+
+
+def is_failure(error: object) -> bool:
+    """Whether the machine is at fault for ``error`` (its disk is full), and not a setting.
+
+    What it was in the way of may work later; a service manager tells the two by the exit code.
+    """
+    text = str(error)
+    is_known = any(symptom in text for symptom, _ in _REMEDIES)
+    return is_known and not any(symptom in text for symptom in _BY_SETTINGS)
 
 
 def probe(data_dir: Path, database: Path) -> None:

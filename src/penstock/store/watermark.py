@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.errors import StoreError, StoreFailed
+from penstock.store.faults import is_failure, with_remedy
 
 WATERMARK_FILE: Final = "committed"
 NUMBER_LENGTH_BYTES: Final = 8
@@ -171,7 +172,10 @@ def sync_file(path: Path) -> None:
 
 
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
+    path = data_dir / WATERMARK_FILE
+    if is_failure(error):
+        return StoreFailed(f"the watermark {path} cannot be used: {with_remedy(error, data_dir)}")
     return StoreError(
-        f"the watermark {data_dir / WATERMARK_FILE} cannot be used: {error.strerror}; it must be a"
-        " file that the broker may read and write"
+        f"the watermark {path} cannot be used: {error.strerror}; it must be a file that the broker"
+        " may read and write"
     )

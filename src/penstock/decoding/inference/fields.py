@@ -14,6 +14,8 @@ DEPTH_MAX: Final = 5
 MAP_KEYS_MIN: Final = 25
 """An object is a map when it has this many keys in all, and each row only a quarter of them."""
 _MAP_SHARE: Final = 0.25
+KEY_CHARACTERS_MAX: Final = 256
+"""No name of a reading is so long: a longer key is no column, wherever it came from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,12 @@ def is_map(objects: Sequence[dict[Any, Any]]) -> bool:
 def _text_of(key: Any) -> str | None:
     """A key as a path has it; None for one that no path leads to."""
     if isinstance(key, str):
-        return key
+        return key if len(key) <= KEY_CHARACTERS_MAX else None
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
     if isinstance(key, bytes):
         try:
-            return key.decode()
+            return _text_of(key.decode())
         except UnicodeDecodeError:
             return None
     return None

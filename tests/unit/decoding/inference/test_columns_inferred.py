@@ -170,6 +170,14 @@ def test_nested_objects_become_columns_and_objects_with_data_for_keys_do_not() -
     assert [row["pos_a_b"] for row in landed.rows] == list(range(20))
 
 
+def test_a_key_that_is_too_long_for_a_name_is_no_column() -> None:
+    named, hostile = "n" * 256, "k" * 257
+    payloads = (json.dumps({named: 1, hostile: 2}).encode(), json.dumps({named: 3}).encode())
+    assert of_payloads(*payloads).columns == {"n" * 100: {"type": "int", "path": named}}
+    packed = cbor2.dumps({named: 1, hostile.encode(): 2})
+    assert of_payloads(packed).columns == {"n" * 100: {"type": "int", "path": named}}
+
+
 def test_keys_that_no_table_takes_get_other_names_and_keep_their_paths() -> None:
     keys = ["topic", "a b", "a.b", "A_B", "", "$", "$.x", "/y", "Offset", "ä"]
     landed = of_payloads(json.dumps({key: n for n, key in enumerate(keys)}).encode())
