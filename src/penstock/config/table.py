@@ -86,7 +86,7 @@ class TableDefinition(Group):
     evolve: Literal["none", "add"] = "none"
     """What becomes of a newer schema of registry.subject: none, a job reads it when it starts, and
     refuses one in which a column has another type; add, its new fields become columns with the next
-    batch, and columns that are there keep their types."""
+    batch; columns that are there become wider in Iceberg tables, and keep their types elsewhere."""
 
     starting_offsets: str = "earliest"
     """Where a new table begins: earliest, latest or a position; backfill gets what is before."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -147,6 +149,63 @@ def test_a_column_of_another_type_is_refused_in_one_sentence(open_table: Open) -
     changed = SCHEMA.set(4, pa.field("celsius", pa.string()))
     with pytest.raises(ConfigError, match="has the column celsius of type double, and string is"):
         open_table(changed).prepare(SELECTION)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "values"),
+    [
+        (pa.int32(), pa.int64(), [7, 2**40]),
+        (pa.float32(), pa.float64(), [0.5, 1e300]),
+        (pa.decimal128(5, 2), pa.decimal128(9, 2), [Decimal("1.50"), Decimal("1234567.25")]),
+    ],
+    ids=str,
+)
+def test_a_column_gets_a_wider_type_where_the_format_lets_it(
+    kind: str, open_table: Open, narrow: pa.DataType, wide: pa.DataType, values: list[object]
+) -> None:
+    """Read, put together and replaced: every row has the wider type."""
+
+    def of(numeric: pa.DataType, start: int, value: object) -> tuple[LandedTable, pa.Table]:
+        field = pa.field("celsius", numeric)
+        column = pa.array([value] * 3, numeric)
+        return open_table(SCHEMA.set(4, field)), rows(start, start + 3).set_column(4, field, column)
+
+    table, found = of(narrow, 0, values[0])
+    table.commit(BATCH_0, written(table, found), 0, 3)
+    wider, found = of(wide, 3, values[1])
+    if kind != "iceberg":
+        with pytest.raises(
+            ConfigError, match=re.escape(f"of type {narrow}, and {wide} is declared")
+        ):
+            wider.prepare(SELECTION)
+        return
+    wider.prepare(SELECTION, add=False)
+    present = table.columns()
+    assert present is not None
+    assert present.field("celsius").type == narrow
+    wider.prepare(SELECTION)
+    wider.commit(BATCH_1, written(wider, found), 3, 6)
+    expected = [values[0]] * 3 + [values[1]] * 3
+    assert [row["celsius"] for row in read(kind, wider)] == expected
+    with pytest.raises(ConfigError, match="give the new one another name"):
+        table.prepare(SELECTION)
+    files = wider.live_files()
+    assert files is not None
+    partitions = {file.partition for file in files}
+    groups = [[one.path for one in files if one.partition == each] for each in partitions]
+    assert wider.tend(groups, 1)
+    assert [row["celsius"] for row in read(kind, wider)] == expected
+    wider.replace(Span(EPOCH, 1, 4), [])
+    assert [row["celsius"] for row in read(kind, wider)] == [values[0], *[values[1]] * 2]
+
+
+def test_a_column_that_partitions_are_made_of_keeps_its_type(open_table: Open) -> None:
+    narrow = SCHEMA.set(4, pa.field("celsius", pa.int32()))
+    table = open_table(narrow, ("celsius",))
+    table.commit(BATCH_0, [], 0, 1)
+    wide = SCHEMA.set(4, pa.field("celsius", pa.int64()))
+    with pytest.raises(ConfigError, match="of type int32, and int64 is declared"):
+        open_table(wide, ("celsius",)).prepare(SELECTION)
 
 
 def test_a_column_that_differs_by_case_is_refused_in_one_sentence(open_table: Open) -> None:

@@ -156,7 +156,8 @@ class LandedTable(Protocol):
     """How its rows lie in files."""
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns that the table does not have yet.
+        """Refuse a table of other messages; add columns that the table does not have yet, and widen
+        those that it has narrower.
 
         Args:
             selection: the messages that will land.
@@ -168,6 +169,9 @@ class LandedTable(Protocol):
 
     def columns(self) -> pa.Schema | None:
         """The columns that it has; None while there is none."""
+
+    def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
+        """Whether a column that is there may get the type of `wanted`, with the rows it has."""
 
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""

@@ -1,12 +1,13 @@
 """The columns of tables that messages land in, and how a declaration may change them.
 
 A column that is declared and not there is added: older rows have null in it. A column that is there
-and no longer declared stays, and new rows have null in it. Nothing else may change.
+and no longer declared stays, and new rows have null in it. A column may get a wider type where the
+format allows it. Nothing else may change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -46,21 +47,30 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def columns_to_add(path: Path, present: pa.Schema, declared: pa.Schema) -> list[pa.Field]:
-    """The declared columns that the table in `path` does not have.
+Widens = Callable[[pa.Field, pa.Field], bool]
+"""Whether a column that is there may become another one: `LandedTable.widens`."""
+
+
+def columns_to_add(
+    path: Path, present: pa.Schema, declared: pa.Schema, widens: Widens = lambda _present, _: False
+) -> list[pa.Field]:
+    """The declared columns that the table in `path` does not have, or has with a narrower type.
 
     Raises:
         ConfigError: a column has another type in the table, or is written otherwise there.
     """
+    wider: list[pa.Field] = []
     for field in declared:
-        if field.name in present.names:
-            found = present.field(field.name).type
-            if found != field.type:
-                raise ConfigError(
-                    f"the table in {path} has the column {field.name} of type {found}, and"
-                    f" {field.type} is declared; give the new one another name, or land in another"
-                    " table"
-                )
+        found = present.field(field.name) if field.name in present.names else field
+        if found.type == field.type:
+            continue
+        if not widens(found, field):
+            raise ConfigError(
+                f"the table in {path} has the column {field.name} of type {found.type}, and"
+                f" {field.type} is declared; give the new one another name, or land in another"
+                " table"
+            )
+        wider.append(field)
     added = [field for field in declared if field.name not in present.names]
     folded = {name.lower(): name for name in present.names}
     for field in added:
@@ -70,7 +80,7 @@ def columns_to_add(path: Path, present: pa.Schema, declared: pa.Schema) -> list[
                 f" {field.name} is declared: Spark reads no case, so write it as it was, or give"
                 " the new one another name"
             )
-    return added
+    return wider + added
 
 
 def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:

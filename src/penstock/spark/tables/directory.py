@@ -113,6 +113,10 @@ class ParquetDirectory:
         _, last = self._refresh()
         return None if last is None else last.schema
 
+    def widens(self, _present: pa.Field, _wanted: pa.Field) -> bool:
+        """Parquet files have no schema of the table that a reader would go by."""
+        return False
+
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""
         return _has_landed(self._refresh()[1], batch)

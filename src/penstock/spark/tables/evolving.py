@@ -5,13 +5,12 @@
 
 A producer registers a schema before it publishes the first message with it. So a look before each
 batch comes before any message that needs it, and nothing of a field that is new is lost. Columns
-keep the types that they have in the table: to a Delta table and to Parquet files no other one can
-be given.
+become wider where the table's format lets them (Iceberg), and keep their types otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.config.decoder import Column
 from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
-from penstock.spark.tables.api import ROWS, Batch, Selection
+from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.landing_place import Landed, LandingPlace
 from penstock.telemetry.logs import Sentence, get_logger
@@ -72,7 +71,7 @@ class EvolvingPlace:
             return  # a message that needs a schema which is not known has the batch tried again
         if newest is self._table:
             return
-        table = newest.with_types(self._table.definition.decoder.columns)
+        table = _kept(newest, newest.open()[ROWS], self._table.schema)
         place = self._place_of(table)
         place.prepare(selection)
         place.take_over(self._place)
@@ -87,9 +86,23 @@ class EvolvingPlace:
 
 
 def with_present_types(table: DeclaredTable) -> DeclaredTable:
-    """The table as it lands: one that evolves keeps the types of the columns that are there."""
-    present = table.open()[ROWS].columns() if table.definition.evolve == "add" else None
-    return table if present is None else table.with_types(types_of(present))
+    """The table as it lands: one that evolves keeps the types of the columns that are there, but
+    for those that can be widened."""
+    if table.definition.evolve != "add":
+        return table
+    rows = table.open()[ROWS]
+    present = rows.columns()
+    return table if present is None else _kept(table, rows, present)
+
+
+def _kept(table: DeclaredTable, rows: LandedTable, present: pa.Schema) -> DeclaredTable:
+    wanted = rows.layout.schema
+    stay = [
+        field
+        for field in present
+        if field.name not in wanted.names or not rows.widens(field, wanted.field(field.name))
+    ]
+    return table.with_types(types_of(stay))
 
 
 def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
@@ -103,6 +116,9 @@ def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[
     for field in after:
         if field.name not in before.names:
             yield f"the column {field.name} of type {field.type} is new"
+        elif field.type != before.field(field.name).type:
+            was = before.field(field.name).type
+            yield f"the column {field.name} is {field.type} now, and was {was}"
         elif field.type != wanted.field(field.name).type:
             other = wanted.field(field.name).type
             yield f"the column {field.name} stays {field.type}, though its field is {other}"
@@ -111,7 +127,7 @@ def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[
             yield f"the column {field.name} is null from now on"
 
 
-def types_of(present: pa.Schema) -> dict[str, Column]:
+def types_of(present: Iterable[pa.Field]) -> dict[str, Column]:
     """The columns of a table as a declaration names their types; those it has no name for not."""
     known = {arrow_type(name): name for name in _TYPE_NAMES}
     return {field.name: Column(type=known[field.type]) for field in present if field.type in known}

@@ -57,7 +57,7 @@ from penstock.spark.tables.iceberg_history import (
     oldest_to_keep,
     renew_files_before,
 )
-from penstock.spark.tables.iceberg_types import plain, plain_of
+from penstock.spark.tables.iceberg_types import is_promoted, plain, plain_of
 from penstock.spark.tables.rewriting import (
     not_replaced,
     rewritten,
@@ -116,13 +116,13 @@ class IcebergTable:
         self._opened: SqlCatalog | None = None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns that the table does not have yet."""
+        """Refuse a table of other messages; add columns, and widen those that are there."""
         table = self._refresh()
         if table is None:
             return
         self._check_holds(table, selection)
         check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
-        added = columns_to_add(self.path, plain_of(table), self.layout.schema)
+        added = columns_to_add(self.path, plain_of(table), self.layout.schema, self.widens)
         if added and add:
             with table.update_schema() as update:
                 update.union_by_name(pa.schema(added))
@@ -133,6 +133,11 @@ class IcebergTable:
         if table is None:
             return None
         return plain_of(table)
+
+    def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
+        """Iceberg's type promotion, but for columns that partitions are made of."""
+        is_source = any(present.name == one.column for one in self._fields)
+        return not is_source and is_promoted(present.type, wanted.type)
 
     def has_landed(self, batch: Batch) -> bool:
         """Whether the batch is in the table, on disk."""

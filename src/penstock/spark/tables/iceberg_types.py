@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+
+_PROMOTED: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
@@ -15,6 +19,13 @@ def plain(schema: pa.Schema) -> pa.Schema:
 def plain_of(table: Table) -> pa.Schema:
     """The columns of a table, with the same types."""
     return plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
+
+
+def is_promoted(present: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Iceberg lets a column become the wider type (format 2, Schema Evolution)."""
+    if pa.types.is_decimal128(present) and pa.types.is_decimal128(wanted):
+        return bool(present.scale == wanted.scale and present.precision < wanted.precision)
+    return (present, wanted) in _PROMOTED
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
