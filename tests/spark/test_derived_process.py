@@ -18,6 +18,8 @@ from tests.spark.waiting import DEADLINE_S, wait_until
 COMMAND = "import sys; from penstock.cli.tables import app; app()"
 COUNT = 400
 START_S = FIRST_RECEIVED_AT_US // 1_000_000
+EVENTS_S = START_S - 86_400
+"""The devices' clocks are a day behind."""
 
 DECLARATION = """
 [tables]
@@ -26,7 +28,9 @@ dir = "{tables}"
 [[tables.declared]]
 name = "numbers"
 topics = "plant/{{line:int}}/temp"
-decoder = {{ kind = "json", columns = {{ value = {{ type = "int", path = "$" }} }} }}
+[tables.declared.decoder]
+kind = "json"
+columns = {{ value = "int", time = {{ type = "timestamp", unit_from = "s" }} }}
 
 [[tables.derived]]
 name = "windows"
@@ -34,6 +38,19 @@ kind = "windowed"
 group = ""
 source = "numbers"
 keys = ["line"]
+window_s = 10
+watermark_s = 0
+aggregates = {{ rows = "count", sum = "sum(value)" }}
+commit_s_min = 0
+commit_offsets_max = 40
+
+[[tables.derived]]
+name = "by_event"
+kind = "windowed"
+group = ""
+source = "numbers"
+keys = ["line"]
+event_time = "time"
 window_s = 10
 watermark_s = 0
 aggregates = {{ rows = "count", sum = "sum(value)" }}
@@ -67,17 +84,33 @@ def start(config: Path, service: ServiceProcess, *words: str) -> subprocess.Pope
     )
 
 
+def reading(number: int) -> bytes:
+    return b'{"value": %d, "time": %d}' % (number, EVENTS_S + number)
+
+
+def has_commits(log: Path) -> bool:
+    return len(list(log.glob("*.json"))) > 1
+
+
+def windows(path: Path, first_s: int) -> list[tuple[float, int, int, int]]:
+    """The windows of a table: when each begins, in seconds after `first_s`, and what is in it."""
+    return sorted(
+        (row["window_start"].timestamp() - first_s, row["line"], row["rows"], row["sum"])
+        for row in DeltaTable(path).to_pyarrow_table().to_pylist()
+    )
+
+
 @pytest.mark.long
 def test_after_a_kill_each_window_is_there_once_and_the_last_row_is_the_last(
     log: LogWriter, config: Path, service: ServiceProcess
 ) -> None:
-    log.append(COUNT, topics=("plant/1/temp", "plant/2/temp"))
-    derived = ("windows", "last")
+    log.append(COUNT, topics=("plant/1/temp", "plant/2/temp"), payload=reading)
+    derived = ("windows", "by_event", "last")
     tables = config.parent / "tables"
     logs = [tables / name / "_delta_log" for name in derived]
     job = start(config, service, "run", *derived, "--master", "local[2,4]")
     try:
-        wait_until(lambda: all(len(list(one.glob("*.json"))) > 1 for one in logs), "commits")
+        wait_until(lambda: job.poll() or all(map(has_commits, logs)), "commits")
     finally:
         job.kill()
         job.communicate()
@@ -87,12 +120,10 @@ def test_after_a_kill_each_window_is_there_once_and_the_last_row_is_the_last(
     job.communicate(timeout=DEADLINE_S)
     assert job.returncode == 0
 
-    rows = DeltaTable(tables / "windows").to_pyarrow_table().to_pylist()
-    found = sorted(
-        (row["window_start"].timestamp() - START_S, row["line"], row["rows"], row["sum"])
-        for row in rows
-    )
-    assert found == [
+    by_event = windows(tables / "by_event", EVENTS_S)
+    assert len(by_event) == len(set(by_event))
+    assert set(by_event) == set(windows(tables / "windows", START_S)), "by the clock of the devices"
+    assert windows(tables / "windows", START_S) == [
         (first, line, 5, sum(range(first + line - 1, first + 10, 2)))
         for first in range(0, COUNT - 10, 10)
         for line in (1, 2)
@@ -102,7 +133,7 @@ def test_after_a_kill_each_window_is_there_once_and_the_last_row_is_the_last(
 
     status, _ = start(config, service, "status", *derived).communicate(timeout=DEADLINE_S)
     assert "complete until  2023-11-14 22:19:59 UTC" in status
-    assert status.count("0 offsets, 0.0 s") == 2
+    assert status.count("0 offsets, 0.0 s") == 3
 
     validate, _ = start(config, service, "validate", "windows").communicate(timeout=DEADLINE_S)
     assert validate.startswith("windows: from numbers, windows of 10 s every 10 s of received_at")
