@@ -269,7 +269,9 @@ class CommitWatch:
                 now_s = time.monotonic()
                 actions = [json.loads(line) for line in commit.read_text().splitlines()]
                 added = [
-                    json.loads(action["add"]["stats"]) for action in actions if "add" in action
+                    json.loads(action["add"]["stats"])
+                    for action in actions
+                    if "add" in action and action["add"]["dataChange"]  # upkeep adds no rows
                 ]
                 self._seen_s += [now_s] * sum(stats["numRecords"] for stats in added)
                 version += 1

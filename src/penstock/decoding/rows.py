@@ -145,7 +145,7 @@ def decoded_in_portions(
         if portion.nbytes > _PORTION_BYTES and len(portion) > 1:
             mean = portion.nbytes // len(portion) + 1
             portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
-        messages = [payload or b"" for payload in portion.to_pylist()]
+        messages = pc.fill_null(portion, b"").to_pylist()
         longest = pc.max(pc.binary_length(portion)).as_py() or 0
         found = _decoded(schema, messages, first, decode, Rows(values_max, longest))
         if len(found) > 1:  # the next portion is like this one

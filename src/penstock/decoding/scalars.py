@@ -118,7 +118,7 @@ class Scalars:
         """The array, which is null where a value does not fit."""
         if self._absent != _NOTHING_ABSENT:
             values = self._absent.without(values, self._column.type)
-        if values.count(None) == len(values):
+        if (not values or values[0] is None) and values.count(None) == len(values):
             return pa.nulls(len(values), self.type), {}
         if self._quick is not None:
             with contextlib.suppress(*_NOT_AT_ONCE):
