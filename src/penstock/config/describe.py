@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, get_args, get_origin
@@ -14,6 +13,7 @@ from penstock.config.address import Address, SocketFile
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
+from penstock.config.toml_values import toml_value
 from penstock.masking import MASK, is_secret, masked
 
 _COMMENT_WIDTH: Final = 96
@@ -152,26 +152,30 @@ def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -
 
 
 def _given(value: BaseModel) -> list[str]:
-    """The fields of a table that were set; its others are as the documentation says."""
-    return [name for name in type(value).model_fields if name in value.model_fields_set]
+    """Return the fields of a table that were set; its others are as the documentation says.
+
+    TOML has no null: a field that was set to none is left out.
+    """
+    names = [name for name in type(value).model_fields if name in value.model_fields_set]
+    return [name for name in names if getattr(value, name) is not None]
 
 
 def _shown(name: str, value: object) -> str:
     """Return a value in TOML's notation, without what only its owner is to know."""
     if value and isinstance(value, str) and is_secret(name):
-        return json.dumps(MASK)
+        return toml_value(MASK)
     if name == "user_properties" and isinstance(value, dict):
         value = {key: MASK if is_secret(key) else text for key, text in value.items()}
     return _toml_value(value)
 
 
 def _toml_value(value: object) -> str:
-    """A value in TOML's notation, which for text, numbers and truth is JSON's."""
+    """Return a setting's value in TOML's notation, secrets masked."""
     if isinstance(value, BaseModel):
         pairs = (f"{name} = {_shown(name, getattr(value, name))}" for name in _given(value))
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, dict):
-        entries = (f"{json.dumps(key)} = {_toml_value(item)}" for key, item in value.items())
+        entries = (f"{toml_value(key)} = {_toml_value(item)}" for key, item in value.items())
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, tuple):
         return "[" + ", ".join(_toml_value(item) for item in value) + "]"
@@ -179,7 +183,7 @@ def _toml_value(value: object) -> str:
         value = str(value)
     if isinstance(value, str):
         value = masked(value)
-    return json.dumps(value, ensure_ascii=False)
+    return toml_value(value)
 
 
 def _sentence(docstring: str | None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from penstock.config.toml_values import toml_value
 from penstock.decoding.inference.column_types import Settings
 from penstock.decoding.inference.tables import InferredTable
 from penstock.telemetry.logs import printable
@@ -34,14 +34,14 @@ def table_lines(
         yield f"# {count:,} of them would be dead letters:"
         yield from (f"#   {number:,} {_remark(why)}" for why, number in dead_letters.items())
     yield "[[tables.declared]]"
-    yield f"name = {_value(table.name)}"
-    yield f"topics = {_value(table.pattern.text)}"
+    yield f"name = {toml_value(table.name)}"
+    yield f"topics = {toml_value(table.pattern.text)}"
     yield from (f"# {{{name}}} is {_remark(seen)}" for name, seen in table.pattern.levels)
     if stream != "messages":
-        yield f"stream = {_value(stream)}"
+        yield f"stream = {toml_value(stream)}"
     yield ""
     yield "[tables.declared.decoder]"
-    yield from (f"{name} = {_value(value)}" for name, value in table.decoder.settings.items())
+    yield from (f"{name} = {toml_value(value)}" for name, value in table.decoder.settings.items())
     if table.decoder.columns:
         yield ""
         yield "[tables.declared.decoder.columns]"
@@ -56,17 +56,14 @@ def table_lines(
 
 def _column(settings: Settings) -> str:
     if set(settings) == {"type"}:
-        return _value(settings["type"])
-    return "{ " + ", ".join(f"{name} = {_value(value)}" for name, value in settings.items()) + " }"
+        return toml_value(settings["type"])
+    return (
+        "{ " + ", ".join(f"{name} = {toml_value(value)}" for name, value in settings.items()) + " }"
+    )
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Text, truth or a list of texts in TOML's notation, which is JSON's but for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return name if _BARE.fullmatch(name) else toml_value(name)
 
 
 def _remark(text: str) -> str:
