@@ -64,6 +64,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.memory
 	@$(PY) -m benchmarks.shared
 	@$(PY) -m benchmarks.durability
+	@$(PY) -m benchmarks.window
 	@$(PY) -m benchmarks.landing
 	@$(PY) -m benchmarks.upkeep --write
 	@$(PY) -m benchmarks.pushdown
