@@ -347,6 +347,8 @@ def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
         last = f"{found.landed_end - 1:,}" if found.landed_end else "unknown"
         lines += [("last offset", last)]
     lines += [("behind", behind)]
+    if found.per_second is not None:
+        lines += [("pace", f"{found.per_second:,.0f} offsets a second in the last minute")]
     if found.watermark is not None:
         lines += [("complete until", f"{found.watermark:%Y-%m-%d %H:%M:%S} UTC")]
     if rows is not None:

@@ -59,6 +59,35 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     )
 
 
+def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) -> float | None:
+    """Return how many offsets of the log the query passed in a second, of late.
+
+    Args:
+        directory: the checkpoint's.
+        now_s: seconds since the Unix epoch.
+        within_s: only batches that were done so long ago, or later, are counted.
+
+    Returns:
+        None where fewer than two batches tell: the query has just begun, rests, or is stopped.
+    """
+    done = _batches(directory / "commits")
+    times_s = {}
+    for batch in reversed(done):
+        written_s = (directory / "commits" / str(batch)).stat().st_mtime
+        times_s[batch] = written_s
+        if written_s < now_s - within_s:
+            break
+    if len(times_s) < 2:
+        return None
+    first, last = min(times_s), max(times_s)
+    begin, end = _read_end(directory, first), _read_end(directory, last)
+    recent = times_s[last] >= now_s - within_s
+    if not recent or begin is None or end is None or begin.only.epoch != end.only.epoch:
+        return None
+    took_s = max(times_s[last] - max(times_s[first], now_s - within_s), 0.001)
+    return (end.only.offset - begin.only.offset) / took_s
+
+
 def last_planned(directory: Path) -> int:
     """The number of the last batch that was planned; -1 where none was."""
     found = _last_batch(directory / "offsets")
@@ -124,9 +153,14 @@ def _described(selection: dict[str, Any]) -> str:
 
 
 def _last_batch(log: Path) -> int | None:
+    return max(_batches(log), default=None)
+
+
+def _batches(log: Path) -> list[int]:
+    """Return the numbers of the batches that a directory of the checkpoint has, ascending."""
     if not log.is_dir():
-        return None
-    return max((int(path.name) for path in log.iterdir() if path.name.isdigit()), default=None)
+        return []
+    return sorted(int(path.name) for path in log.iterdir() if path.name.isdigit())
 
 
 def _read_end(directory: Path, batch_id: int) -> Position | None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.checkpoints import SELECTION_NAME, keep_selection, read_watermark
+from penstock.spark.checkpoints import (
+    SELECTION_NAME,
+    keep_selection,
+    offsets_per_second,
+    read_watermark,
+)
+from penstock.spark.offsets import Position
 
 
 def plan(checkpoint: Path) -> None:
@@ -66,6 +73,30 @@ def test_something_else_made_of_the_same_messages_is_another_choice(tmp_path: Pa
     keep_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
     with pytest.raises(ConfigError, match=r"topics a, as windows of 60 s, and with .* of 30 s"):
         keep_selection(tmp_path, "messages", ("a",), ", as windows of 30 s")
+
+
+def test_the_pace_is_that_of_the_batches_of_the_last_minute(tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir(parents=True)
+    (tmp_path / "offsets").mkdir()
+    now_s = 1_700_000_000.0
+    assert offsets_per_second(tmp_path, now_s) is None
+
+    def done(batch: int, end: int, ago_s: float, epoch: str = "e") -> None:
+        position = Position.of_one(epoch, end).to_json()
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{position}\n")
+        (tmp_path / "commits" / str(batch)).write_text("v1\n{}\n")
+        os.utime(tmp_path / "commits" / str(batch), (now_s - ago_s,) * 2)
+
+    done(8, 100, 3600)
+    assert offsets_per_second(tmp_path, now_s) is None  # one batch tells no time
+    done(9, 1000, 600)
+    assert offsets_per_second(tmp_path, now_s) is None  # it rests
+    done(10, 7000, 10)
+    assert offsets_per_second(tmp_path, now_s) == 6000 / 50  # of the minute, not of the rest
+    done(11, 8000, 0)
+    assert offsets_per_second(tmp_path, now_s) == 7000 / 60
+    done(12, 5, 0, epoch="f")
+    assert offsets_per_second(tmp_path, now_s) is None  # of another log
 
 
 def test_the_watermark_is_that_of_the_last_batch_that_was_planned(tmp_path: Path) -> None:

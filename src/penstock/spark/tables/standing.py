@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from penstock.spark.checkpoints import read_checkpoint, read_watermark
+from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.kept_failure import Failure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.spark.tables.upkept import Upkept, read_upkept
@@ -49,6 +50,7 @@ class Standing:
         dead_letters: what the table beside it holds; None while there is none.
         landed_end: offset after what has landed, of the log's epoch; None where no log answers.
         lag: how far it is behind; None where no log answers.
+        per_second: offsets of the log that it passed in a second, of late; None where it rests.
         watermark: windows that ended before are in it; None for a table without.
         failure: why it does not land; None where it does.
         upkeep: what was done last to look after it.
@@ -58,6 +60,7 @@ class Standing:
     dead_letters: Contents | None
     landed_end: int | None
     lag: Lag | None
+    per_second: float | None
     watermark: datetime | None
     failure: Failure | None
     upkeep: Upkept
@@ -71,6 +74,7 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
     upkeep = read_upkept(tables[ROWS].path)
+    pace = offsets_per_second(checkpoint, time.time())
     try:
         log = client.offsets(table.stream)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
@@ -78,9 +82,9 @@ def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standin
         if done is not None and done.only.epoch == log.epoch:
             landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
         lag = _lag(client, log, table, landed_end)
-        return Standing(rows, dead_letters, landed_end, lag, watermark, failure, upkeep)
+        return Standing(rows, dead_letters, landed_end, lag, pace, watermark, failure, upkeep)
     except StreamUnavailable:
-        return Standing(rows, dead_letters, None, None, watermark, failure, upkeep)
+        return Standing(rows, dead_letters, None, None, pace, watermark, failure, upkeep)
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:
