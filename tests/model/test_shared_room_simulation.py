@@ -263,7 +263,7 @@ class World:
             max_mqueue_len=random.choice((0, 1, 3, 10)),
             max_mqueue_bytes=random.choice((0, 0, 1000)),
             mqueue_overflow=random.choice((DROP_OLDEST, DROP_NEWEST, REJECT, SPILL)),
-            mqueue_priorities=random.choice((None, {"t": 5})),
+            mqueue_priorities=random.choice(({}, {"t": 5})),
             zone=zone,
         )
 

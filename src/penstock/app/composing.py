@@ -16,11 +16,11 @@ from penstock.bridge.plan import VERSIONS
 from penstock.config.bridge import Remote
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
-from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.declared_limits import limits_in
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.engine.server import Server
@@ -140,97 +140,40 @@ def engine(
 
 
 def engine_limits(settings: Settings, listener: MainListener | OtherListener) -> EngineLimits:
-    """The bounds of a listener's connections: its own limits, else those of [limits]."""
-    limits = settings.limits_of(listener)
-    bounds = _engine_limits(
-        settings,
-        limits,
-        listener.name,
-        listener.connect_timeout_s,
-        listener.write_buffer_bytes_max,
-        listener.slow_peer_timeout_s,
+    """Return the limits of a listener's connections: its own, else those of [limits]."""
+    zone = settings.limits_of(listener)
+    limits = EngineLimits(
+        listener.name, **limits_in(zone), **limits_in(listener), **_limits_of_all(settings)
     )
-    bounds.offers = Offers(
+    limits.offers = Offers(
         listener.maximum_qos,
         listener.retain_available,
         tuple(VERSIONS[version] for version in listener.accept_protocol_versions),
         listener.auto_id_prefix,
         listener.mount_point,
     )
-    return bounds
+    return limits
 
 
 def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:
-    """The bounds of a bridge's session and connections."""
-    main = settings.listener
-    bounds = _engine_limits(
-        settings,
-        settings.limits_of_bridge(remote),
+    """Return the limits of a bridge's session and connections."""
+    zone = settings.limits_of_bridge(remote)
+    limits = EngineLimits(
         f"bridge {remote.name}",
-        remote.connect_timeout_s,
-        main.write_buffer_bytes_max,
-        main.slow_peer_timeout_s,
+        **limits_in(zone),
+        **limits_in(settings.listener),
+        **_limits_of_all(settings),
     )
-    bounds.sent_packet_bytes_max = remote.max_packet_size_bytes
-    bounds.await_rel_timeout_s = 0.0  # see ``ClientConnection``
-    window = bounds.max_inflight or _BRIDGE_WINDOW_MAX
-    bounds.max_inflight = min(window, _BRIDGE_WINDOW_MAX)
-    return bounds
+    limits.sent_packet_bytes_max = remote.max_packet_size_bytes
+    limits.connect_timeout_s = remote.connect_timeout_s
+    limits.await_rel_timeout_s = 0.0  # see ``ClientConnection``
+    limits.max_inflight = min(limits.max_inflight or _BRIDGE_WINDOW_MAX, _BRIDGE_WINDOW_MAX)
+    return limits
 
 
-def _engine_limits(
-    settings: Settings,
-    limits: Limits,
-    zone: str,
-    connect_timeout_s: float,
-    write_buffer_bytes_max: int,
-    slow_peer_timeout_s: float,
-) -> EngineLimits:
-    return EngineLimits(
-        max_inflight=limits.max_inflight,
-        max_mqueue_len=limits.max_mqueue_len,
-        max_mqueue_bytes=limits.max_mqueue_bytes,
-        mqueue_overflow=limits.mqueue_overflow,
-        mqueue_priorities=limits.mqueue_priorities,
-        mqueue_default_priority=limits.mqueue_default_priority,
-        retry_interval_s=limits.retry_interval_s,
-        max_awaiting_rel=limits.max_awaiting_rel,
-        max_awaiting_rel_bytes=limits.max_awaiting_rel_bytes,
-        await_rel_timeout_s=limits.await_rel_timeout_s,
-        mqueue_store_qos0=limits.mqueue_store_qos0,
-        receive_maximum=limits.receive_maximum,
-        max_packet_size_bytes=limits.max_packet_size_bytes,
-        connect_packet_size_bytes_max=limits.connect_packet_size_bytes_max,
-        connect_user_properties_max=limits.connect_user_properties_max,
-        topic_alias_maximum=limits.topic_alias_maximum,
-        topic_alias_outbound_max=limits.topic_alias_outbound_max,
-        session_expiry_s_max=limits.session_expiry_s_max,
-        keep_alive_s_max=limits.keep_alive_s_max,
-        retained_messages_max=limits.retained_messages_max,
-        sessions_max=limits.sessions_max,
-        subscriptions_per_session_max=limits.subscriptions_per_session_max,
-        topic_levels_max=limits.topic_levels_max,
-        connect_timeout_s=connect_timeout_s,
-        write_buffer_bytes_max=write_buffer_bytes_max,
-        slow_peer_timeout_s=slow_peer_timeout_s,
-        messages_per_s_max=limits.messages_per_s_max,
-        bytes_per_s_max=limits.bytes_per_s_max,
-        v31_client_id_len_max=limits.v31_client_id_len_max,
-        zone=zone,
-        qos0_bytes_max=settings.memory.qos0_bytes_max,
-        half_received_bytes_max=settings.memory.half_received_bytes_max,
-        spilled_bytes_max=settings.memory.spilled_bytes_max,
-        sessions_bytes_max=settings.memory.sessions_bytes_max,
-        retained_bytes_max=settings.memory.retained_bytes_max,
-        unreleased_bytes_max=settings.memory.unreleased_bytes_max,
-        waiting_bytes_max=settings.memory.waiting_bytes_max,
-        unsent_bytes_max=settings.memory.unsent_bytes_max,
-        share_max=settings.memory.share_max,
-        sessions_per_user_max=limits.sessions_per_user_max,
-        producers_max=settings.durability.producers_max,
-        producers_per_user_max=settings.durability.producers_per_user_max,
-        producer_expiry_s=settings.durability.producer_expiry_s,
-    )
+def _limits_of_all(settings: Settings) -> dict[str, object]:
+    """Return the limits that hold for all zones together."""
+    return limits_in(settings.memory) | limits_in(settings.durability)
 
 
 def _streamed_filters(settings: Settings) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from penstock.config.group import Group
 from penstock.config.limits import BROKER_LIMITS, Limits
 from penstock.config.remote_url import RemoteUrl
 from penstock.config.values import (
-    TOPIC_LEVELS_MAX,
     BridgedFilter,
     BridgeName,
     TopicName,
     TopicPrefix,
 )
+from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.topics import is_topic_filter, unshared
 
 

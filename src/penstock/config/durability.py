@@ -9,10 +9,11 @@ from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import LocalPath, TopicFilter
+from penstock.engine.declared_limits import ProducerLimits
 
 
-class Durability(Group):
-    """What an acknowledgement promises, and where the promise is kept."""
+class Storage(Group):
+    """Where messages are kept, and for how long."""
 
     persistence: Literal["file", "memory"] = "file"
     """"file": acknowledgements leave after the message is synced to disk. "memory": nothing
@@ -31,18 +32,9 @@ class Durability(Group):
     """The oldest messages leave the log while it is larger than this, in bytes.
     0 to 4611686018427387904; 0 is no limit by size."""
 
-    producers_max: int = Field(default=100_000, ge=0, le=100_000_000)
-    """Producers whose latest number is remembered (docs/producers.md). The first message of one
-    more is refused with 0x97. Where it is not set, fewer if memory.budget_bytes has no room for
-    them. 0 to 100000000; 0 is no limit."""
 
-    producers_per_user_max: int = Field(default=10_000, ge=0, le=100_000_000)
-    """Those of one user, so that nobody uses them up for the others; all anonymous clients are
-    one. 0 to 100000000; 0 is no limit."""
-
-    producer_expiry_s: float = Field(default=604_800.0, ge=0, le=10**10)
-    """A producer that publishes nothing for this long is forgotten, in seconds: it would have to
-    begin anew. 0 to 10000000000; 0 is never."""
+class Durability(ProducerLimits, Storage):
+    """What an acknowledgement promises, and where the promise is kept."""
 
     acknowledge_in_memory: tuple[TopicFilter, ...] = Field(default=(), max_length=100)
     """With "file": topics whose QoS 1 messages are acknowledged as soon as they are in memory. A

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+from itertools import pairwise
+from textwrap import dedent
+
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -13,6 +18,14 @@ class Group(BaseModel):
         extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
     )
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        """Explain the limits that the group inherits from the engine, as the engine does."""
+        for base in cls.__mro__[:-1]:
+            if not issubclass(base, BaseModel):
+                for name, text in _explanations(base).items():
+                    cls.model_fields[name].description = text
+
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: object, of: ValidationInfo) -> object:
@@ -21,3 +34,18 @@ class Group(BaseModel):
         if isinstance(value, bool) and field.annotation in (int, float):
             raise PydanticCustomError("true_or_false", "not a number")
         return value
+
+
+def _explanations(kind: type) -> dict[str, str]:
+    """Return the text below each attribute of a class, which Python does not keep, by name."""
+    (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for attribute, text in pairwise(definition.body):
+        match attribute, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(explanation))),
+            ):
+                found[name] = inspect.cleandoc(explanation)
+    return found

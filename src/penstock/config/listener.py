@@ -22,6 +22,7 @@ from penstock.config.values import (
     Network,
     Place,
 )
+from penstock.engine.declared_limits import ConnectionLimits
 
 MAIN_LISTENER: Final = "main"
 
@@ -36,8 +37,8 @@ class Certificate(Group):
     """PEM file of the private key, without a password."""
 
 
-class Listener(Group):
-    """What every listener has: an address, the kind of transport, and bounds of its own."""
+class Endpoint(Group):
+    """The transport and address of a listener, and whether a client needs a name there."""
 
     kind: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
     """Transport: "tcp"; "tls" (TLS 1.2 or newer over TCP); "ws" (WebSocket); "wss" (WebSocket
@@ -53,9 +54,9 @@ class Listener(Group):
     there is an access.password_file. On loopback addresses, on Unix sockets and with a required
     client certificate they always are while there is none."""
 
-    connect_timeout_s: float = Field(default=10.0, gt=0, le=3600)
-    """Time a new connection has for each of its first steps (PROXY header and TLS handshake
-    together, WebSocket upgrade, CONNECT), in seconds, above 0 up to 3600."""
+
+class Listener(ConnectionLimits, Endpoint):
+    """The settings of every listener: an address, the kind of transport, and limits of its own."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; further ones are closed, unless one leaves within a second. 1 to 1000000.
@@ -76,15 +77,6 @@ class Listener(Group):
     connections_per_s_max: int = Field(default=0, ge=0, le=1_000_000)
     """New connections per second, after as many at once; further ones wait in the system's
     queue until it is their turn. 0 to 1000000; 0 is no limit."""
-
-    write_buffer_bytes_max: int = Field(default=1_048_576, ge=4096, le=1_073_741_824)
-    """Bytes waiting to be sent to one connection before its messages stay in the session's
-    queue instead, QoS 0 is dropped for it, and, at as many again, its own packets are no longer
-    read. 4096 to 1073741824."""
-
-    slow_peer_timeout_s: float = Field(default=60.0, ge=0, le=86_400)
-    """A client whose write buffer is full and that reads nothing for this long is disconnected,
-    in seconds, 0 to 86400; 0 waits for ever."""
 
     maximum_qos: int = Field(default=2, ge=0, le=2)
     """Highest QoS of this listener's clients, 0 to 2: subscriptions get no higher one, and a client

@@ -81,8 +81,11 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
     if mistake["type"] == "extra_forbidden":
         return unknown_setting(path, origin)
     field = _field_at(path)
+    is_table = field is not None and get_origin(field.annotation) is dict
     is_rule = mistake["type"] == "value_error" and isinstance(mistake["input"], dict)
-    if field is None or is_rule:  # about more than one setting: its text is the sentence
+    if field is None or (
+        is_rule and not is_table
+    ):  # about more than one setting: its text is the sentence
         return mistake["msg"].removeprefix("Value error, ") + "."
     place = f" (from {origin})" if origin else ""
     if mistake["type"] == "missing":

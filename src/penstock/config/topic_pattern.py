@@ -16,7 +16,7 @@ from typing import Annotated, Final, Literal, cast
 
 from pydantic import AfterValidator
 
-from penstock.config.values import TOPIC_LEVELS_MAX
+from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.topics import is_shared, is_topic_filter
 
 LevelType = Literal["string", "int", "float"]

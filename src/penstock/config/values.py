@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from penstock.config.address import Address, SocketFile, parse_place
+from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.events import KINDS
 from penstock.engine.topics import (
     is_of_events,
@@ -24,8 +25,6 @@ from penstock.engine.topics import (
     share_name,
     unshared,
 )
-
-TOPIC_LEVELS_MAX: Final = 1000
 
 _FILE_MODE: Final = re.compile(r"[0-7]{3}")
 _HTTP_PATH: Final = re.compile(r"/[!-~]{0,1023}")
@@ -70,7 +69,12 @@ def _name_or_none(value: str) -> str:
     return value and _name(value)
 
 
-def _topic_filter(value: str) -> str:
+def checked_topic_filter(value: str) -> str:
+    """Return ``value``, a topic filter without a share name.
+
+    Raises:
+        ValueError: it is something else; the message says what it must be.
+    """
     if is_shared(value) or not is_topic_filter(value, TOPIC_LEVELS_MAX):
         raise ValueError("an MQTT topic filter, such as # or plant/+/temperature")
     return value
@@ -125,7 +129,7 @@ def _dead_letter_topic(value: str) -> str:
 
 
 def _message_filter(value: str) -> str:
-    _topic_filter(value)
+    checked_topic_filter(value)
     if is_of_events(value):
         raise ValueError("a topic filter of messages; there are no events about events")
     return value
@@ -182,7 +186,7 @@ IdPrefix = Annotated[str, AfterValidator(_id_prefix)]
 MountPoint = Annotated[str, AfterValidator(_mount_point)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
-TopicFilter = Annotated[str, AfterValidator(_topic_filter)]
+TopicFilter = Annotated[str, AfterValidator(checked_topic_filter)]
 BridgedFilter = Annotated[str, AfterValidator(_bridged_filter)]
 MessageFilter = Annotated[str, AfterValidator(_message_filter)]
 EventKind = Annotated[str, AfterValidator(_event_kind)]

@@ -9,7 +9,8 @@ Words and bounds::
     topics             topic names and topic filters
     filter_set         many filters, asked at once
     message            what was published; a delivery is one message on its way to one session
-    limits             every bound of this layer, by name
+    declared_limits    every limit: name, range, default and explanation
+    limits             the same as compiled code reads them
     share              what one connection may do in a turn, in units of work
     accounts, kept     what each user, and all clients together, make the broker keep
     options            settings that are no bounds

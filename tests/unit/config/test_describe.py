@@ -7,7 +7,6 @@ from penstock.config.describe import as_markdown, as_toml
 from penstock.config.load import load_settings
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
-from penstock.engine.limits import EngineLimits
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -40,10 +39,3 @@ def test_every_setting_is_explained() -> None:
 def test_the_reference_is_what_the_settings_say() -> None:
     reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert reference == as_markdown(), "run `make docs`"
-
-
-def test_the_engine_has_the_same_defaults() -> None:
-    engine, limits = EngineLimits(), Settings().limits
-    for name in type(limits).model_fields:
-        assert getattr(engine, name) == getattr(limits, name), name
-    assert engine.connect_timeout_s == Settings().listener.connect_timeout_s

@@ -671,6 +671,8 @@ def test_a_server_that_is_silent_may_know_it() -> None:
 def test_packets_are_as_large_as_both_sides_allow(
     theirs: int | None, ours: int, least: int
 ) -> None:
-    rig = Rig(limits=EngineLimits(sent_packet_bytes_max=ours))
+    limits = EngineLimits()
+    limits.sent_packet_bytes_max = ours
+    rig = Rig(limits=limits)
     rig.says(Connack(0, True, Properties(maximum_packet_size=theirs)))
     assert rig.connection.link.max_packet_size_bytes == least
