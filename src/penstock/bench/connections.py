@@ -1,4 +1,4 @@
-"""The clients of a run: all of them connected, and which are not any more.
+"""The clients of a run: connect all of them, and track which have lost their connection.
 
 ::
 
@@ -24,7 +24,7 @@ _RECONNECT_S_MAX: Final = 1.0
 
 
 class BrokerLost(PenstockError):
-    """A connection could not be made again, or nothing came, for too long."""
+    """Raised when a connection could not be made again, or no message came, for too long."""
 
 
 @final
@@ -32,14 +32,14 @@ class Connections:
     """The clients of one run.
 
     Args:
-        url: where the broker is.
-        settings: of all clients: login, TLS, version.
+        url: the broker's address.
+        settings: options for all clients: login, TLS, version.
         keeps_sessions: the broker keeps their sessions while they are away, until the run ends.
         patience_s: how long a connection may be missing.
 
     Attributes:
-        reconnections: how often a client came back.
-        patience_s: as given.
+        reconnections: how often a client connected again.
+        patience_s: how long a connection may be missing, in seconds.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Connections:
         self._error = ""
 
     def add(self, client_id: str, further: Settings) -> Client:
-        """One more client, to be opened.
+        """Add one more client, still to be opened, and return it.
 
         Raises:
-            ConfigError: a setting is none.
+            ConfigError: a setting is not valid.
         """
         settings: Settings = {
             **self._settings,
@@ -75,17 +75,17 @@ class Connections:
         return client
 
     async def open(self) -> None:
-        """Connect all.
+        """Connect all clients.
 
         Raises:
-            ConnectFailed: one of them was not let in.
+            ConnectFailed: one of them could not connect.
         """
         for first in range(0, len(self._clients), _AT_ONCE_MAX):
             some = self._clients[first : first + _AT_ONCE_MAX]
             await asyncio.gather(*(client.open() for client in some))
 
     async def close(self) -> None:
-        """Disconnect all; the broker forgets their sessions."""
+        """Disconnect all clients; the broker forgets their sessions."""
         for first in range(0, len(self._clients), _AT_ONCE_MAX):
             some = self._clients[first : first + _AT_ONCE_MAX]
             await asyncio.gather(*(self._end(client) for client in some))
@@ -93,7 +93,7 @@ class Connections:
     async def _end(self, client: Client) -> None:
         has_session = self.keeps_sessions and client.is_connected
         await client.close(drain=False)
-        if has_session:  # to begin a new session ends the old one
+        if has_session:  # a clean start ends the stored session
             settings: Settings = {
                 **self._settings,
                 "client_id": client.client_id,
@@ -103,19 +103,19 @@ class Connections:
             try:
                 await forgetful.open()
             except PenstockError:
-                return  # the broker is gone: it ends the session by its time
+                return  # the broker is gone: the session expires by itself
             await forgetful.close()
 
     @property
     def away(self) -> int:
-        """How many have no connection."""
+        """The number of clients without a connection."""
         return len(self._away_since_s)
 
     def check(self) -> None:
-        """Look whether connections come back.
+        """Check that lost connections come back.
 
         Raises:
-            BrokerLost: one did not for too long.
+            BrokerLost: one has been missing for more than ``patience_s``.
         """
         since_s = next(iter(self._away_since_s.values()), None)
         if since_s is not None and time.monotonic() - since_s > self.patience_s:

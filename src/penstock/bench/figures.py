@@ -1,4 +1,4 @@
-"""What a run has shown: counts of all of it, rates and latencies without the warm-up, a verdict."""
+"""The results of a run: total counts, rates and latencies without the warm-up, a verdict."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _MS: Final = 1_000_000  # nanoseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """The figures of one run.
+    """The results of one run.
 
     Attributes:
-        plan: what was asked for.
-        url: of whom.
-        counts: of all of it, the warm-up too.
+        plan: the parameters of the run.
+        url: the broker's address.
+        counts: totals of the whole run, the warm-up included.
         refused: messages by reason code.
         unsent: messages that were due and not sent, because windows were full or we were too slow.
-        reconnections: of all clients.
+        reconnections: how often a client connected again, over all clients.
         keeps_sessions: the broker kept their sessions meanwhile.
-        seconds: that were measured.
-        sent_per_s: in those.
-        acknowledged_per_s: likewise.
-        received_per_s: copies, likewise.
-        cores: processor time of this process in them, as a part of one core.
+        seconds: the length of the measured part.
+        sent_per_s: messages sent a second in the measured part.
+        acknowledged_per_s: messages acknowledged a second in it.
+        received_per_s: copies received a second in it.
+        cores: processor time of this process in it, as a fraction of one core.
         acknowledgement: latencies from due to acknowledged.
         end_to_end: latencies from due to received.
-        is_interrupted: it was ended by a signal.
-        failure: why it ended before its time, in words; empty if it did not.
+        is_interrupted: a signal ended the run.
+        failure: why the run ended early, in words; empty if it did not.
     """
 
     plan: Plan
@@ -57,13 +57,14 @@ class Figures:
 
     @property
     def unacknowledged(self) -> int:
-        """Messages sent with QoS 1 or 2 and never answered: nobody promised anything."""
+        """Messages sent with QoS 1 or 2 and never answered, for which the broker promised
+        nothing."""
         counts = self.counts
         return counts.sent - counts.acknowledged - counts.refused if self.plan.qos else 0
 
     @property
     def broken(self) -> str:
-        """Which promise of its QoS the broker broke, in words; empty if none.
+        """The QoS promise that the broker broke, in words; empty if none.
 
         A session that ended with its connection owes nothing any more [MQTT 5 §4.1].
         """
@@ -82,14 +83,14 @@ class Figures:
 
     @property
     def wrong(self) -> list[str]:
-        """What went wrong, a sentence each; with any, the command fails."""
+        """A sentence for each thing that went wrong; with any, the command fails."""
         sentences = [self.failure, self.broken]
         if self.unacknowledged:
             sentences.append(f"{self.unacknowledged:,} messages were not acknowledged")
         return [sentence for sentence in sentences if sentence]
 
     def as_json(self) -> dict[str, Any]:
-        """One object, as docs/bench.md describes it."""
+        """Return the results as one JSON object, as docs/bench.md describes it."""
         plan, counts = self.plan, self.counts
         return {
             "url": self.url,
@@ -132,7 +133,7 @@ class Figures:
 
 
 def latencies_ms(histogram: Histogram) -> dict[str, float] | None:
-    """Mean, quantiles and maximum, milliseconds; None where nothing was measured."""
+    """Return mean, quantiles and maximum in milliseconds; None where nothing was measured."""
     if histogram.count == 0:
         return None
     quantiles = {name: histogram.quantile_ns(part) / _MS for name, part in QUANTILES.items()}

@@ -6,8 +6,8 @@
       a bucket has       1      │            2              │     4     │ twice as many each time
 
 Every power of two is cut into 128 buckets, so that a bucket is narrower than 1/128 of any value in
-it. What is reported is the greatest value of a bucket: never below the true one, and less than
-0.8 % above it. So does HdrHistogram (Gil Tene, http://hdrhistogram.org).
+it. The reported value is the greatest of its bucket: never below the true one, and less than
+0.8 % above it. HdrHistogram works the same way (Gil Tene, http://hdrhistogram.org).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from math import ceil
 from typing import Final, final
 
 ERROR_MAX: Final = 1 / 128
-"""How much greater than the true value a reported one may be, as a part of it."""
+"""The most by which a reported value may exceed the true one, as a fraction of it."""
 
 _BITS: Final = 7  # of a value, beside its highest
 _BUCKETS: Final = (64 - _BITS) << _BITS  # up to 2**63 - 1
@@ -24,7 +24,7 @@ _BUCKETS: Final = (64 - _BITS) << _BITS  # up to 2**63 - 1
 
 @final
 class Histogram:
-    """How many values there were of each size.
+    """Counts how many values there were of each size.
 
     Attributes:
         count: of all values.
@@ -55,7 +55,8 @@ class Histogram:
         return self._sum_ns / self.count if self.count else 0.0
 
     def quantile_ns(self, part: float) -> int:
-        """The value that this part of all values, 0 to 1, does not exceed; 0 if there is none."""
+        """Return the value that this fraction of all values, 0 to 1, does not exceed; 0 if there is
+        none."""
         wanted = max(1, ceil(part * self.count))
         seen = 0
         for bucket, count in enumerate(self._buckets):
@@ -66,6 +67,6 @@ class Histogram:
 
 
 def _greatest_in(bucket: int) -> int:
-    """The greatest value that is counted in this bucket."""
+    """Return the greatest value that is counted in this bucket."""
     shift = max(0, (bucket >> _BITS) - 1)
     return ((bucket - (shift << _BITS) + 1) << shift) - 1

@@ -1,4 +1,4 @@
-"""What came to one subscriber: a tracker for each of its publishers, and latencies."""
+"""The messages that came to one subscriber: a tracker for each publisher, and latencies."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ NOBODY: Final = -1
 
 @final
 class Incoming:
-    """The messages of one subscriber.
+    """Counts the messages of one subscriber.
 
     Args:
         run: the number of this run.
         publishers: those whose messages it gets, by number.
-        measured_from_ns: latencies of what was due before do not count.
-        latencies: from due to received.
+        measured_from_ns: latencies of messages due before are not recorded.
+        latencies: histogram of the time from due to received.
 
     Attributes:
-        trackers: by publisher.
-        bytes: of all payloads.
+        trackers: a tracker of the sequences of each publisher, by its number.
+        bytes: total size of all payloads.
         foreign: messages that no publisher of this run sent.
-        last_ns: when the latest came.
+        last_ns: when the latest message came.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Incoming:
         self._latencies = latencies
 
     def take(self, payload: bytes, now_ns: int) -> int:
-        """A message came.
+        """Count one received message.
 
         Returns:
-            Which publisher waited for that and has room now; or ``NOBODY``.
+            The number of the publisher that waited and has room now; or ``NOBODY``.
         """
         number = publisher_of(payload) if is_of(self._run, payload) else NOBODY
         tracker = self.trackers.get(number)

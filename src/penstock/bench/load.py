@@ -1,4 +1,4 @@
-"""One run, without clock and sockets: all its publishers and subscribers, and what they add up to.
+"""The state of a run, without clock and sockets: its publishers, its subscribers, the totals.
 
 ::
 
@@ -22,19 +22,19 @@ _NS: Final = 1_000_000_000
 
 
 class Counts(NamedTuple):
-    """What was counted from the start until now.
+    """Totals from the start until now.
 
     Attributes:
         sent: messages handed to the broker's connection.
         acknowledged: of those, with PUBACK or PUBCOMP.
         refused: of those, by the broker, or given up by the client.
         received: copies that came to subscribers, without duplicates.
-        expected: copies that should have: of what is acknowledged, with QoS 0 of what is sent.
-        lost: of those, not there.
+        expected: copies that should have come: of acknowledged messages, with QoS 0 of all sent.
+        lost: copies of ``expected`` that did not come.
         duplicated: copies that came again.
         out_of_order: copies that came after a later message of their publisher.
         foreign: messages of others, on our topics.
-        received_bytes: payloads, duplicates too.
+        received_bytes: bytes of all payloads, duplicates too.
     """
 
     sent: int
@@ -51,7 +51,7 @@ class Counts(NamedTuple):
 
 @final
 class Load:
-    """The state of a run.
+    """The state of one run.
 
     Args:
         plan: of it.
@@ -89,7 +89,7 @@ class Load:
         return Incoming(run, known, self.measured_from_ns, self.end_to_end)
 
     def allow(self, now_ns: int) -> list[int]:
-        """Allow what is due; the publishers that wait and have room now."""
+        """Allow the messages that are due; return the waiting publishers that now have room."""
         if self._is_stopped:
             return []
         plan = self.plan
@@ -108,18 +108,19 @@ class Load:
         return woken
 
     def stop(self) -> None:
-        """Nothing more is sent, whatever becomes due."""
+        """Send nothing more, whatever becomes due."""
         self._is_stopped = True
         for publisher in self.publishers:
             publisher.allowed = publisher.sent
 
-    def reopen(self) -> list[int]:
-        """Give up copies that hold up a publisher and do not come; who waits and has room now.
+    def give_up_stuck(self) -> list[int]:
+        """Give up missing copies that block a publisher; return the waiting ones that now have
+        room.
 
-        Called from time to time: what did not move since the call before is stuck.
+        Call it from time to time: a publisher without progress since the last call is stuck.
         """
         for publisher in self.publishers:
-            publisher.reopen()
+            publisher.give_up_stuck()
         return [
             number
             for number, publisher in enumerate(self.publishers)
@@ -127,20 +128,20 @@ class Load:
         ]
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether all that was asked for is sent, or its time is over."""
+        """Return whether everything is sent, or the time to send is over."""
         seconds = self.plan.sending_s
         if seconds is not None:
             return now_ns - self.start_ns >= seconds * _NS
         return sum(one.sent for one in self.publishers) >= (self.plan.messages or 0)
 
     def unsent(self, now_ns: int) -> int:
-        """How many messages of a rate are due and not sent."""
+        """Return how many messages of a rate are due and not sent."""
         due = self.plan.due(now_ns - self.start_ns) if self.plan.rate_per_s else None
         return 0 if due is None else max(0, due - sum(one.sent for one in self.publishers))
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing that was sent is on its way any more."""
+        """True if nothing that was sent is still on its way."""
         return all(
             publisher.promised == publisher.sent and publisher.on_their_way <= 0
             for publisher in self.publishers
@@ -148,12 +149,12 @@ class Load:
 
     @property
     def last_ns(self) -> int:
-        """When something was last settled or received; the start if nothing was."""
+        """The time of the last acknowledgement or receipt; the start if there was none."""
         ends = [one.last_ns for one in self.publishers] + [one.last_ns for one in self.subscribers]
         return max(self.start_ns, *ends)
 
     def refused(self) -> dict[int, int]:
-        """Refused messages by reason code."""
+        """Return the number of refused messages by reason code."""
         total: dict[int, int] = {}
         for publisher in self.publishers:
             for code, count in publisher.refused.items():
@@ -161,7 +162,7 @@ class Load:
         return total
 
     def counts(self) -> Counts:
-        """What was counted until now."""
+        """Return the totals until now."""
         refused = [publisher.refused_count for publisher in self.publishers]
         sent = sum(publisher.sent for publisher in self.publishers)
         received = expected = lost = duplicated = out_of_order = 0

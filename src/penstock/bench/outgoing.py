@@ -1,11 +1,11 @@
-"""What one publisher has sent, and how many more messages it may send now.
+"""The messages that one publisher has sent, and how many more it may send now.
 
 ::
 
       allowed ≥ sent ≥ settled        settled: acknowledged or refused, in the order of the sending
                  │                    delivered: copies that subscribers have
                  ▼
-      room  =  the least of   allowed - sent                    what is due, or asked for
+      room  =  the least of   allowed - sent                    messages due, or asked for
                               window - (sent - settled)         QoS 1 and 2
                               end_to_end - copies on their way / fan_out
 """
@@ -25,26 +25,26 @@ UNBOUNDED: Final = 2**62
 
 @final
 class Outgoing:
-    """The messages of one publisher.
+    """Counts the messages of one publisher.
 
     Args:
         stamper: makes its payloads.
         window: messages sent and not settled, at most; 0 for QoS 0, where nothing is settled.
-        end_to_end: messages that not all subscribers have, at most; 0: any number.
-        fan_out: how many subscribers get each.
+        end_to_end: the most messages that some subscriber has not received yet; 0: any number.
+        fan_out: the number of subscribers that get each message.
         first_due_ns: when its first message is due, on the caller's clock.
-        interval_ns: from one to the next; 0.0: it is due when it is sent.
-        measured_from_ns: latencies of what was due before do not count.
-        latencies: from due to acknowledged.
+        interval_ns: time from one message to the next; 0.0: a message is due when it is sent.
+        measured_from_ns: latencies of messages due before are not recorded.
+        latencies: histogram of the time from due to acknowledged.
 
     Attributes:
-        allowed: how many it may have sent by now.
-        sent: how many it has.
-        settled: how many of those the broker has answered.
-        refused: how many it refused, by reason code.
-        delivered: copies that came to subscribers, without duplicates, or never will.
-        last_ns: when the latest was settled.
-        waits: somebody waits until there is room.
+        allowed: the number of messages that it may have sent by now.
+        sent: the number of messages that it has sent.
+        settled: the number of those that the broker has answered.
+        refused: the number of refused messages, by reason code.
+        delivered: copies that came to subscribers, without duplicates, and copies that never will.
+        last_ns: when the latest message was settled.
+        waits: the publishing task waits until there is room.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Outgoing:
         self._interval_ns = interval_ns
         self._measured_from_ns = measured_from_ns
         self._latencies = latencies
-        self._stuck_at = -1  # what was delivered when somebody last looked
-        self._given_up = 0  # copies on their way that hold nothing up any more
-        self._given_up_end = 0  # they are of messages before this one
+        self._stuck_at = -1  # ``delivered`` at the last call of ``give_up_stuck``
+        self._given_up = 0  # copies on their way that no longer count against ``end_to_end``
+        self._given_up_end = 0  # those copies are of messages before this one
         self._publications: Fifo[Publication] = Fifo()  # sent and not settled
-        self._due_ns: Fifo[int] = Fifo()  # of those
+        self._due_ns: Fifo[int] = Fifo()  # when each of those was due
 
     @property
     def has_room(self) -> bool:
-        """Whether it may send one more now."""
+        """True if one more message may be sent now."""
         if self.sent >= self.allowed:
             return False
         if self._window > 0 and self.sent - self.settled >= self._window:
@@ -90,7 +90,7 @@ class Outgoing:
 
     @property
     def on_their_way(self) -> int:
-        """Copies of what was sent that subscribers do not have yet."""
+        """The number of copies of sent messages that subscribers do not have yet."""
         return self.sent * self.fan_out - self.delivered
 
     @property
@@ -98,20 +98,21 @@ class Outgoing:
         return self.on_their_way - self._given_up
 
     def arrived(self, sequence: int) -> None:
-        """A copy came to a subscriber, for the first time; it may have been given up."""
+        """Count a copy that came to a subscriber for the first time; it may have been given up
+        before."""
         self.delivered += 1
         if sequence < self._given_up_end and self._given_up > 0:
             self._given_up -= 1
 
-    def reopen(self) -> None:
-        """Wait no longer for copies that hold it up, if none came since the call before."""
+    def give_up_stuck(self) -> None:
+        """Stop waiting for copies that block this publisher if none came since the last call."""
         if 0 < self._copies_max <= self._holding_up and self.delivered == self._stuck_at:
             self._given_up = self.on_their_way
             self._given_up_end = self.sent
         self._stuck_at = self.delivered
 
     def payload(self, now_ns: int) -> bytes:
-        """The payload of the next message, which is sent now."""
+        """Return the payload of the next message, which is sent now."""
         if self._interval_ns > 0.0:
             now_ns = int(self._first_due_ns + self.sent * self._interval_ns)
         payload = self._stamper.payload(self.sent, now_ns)
@@ -121,16 +122,16 @@ class Outgoing:
         return payload
 
     def follow(self, publication: Publication) -> None:
-        """What was sent last is to be settled."""
+        """Track the message sent last until it is settled."""
         self._publications.append(publication)
 
     @property
     def oldest(self) -> Publication | None:
-        """What is to be settled next; None if nothing is on its way."""
+        """The next message to settle; None if nothing is on its way."""
         return self._publications.first() if len(self._publications) > 0 else None
 
     def settle(self, now_ns: int) -> None:
-        """Settle what is answered, up to the first that is not."""
+        """Settle answered messages in order, up to the first without an answer."""
         publications = self._publications
         while len(publications) > 0 and publications.first().is_done:
             code = publications.pop().reason_code
@@ -139,16 +140,17 @@ class Outgoing:
             self.last_ns = now_ns
             if code is not None and code >= reasons.UNSPECIFIED_ERROR:
                 self.refused[code] = self.refused.get(code, 0) + 1
-                self.delivered += self.fan_out  # none will come
+                self.delivered += self.fan_out  # no copy will come
             elif due_ns >= self._measured_from_ns:
                 self._latencies.record(now_ns - due_ns)
 
     @property
     def promised(self) -> int:
-        """How many of those sent should come: all of QoS 0, with QoS 1 and 2 what is settled."""
+        """The number of sent messages that should arrive: all with QoS 0, the settled ones
+        otherwise."""
         return self.settled if self._window > 0 else self.sent
 
     @property
     def refused_count(self) -> int:
-        """How many of those settled were refused."""
+        """The number of settled messages that were refused."""
         return sum(self.refused.values())

@@ -1,4 +1,4 @@
-"""What is asked for: who publishes what to whom, how fast, and for how long.
+"""The parameters of a run: who publishes what to whom, how fast, and for how long.
 
 ::
 
@@ -28,19 +28,19 @@ from penstock.bench.stamp import SIZE_BYTES
 from penstock.errors import ConfigError
 
 NUMBER: Final = "%i"
-"""Where the publisher's number stands in a topic."""
+"""Placeholder for the publisher's number in a topic."""
 
 _NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run.
+    """The parameters of one run.
 
     Attributes:
-        publishers: how many, 1 or more.
-        subscribers: how many.
-        payload_bytes: of each message, ``SIZE_BYTES`` or more.
+        publishers: the number of publishers, 1 or more.
+        subscribers: the number of subscribers.
+        payload_bytes: size of each payload, ``SIZE_BYTES`` or more.
         qos: 0 to 2.
         window: messages of a publisher that the broker has not acknowledged, at most; 1 or more.
         rate_per_s: messages of all publishers a second; 0: as fast as windows allow.
@@ -48,8 +48,8 @@ class Plan:
             ``messages``.
         messages: how many, of all publishers; None: as many as there is time for.
         topic: ``%i`` in it is the publisher's number.
-        warm_up_s: what is due in the first seconds does not count in latencies and rates.
-        end_to_end: messages of a publisher that its subscribers do not have yet, at most; 0: any.
+        warm_up_s: messages due in these first seconds count in no latency and no rate.
+        end_to_end: the most messages of a publisher that are not with all subscribers; 0: any.
     """
 
     publishers: int = 1
@@ -65,10 +65,10 @@ class Plan:
     end_to_end: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse a combination of values that makes no sense.
 
         Raises:
-            ConfigError: it says what does.
+            ConfigError: the message names the option and what it must be.
         """
         if self.payload_bytes < SIZE_BYTES:
             raise ConfigError(
@@ -81,29 +81,29 @@ class Plan:
             ("--warm-up", self.warm_up_s),
         ):
             if not math.isfinite(number):
-                raise ConfigError(f"{option} is {number}, but must be a number that ends")
+                raise ConfigError(f"{option} is {number}, but must be a finite number")
         if (self.duration_s is None) == (self.messages is None):
             raise ConfigError("give either -d SECONDS or -n MESSAGES")
         if "+" in self.topic or "#" in self.topic or not self.topic:
             raise ConfigError(f"-t is {self.topic!r}, but must be a topic, such as bench/{NUMBER}")
 
     def topic_of(self, publisher: int) -> str:
-        """Where a publisher publishes."""
+        """Return the topic of a publisher."""
         return self.topic.replace(NUMBER, str(publisher))
 
     def publishers_of(self, subscriber: int) -> range:
-        """Whose messages a subscriber gets."""
+        """Return the publishers whose messages a subscriber gets."""
         if NUMBER not in self.topic:
             return range(self.publishers)
         lanes = min(self.publishers, self.subscribers)
         return range(subscriber % lanes, self.publishers, lanes)
 
     def filters_of(self, subscriber: int) -> list[str]:
-        """What it subscribes to."""
+        """Return the topic filters of a subscriber."""
         return list(dict.fromkeys(self.topic_of(one) for one in self.publishers_of(subscriber)))
 
     def fan_out(self, publisher: int) -> int:
-        """How many subscribers get what a publisher publishes."""
+        """Return the number of subscribers that get the messages of a publisher."""
         if NUMBER not in self.topic:
             return self.subscribers
         lanes = min(self.publishers, self.subscribers)
@@ -111,16 +111,17 @@ class Plan:
 
     @property
     def sending_s(self) -> float | None:
-        """How long messages are sent, with the warm-up; None: until all are sent."""
+        """The time during which messages are sent, the warm-up included; None: until all are
+        sent."""
         return None if self.duration_s is None else self.warm_up_s + self.duration_s
 
     @property
     def interval_ns(self) -> float:
-        """Between two messages; 0.0 where there is no rate."""
+        """The time between two messages; 0.0 where there is no rate."""
         return _NS / self.rate_per_s if self.rate_per_s else 0.0
 
     def due(self, elapsed_ns: int) -> int | None:
-        """How many messages are due, of all publishers; None: any number."""
+        """Return how many messages of all publishers are due; None: any number."""
         if not self.rate_per_s:
             return self.messages
         if self.sending_s is not None:
@@ -129,5 +130,5 @@ class Plan:
         return count if self.messages is None else min(count, self.messages)
 
     def share(self, publisher: int, count: int) -> int:
-        """How many of the first ``count`` messages are this publisher's."""
+        """Return how many of the first ``count`` messages are this publisher's."""
         return len(range(publisher, count, self.publishers))

@@ -1,4 +1,4 @@
-"""One publisher at work: two tasks on its client.
+"""The two tasks of one publisher: sending, and settling what was sent.
 
 ::
 
@@ -20,13 +20,13 @@ from penstock.errors import PublishFailed
 
 @final
 class Publisher:
-    """One publisher.
+    """Publishes through one client.
 
     Args:
         client: opened.
-        topic: where it publishes.
+        topic: its topic.
         qos: 0 to 2.
-        outgoing: its account.
+        outgoing: counts what it sent, and says whether there is room.
     """
 
     def __init__(self, client: Client, topic: str, qos: int, outgoing: Outgoing) -> None:
@@ -38,7 +38,7 @@ class Publisher:
         self._sent: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
-        """There is room."""
+        """Wake the sending task: there is room."""
         self._outgoing.waits = False
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
@@ -65,7 +65,7 @@ class Publisher:
             await self._room
 
     async def settle(self) -> None:
-        """Settle what is answered, in the turn in which the oldest is."""
+        """Settle all answered messages each time the oldest of them is answered."""
         outgoing = self._outgoing
         loop = asyncio.get_running_loop()
         while True:

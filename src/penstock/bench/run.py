@@ -1,4 +1,4 @@
-"""A run: clients of a load, in one event loop, from the first connection to the figures.
+"""A run in one event loop: the clients of a load, from the first connection to the figures.
 
 ::
 
@@ -6,7 +6,7 @@
                                   ╰───────────┴── a signal ──▲          ▲
                                   ╰───────────┴── the broker is lost ───╯
 
-Drained is when everything has come, or nothing did for ``drain_s`` on connections that stand.
+A run is drained when everything has come, or nothing came for ``drain_s`` while connected.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from penstock.bench.ticks import Ticks
 from penstock.client import Client
 
 _LOOK_S: Final = 0.02
-_STUCK_S: Final = 1.0  # nothing arrives: what is missing is lost, and holds up nobody any more
+_STUCK_S: Final = 1.0  # after so long, missing copies are lost and block no publisher
 _FILTERS_MAX: Final = 100  # in one SUBSCRIBE
 _RECEIVE_MAXIMUM: Final = 65_535  # the broker's own window is what bounds a subscriber
 _NS: Final = 1_000_000_000
 
 Look = Callable[[Load, str, int], None]
-"""Told how far it is, now and then: the load, the phase in a word, when."""
+"""Called now and then to show progress, with the load, the phase in words, and the time."""
 
 
 class _Mark(NamedTuple):
-    """A moment."""
+    """Totals and times at one moment."""
 
     now_ns: int
     cpu_s: float
@@ -48,14 +48,14 @@ class _Mark(NamedTuple):
 
 @final
 class Run:
-    """One run, once.
+    """Executes a plan, once.
 
     Args:
-        plan: what is to be done.
-        connections: none opened yet.
-        id_prefix: of client identifiers.
-        drain_s: see above.
-        look: told how far it is.
+        plan: the parameters of the run.
+        connections: the clients, none of them connected yet.
+        id_prefix: the beginning of every client identifier.
+        drain_s: how long to wait for late messages, in seconds.
+        look: called to show progress.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Run:
         self._moved_ns = 0  # when something was last settled or received, or nothing could be
 
     async def figures(self) -> Figures:
-        """Do it.
+        """Execute the run and return its figures.
 
         Raises:
-            ConnectFailed: a client was not let in.
+            ConnectFailed: a client could not connect.
             SubscribeFailed: the broker refused a subscription.
-            PublishFailed: a message of QoS 0 cannot be sent.
+            PublishFailed: the client cannot send a message of QoS 0.
         """
         plan = self._plan
         publishers = [
@@ -155,14 +155,14 @@ class Run:
             self._failure = str(error)
         except asyncio.CancelledError:
             self._is_interrupted = True
-            _go_on()
+            _uncancel()
         unsent = load.unsent(monotonic_ns())
         load.stop()
         after = _mark(load)
         if not self._failure:
             await self._drain(load)
         end_ns = after.now_ns
-        if load.plan.duration_s is None:  # so many messages took so long
+        if load.plan.duration_s is None:  # it ends with the last message
             after = _mark(load)
             end_ns = load.last_ns
         return self._conclude(load, before, after, end_ns, unsent)
@@ -182,10 +182,10 @@ class Run:
         except asyncio.CancelledError:
             self._is_interrupted = True
             self._failure = "interrupted: what was on its way counts as lost"
-            _go_on()
+            _uncancel()
 
     async def _until(self, load: Load, phase: str, is_over: Callable[[int], bool]) -> None:
-        """Look at the run until this phase is over.
+        """Wait until this phase is over, and show progress meanwhile.
 
         Raises:
             BrokerLost: connections do not come back.
@@ -195,21 +195,23 @@ class Run:
             if self._failed is not None:
                 raise self._failed
             self._connections.check()
-            self._check_that_it_moves(load, now_ns)
+            self._check_progress(load, now_ns)
             self._look(load, phase, now_ns)
-            if self._connections.away:  # it will come, or is lost with its session
+            if self._connections.away:  # copies come when it is back, or are lost with its session
                 reopened_ns = now_ns
             elif now_ns - reopened_ns > _STUCK_S * _NS:
                 reopened_ns = now_ns
-                for number in load.reopen():
+                for number in load.give_up_stuck():
                     self._publishers[number].wake()
             await asyncio.sleep(_LOOK_S)
 
-    def _check_that_it_moves(self, load: Load, now_ns: int) -> None:
-        """With a duration, a silent broker is a figure as any other; without, it is the end.
+    def _check_progress(self, load: Load, now_ns: int) -> None:
+        """Raise when nothing moves and no duration would end the run.
+
+        With a duration, a broker that goes silent is a result like any other.
 
         Raises:
-            BrokerLost: what is on its way does not come.
+            BrokerLost: messages on their way did not come for ``patience_s``.
         """
         is_fine = load.is_done or self._connections.away
         self._moved_ns = now_ns if is_fine else max(self._moved_ns, load.last_ns)
@@ -246,8 +248,8 @@ def _mark(load: Load) -> _Mark:
     return _Mark(monotonic_ns(), time.process_time(), load.counts())
 
 
-def _go_on() -> None:
-    """The task was cancelled, and ends in its own way."""
+def _uncancel() -> None:
+    """Undo the cancellation of the current task, which ends in its own way."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()

@@ -1,4 +1,4 @@
-"""What each message says of itself: 28 bytes at the front of its payload, big-endian.
+"""The stamp of each message: 28 bytes at the front of its payload, big-endian.
 
 ======== ===== =============================================================================
 bytes    type  meaning
@@ -42,7 +42,7 @@ class Stamper:
         self._rest = b"x" * (size_bytes - SIZE_BYTES)
 
     def payload(self, sequence: int, due_ns: int) -> bytes:
-        """The payload of one message."""
+        """Return the payload of one message."""
         writer = BytesWriter()
         writer.write(self._head)
         write_i64_be(writer, i64(sequence))
@@ -52,20 +52,20 @@ class Stamper:
 
 
 def is_of(run: int, payload: bytes) -> bool:
-    """Whether a payload was stamped by this run."""
+    """Return whether a payload was stamped by this run."""
     return len(payload) >= SIZE_BYTES and read_i64_be(payload, 0) == run
 
 
 def publisher_of(payload: bytes) -> int:
-    """Its publisher."""
+    """Return the number of the publisher of a stamped payload."""
     return int(read_i32_be(payload, _PUBLISHER_AT))
 
 
 def sequence_of(payload: bytes) -> int:
-    """Its sequence."""
+    """Return the sequence of a stamped payload."""
     return int(read_i64_be(payload, _SEQUENCE_AT))
 
 
 def due_ns_of(payload: bytes) -> int:
-    """When it was due."""
+    """Return when a stamped payload was due, in nanoseconds."""
     return int(read_i64_be(payload, _DUE_AT))

@@ -1,4 +1,4 @@
-"""A clock that ticks, exact to some microseconds: a timer of the Linux kernel, read as a socket is.
+"""A timer exact to some microseconds: a timerfd of the Linux kernel, read like a socket.
 
 An event loop's own timers are of whole milliseconds, which a latency of 200 µs would be lost in.
 ``os.timerfd_create`` is there from Python 3.13 on, timerfd_create(2) of the C library before.
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 PERIOD_NS_MIN: Final = 200_000
-"""What is due within this is due at the next tick."""
+"""The shortest period; messages due within it are sent at the same tick."""
 
 _NONBLOCKING: Final = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK | TFD_CLOEXEC
 _NS: Final = 1_000_000_000
@@ -22,11 +22,11 @@ _NS: Final = 1_000_000_000
 
 @final
 class Ticks:
-    """Calls a function at once, and then again and again, until it is closed.
+    """Calls a function at once, and then periodically, until it is closed.
 
     Args:
         period_ns: from one tick to the next.
-        tick: called in the running loop; once for several ticks that were missed.
+        tick: called in the running loop; once for several missed ticks.
     """
 
     def __init__(self, period_ns: int, tick: Callable[[], None]) -> None:
@@ -46,6 +46,6 @@ class Ticks:
         self._tick()
 
     def close(self) -> None:
-        """No more."""
+        """Stop the timer."""
         self._loop.remove_reader(self._fd)
         os.close(self._fd)

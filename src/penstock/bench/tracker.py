@@ -1,4 +1,4 @@
-"""What one subscriber has of one publisher: nothing twice, nothing missing, in order?
+"""The sequences that one subscriber received from one publisher: repeats, gaps and order.
 
 ::
 
@@ -6,8 +6,8 @@
                   received│ gap │received │ next: in order
                              ╰─ out of order, and the gap is smaller; what is in no gap: twice
 
-Where order holds and nothing is lost that is one number. The latest ``GAPS_MAX`` gaps are kept;
-what was in an older one is lost for good, and would count as a duplicate if it came after all.
+Where order holds and nothing is lost, one number is enough. The latest ``GAPS_MAX`` gaps are kept;
+a sequence in an older one is lost for good, and would count as a duplicate if it came.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ GAPS_MAX: Final = 10_000
 
 @final
 class Tracker:
-    """The sequences of one publisher, from 0, as they arrive.
+    """Tracks the sequences of one publisher, from 0, as they arrive.
 
     Attributes:
-        next: the one that follows the greatest that came.
-        received: how many different ones came.
-        duplicated: how many came again.
+        next: the sequence after the greatest received.
+        received: the number of different sequences received.
+        duplicated: the number of sequences received again.
         out_of_order: how many of ``received`` came after a greater one.
     """
 
@@ -35,11 +35,11 @@ class Tracker:
         self.duplicated = 0
         self.out_of_order = 0
         self._starts: list[int] = []  # of gaps, ascending
-        self._ends: list[int] = []  # of those, exclusive
-        self._forgotten = 0  # how many sequences were in gaps that are kept no more
+        self._ends: list[int] = []  # ends of those gaps, exclusive
+        self._forgotten = 0  # sequences in gaps that are no longer tracked
 
     def take(self, sequence: int) -> bool:
-        """A sequence arrived; whether for the first time."""
+        """Record a sequence; return whether it came for the first time."""
         if sequence >= self.next:
             if sequence > self.next:
                 self._open_gap(sequence)
@@ -53,7 +53,8 @@ class Tracker:
         return True
 
     def missing(self, end: int) -> int:
-        """How many of the sequences below ``end`` did not come; all of those in forgotten gaps."""
+        """Return how many sequences below ``end`` did not come, all of the forgotten gaps among
+        them."""
         count = self._forgotten + max(0, end - self.next)
         for start, gap_end in zip(self._starts, self._ends, strict=True):
             count += max(0, min(gap_end, end) - start)
@@ -66,7 +67,7 @@ class Tracker:
             self._forgotten += self._ends.pop(0) - self._starts.pop(0)
 
     def _close_gap(self, sequence: int) -> bool:
-        """Take ``sequence`` out of its gap; whether it was in one."""
+        """Remove ``sequence`` from its gap; return whether it was in one."""
         at = bisect_right(self._starts, sequence) - 1
         if at < 0 or sequence >= self._ends[at]:
             return False
