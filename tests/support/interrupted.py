@@ -60,7 +60,7 @@ def _interrupt(call: Callable[[], object], line: int) -> bool:
 
 
 def _service() -> Callable[[], object]:
-    from penstock.stream.service import Ending
+    from penstock.stream.stop_signal import Ending
 
     reading, _ = os.pipe()  # an input that does not end
     os.dup2(reading, sys.stdin.fileno())

@@ -23,8 +23,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import select
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +45,7 @@ from penstock.store.selection import TopicSelector
 from penstock.stream import landed_actions, reader_actions, time_actions
 from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
-from penstock.stream.reader_actions import ReaderActions
+from penstock.stream.reader_actions import ReaderActions, check_epoch
 from penstock.stream.requests import (
     FlightRequest,
     PutRequest,
@@ -59,7 +57,9 @@ from penstock.stream.requests import (
     read_text,
 )
 from penstock.stream.rows import make_rows, select_schema
+from penstock.stream.stop_signal import Ending
 from penstock.stream.time_actions import TimeActions, received_in_time
+from penstock.stream.token_check import TokenCheck
 from penstock.telemetry.terminal import guard_terminals
 from penstock.transport.tls import read_authorities, read_pair
 
@@ -90,41 +90,6 @@ _ROLE_OF: Final = {
 """The role that an action needs; the others need none."""
 
 
-class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """Who makes one call: what the token of it may be used for."""
-
-    def __init__(self, grant: Grant) -> None:
-        super().__init__()
-        self.grant = grant
-
-
-_WHERE_TOKENS_ARE: Final = (
-    "--token-file or tokenFile; stream-token in the broker's data directory has one for its user"
-)
-
-
-class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses calls without one of the tokens, before anything of them is read."""
-
-    def __init__(self, tokens: Tokens) -> None:
-        super().__init__()
-        self._tokens = tokens
-
-    def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> _Caller:
-        """Called by Flight for each call; header names are in lower case."""
-        given = headers.get("authorization", ())
-        if len(given) == 1:
-            scheme, _, token = given[0].partition(" ")
-            grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None
-            if grant is not None:
-                return _Caller(grant)
-        knows = "does not know the token" if given else f"asks for a token ({_WHERE_TOKENS_ARE})"
-        raise flight.FlightUnauthenticatedError(
-            f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
-            Refusal.UNAUTHENTICATED.encode(),
-        )
-
-
 class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves the streams of one log. Listens as soon as it is made."""
 
@@ -144,7 +109,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             tls_certificates=None if certificate is None else [certificate],
             verify_client=client_authorities is not None,
             root_certificates=client_authorities,
-            middleware=None if tokens is None else {"tokens": _TokenCheck(tokens)},
+            middleware=None if tokens is None else {"tokens": TokenCheck(tokens)},
         )
         self._log = log
         self._publishing = publishing or Publishing(log.data_dir, None)
@@ -340,17 +305,8 @@ def _schema(columns: Sequence[str] | None) -> pa.Schema:
         ) from error
 
 
-def _check_epoch(epoch: str, extent: Extent) -> None:
-    if epoch != extent.epoch:
-        raise RequestError(
-            Refusal.EPOCH_MISMATCH,
-            f"the offsets belong to epoch {epoch}, and the log is now of epoch {extent.epoch}: it"
-            " was restored or created anew",
-        )
-
-
 def _check_range(request: RangeRequest, extent: Extent) -> None:
-    _check_epoch(request.epoch, extent)
+    check_epoch(request.epoch, extent.epoch)
     if request.start == request.end:
         return
     if request.start < extent.earliest:
@@ -382,30 +338,6 @@ def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
     else:
         refusal, sentence = Refusal.STORE_FAILED, str(error)
     return flight.FlightServerError(f"{refusal}: {sentence}", refusal.encode())
-
-
-class Ending:
-    """The end of the process, awaited: SIGTERM, SIGINT or the end of its standard input.
-
-    Signals are noted from when it is made. They are written to a pipe by the interpreter itself
-    (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a
-    `threading.Event` waits forever where it interrupts the wait that holds the event's lock.
-    """
-
-    def __init__(self) -> None:
-        self._noted, note = os.pipe()
-        os.set_blocking(note, False)
-        signal.set_wakeup_fd(note)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: None)
-
-    def wait(self) -> None:
-        """Return when the process is to end."""
-        given = sys.stdin.fileno()
-        while True:
-            readable, _, _ = select.select((self._noted, given), (), ())
-            if self._noted in readable or not os.read(given, 4096):
-                return
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

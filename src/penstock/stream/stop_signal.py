@@ -1,0 +1,32 @@
+"""How the process of the stream service learns that it should stop."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+
+
+class Ending:
+    """The end of the process, awaited: SIGTERM, SIGINT or the end of its standard input.
+
+    Signals are noted from when it is made. They are written to a pipe by the interpreter itself
+    (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a
+    `threading.Event` waits forever where it interrupts the wait that holds the event's lock.
+    """
+
+    def __init__(self) -> None:
+        self._noted, note = os.pipe()
+        os.set_blocking(note, False)
+        signal.set_wakeup_fd(note)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: None)
+
+    def wait(self) -> None:
+        """Return when the process is to end."""
+        given = sys.stdin.fileno()
+        while True:
+            readable, _, _ = select.select((self._noted, given), (), ())
+            if self._noted in readable or not os.read(given, 4096):
+                return

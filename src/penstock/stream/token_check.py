@@ -1,0 +1,46 @@
+"""The check of a caller's token, before the stream service reads anything of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow.flight as flight
+
+from penstock.auth.tokens import Grant, Tokens
+from penstock.stream.requests import Refusal
+
+
+class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
+    """Who makes one call: what the token of it may be used for."""
+
+    def __init__(self, grant: Grant) -> None:
+        super().__init__()
+        self.grant = grant
+
+
+_WHERE_TOKENS_ARE: Final = (
+    "--token-file or tokenFile; stream-token in the broker's data directory has one for its user"
+)
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Refuses calls without one of the tokens, before anything of them is read."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        super().__init__()
+        self._tokens = tokens
+
+    def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> Caller:
+        """Called by Flight for each call; header names are in lower case."""
+        given = headers.get("authorization", ())
+        if len(given) == 1:
+            scheme, _, token = given[0].partition(" ")
+            grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None
+            if grant is not None:
+                return Caller(grant)
+        knows = "does not know the token" if given else f"asks for a token ({_WHERE_TOKENS_ARE})"
+        raise flight.FlightUnauthenticatedError(
+            f"{Refusal.UNAUTHENTICATED}: the stream service {knows}",
+            Refusal.UNAUTHENTICATED.encode(),
+        )
