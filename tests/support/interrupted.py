@@ -60,11 +60,11 @@ def _interrupt(call: Callable[[], object], line: int) -> bool:
 
 
 def _service() -> Callable[[], object]:
-    from penstock.stream.stop_signal import Ending
+    from penstock.stream.stop_signal import StopSignal
 
     reading, _ = os.pipe()  # an input that does not end
     os.dup2(reading, sys.stdin.fileno())
-    return Ending().wait
+    return StopSignal().wait
 
 
 def _landing() -> Callable[[], object]:

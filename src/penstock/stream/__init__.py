@@ -1,9 +1,10 @@
-"""The stream service: what was committed to the log, for readers outside the broker.
+"""The stream service: the committed log, for readers outside the broker.
 
-definitions  which messages belong to a stream
-rows         what a reader gets: columns and their types
+rows         the columns that a reader gets, and their types
 service      the Arrow Flight server, a process of its own
-publishing   rows that come to be published: checked, staged, handed to the broker
-requests     what readers ask for, and the errors they are told
+token_check  the check of a caller's token
+stop_signal  how the process learns that it should stop
+publishing   rows from outside: checked, staged, handed to the broker
+requests     the requests of readers, and how they are refused
 client       the other end, used by Spark's planner and executors
 """

@@ -1,4 +1,4 @@
-"""Streams from elsewhere: Spark's planner and executors, and whoever else wants or brings rows.
+"""A client of the stream service, for Spark's planner and executors, and for any other program.
 
 The service is restarted now and then, with the broker or alone, and its readers should not notice.
 Every call therefore tries again, with growing pauses, until the service has been away for
@@ -8,11 +8,11 @@ range of offsets always gives the same rows.
     ok ──unavailable──▶ waiting ──answer──▶ ok
                            └──connect_timeout_s over──▶ StreamUnavailable
 
-A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send: it
-would wait for ever. So a service that is silent for long is asked for an echo.
+A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send, so
+it would wait for ever. Therefore gRPC pings a service that has been silent for long.
 
-What the service refuses is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
-StoreFailed or ConfigError. Nor is a service whose certificate is not believed.
+A refusal of the service is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
+StoreFailed or ConfigError. Nor is a service whose certificate is not trusted.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ PUT_TIMEOUT_S: Final = 120.0
 """Longest wait until rows are staged."""
 
 SILENT_S_MAX: Final = 310.0
-"""After so long without a word within a call the service is asked whether it is still there. gRPC's
-servers hang up on who asks more often than every 300 s
+"""After so long without data within a call gRPC pings the service. gRPC's
+servers close the connection of a client that pings more often than every 300 s
 (https://grpc.io/docs/guides/keepalive/)."""
 
 ECHO_S_MAX: Final = 20.0
-"""Longest wait for the answer to that."""
+"""Longest wait for the answer to such a ping."""
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 2.0
@@ -83,7 +83,7 @@ _REFUSALS: Final[dict[str, type[PenstockError]]] = {
     Refusal.NOT_ALLOWED: ConfigError,
 }
 
-_NOT_BELIEVED: Final = ("certificate verify failed", "is not in peer certificate")
+_CERTIFICATE_REJECTED: Final = ("certificate verify failed", "is not in peer certificate")
 _NO_TLS: Final = "wrong version number"
 _CLOSED: Final = "Socket closed"
 
@@ -91,19 +91,20 @@ Answer = TypeVar("Answer")
 
 
 class StreamUnavailable(PenstockError):
-    """The stream service did not answer for as long as the reader was ready to wait."""
+    """Raised when the stream service did not answer for as long as the reader would wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """What a stream spans: offsets from `earliest` up to and without `latest`, of `epoch`."""
+    """The span of a stream: offsets from `earliest` up to, not including, `latest`, in one
+    `epoch`."""
 
     stream: str
     epoch: str
     earliest: int
     latest: int
     given_up: tuple[tuple[int, int], ...] = ()
-    """Offsets in between that are lost (docs/store.md), each without its end; ascending."""
+    """Ranges of lost offsets in between (docs/store.md), end excluded, ascending."""
 
 
 class StreamClient:
@@ -112,7 +113,7 @@ class StreamClient:
     Args:
         server: where the service listens.
         connect_timeout_s: how long it may be away before a call gives up; 0 tries once.
-        credentials: what it asks for.
+        credentials: token, TLS and certificates.
     """
 
     def __init__(
@@ -139,31 +140,31 @@ class StreamClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next call would open it again."""
+        """Close the connection; the next call opens it again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def streams(self) -> dict[str, list[str]]:
-        """The topic filters of each stream offered, by its name."""
-        found = self._persist(lambda: self._act("streams", {}))
+        """Return the topic filters of each stream offered, by its name."""
+        found = self._retry(lambda: self._call("streams", {}))
         return {entry["name"]: entry["topic_filters"] for entry in found}
 
     def offsets(self, stream: str, connect_timeout_s: float | None = None) -> StreamOffsets:
-        """What `stream` spans now.
+        """Return the offsets that `stream` spans now.
 
         Args:
             stream: its name.
             connect_timeout_s: instead of the client's own.
         """
-        found = self._persist(lambda: self._act("offsets", {"stream": stream}), connect_timeout_s)
+        found = self._retry(lambda: self._call("offsets", {"stream": stream}), connect_timeout_s)
         given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
         return StreamOffsets(
             found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
         )
 
     def offset_at(self, stream: str, epoch: str, received_at_us: int) -> int | None:
-        """The first offset that was received at or after a time; None where there is none.
+        """Return the first offset received at or after a time; None where there is none.
 
         Args:
             stream: its name.
@@ -171,18 +172,18 @@ class StreamClient:
             received_at_us: the time, µs since the Unix epoch.
         """
         body = {"stream": stream, "epoch": epoch, "received_at": received_at_us}
-        offset: int | None = self._persist(lambda: self._act("offset_at", body))["offset"]
+        offset: int | None = self._retry(lambda: self._call("offset_at", body))["offset"]
         return offset
 
     def received_between(
         self, stream: str, epoch: str, span: tuple[int, int], since_us: int, until_us: int
     ) -> list[tuple[int, int]]:
-        """The offsets of a range that may have rows received from one time up to another.
+        """Return the ranges of offsets that may have rows received in a span of time.
 
         Args:
             stream: its name.
             epoch: the incarnation of the log that is meant.
-            span: the range, from the first offset up to and without the second.
+            span: the range of offsets to look in, end excluded.
             since_us: µs since the Unix epoch.
             until_us: the same, excluded.
         """
@@ -195,48 +196,49 @@ class StreamClient:
             "since": since_us,
             "until": until_us,
         }
-        while True:  # the service answers after a while
-            found = self._persist(lambda: self._act("received_between", body))["ranges"]
+        while True:  # the service answers early if it takes long
+            found = self._retry(lambda: self._call("received_between", body))["ranges"]
             if found is not None:
                 return [(begin, end) for begin, end in found]
 
     def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> Granted:
-        """Register a reader, so that the log is kept for it; or renew its lease.
+        """Register a reader, so that the log keeps what it has not read; or renew its lease.
 
         Args:
-            lease: what it asks for.
+            lease: the reader, and the offset from which the log is to be kept.
             connect_timeout_s: instead of the client's own; the broker may be away as well.
         """
         fields = msgspec.to_builtins(lease)
         del fields["do"]
-        found = self._persist(lambda: self._act("lease", fields), connect_timeout_s)
+        found = self._retry(lambda: self._call("lease", fields), connect_timeout_s)
         return msgspec.convert(found, Granted)
 
     def release(self, group: str) -> bool:
-        """Forget a reader; whether it was known."""
-        return bool(self._persist(lambda: self._act("release", {"group": group})))
+        """Forget a reader; return whether it was known."""
+        return bool(self._retry(lambda: self._call("release", {"group": group})))
 
     def readers(self) -> list[ReaderState]:
-        """Every registered reader, and how far it is behind."""
-        return msgspec.convert(self._persist(lambda: self._act("readers", {})), list[ReaderState])
+        """Return every registered reader, and how far it is behind."""
+        return msgspec.convert(self._retry(lambda: self._call("readers", {})), list[ReaderState])
 
     def landed(self, landed: Landed) -> int:
-        """Say up to where a table has its messages; up to where publishers were told of it.
+        """Report up to where a table has its messages; return up to where publishers have been
+        told.
 
-        That may be less, for a call ends after a while: ask again.
+        That may be less, because one call ends after a while: call again.
         """
         fields = msgspec.to_builtins(landed)
         del fields["do"]
-        found = self._persist(lambda: self._act("landed", fields))
+        found = self._retry(lambda: self._call("landed", fields))
         return msgspec.convert(found, Through).offset
 
     def tables(self) -> list[TableState]:
-        """Every table whose job says how far it is."""
-        return msgspec.convert(self._persist(lambda: self._act("tables", {})), list[TableState])
+        """Return every table whose job reports how far it has come."""
+        return msgspec.convert(self._retry(lambda: self._call("tables", {})), list[TableState])
 
     def forget(self, table: str) -> bool:
-        """Forget a table; whether it was known."""
-        return bool(self._persist(lambda: self._act("forget", {"table": table})))
+        """Forget a table; return whether it was known."""
+        return bool(self._retry(lambda: self._call("forget", {"table": table})))
 
     def read(
         self,
@@ -250,7 +252,7 @@ class StreamClient:
         since_us: int | None = None,
         until_us: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of `stream` from offset `start` up to and without `end`, in order.
+        """Yield the rows of `stream` from offset `start` up to, not including, `end`, in order.
 
         Args:
             stream: its name.
@@ -265,7 +267,7 @@ class StreamClient:
         wanted = None if columns is None else tuple(columns)
         hidden = wanted is not None and "offset" not in wanted
         if hidden and wanted is not None:
-            wanted = (*wanted, "offset")  # needed to continue after a break
+            wanted = (*wanted, "offset")  # needed to resume after the connection was lost
         request = RangeRequest(
             stream, epoch, start, end, tuple(topic_filters), wanted, since_us, until_us
         )
@@ -286,34 +288,34 @@ class StreamClient:
                 return
 
     def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
-        """Stage rows that are to be published: name, rows and bytes of the file they are in.
+        """Stage rows that are to be published; return name, rows and bytes of their file.
 
-        Where it is not known whether they are, they are staged once more under another name: a file
-        that no batch names means nothing.
+        When it is not known whether they were staged, they are staged once more under another name:
+        a file that no batch names means nothing.
 
         Args:
-            request: what they are part of.
-            rows: of `PUBLISH_SCHEMA`, as many as fit into memory here and there.
+            request: the batch, and the part of it, to which the rows belong.
+            rows: rows of `PUBLISH_SCHEMA`, as many as fit into memory here and there.
         """
-        return self._persist(lambda: self._put(request, rows))
+        return self._retry(lambda: self._put(request, rows))
 
     def publish(self, request: SetRequest) -> int:
-        """Publish a batch of staged rows; when this returns they are published, on disk.
+        """Publish a batch of staged rows; on return they are published and on disk.
 
         It may be called again with the same batch, which is published once.
 
         Returns:
-            0; or the number of a later batch that the sink has published already, or publishes:
-            then nothing was done, and the rows of this one were published before or never.
+            0; or the number of a later batch that the sink has already published or is publishing:
+            then nothing was done, and the rows of this batch were published earlier or never.
         """
-        while True:  # the service answers after a while
-            published = self._persist(lambda: self._act("publish", asdict(request)))
+        while True:  # the service answers early if it takes long
+            published = self._retry(lambda: self._call("publish", asdict(request)))
             if published["is_done"]:
                 return int(published.get("later", 0))
 
     def abandon(self, request: SetRequest) -> None:
-        """Give up what was staged for a batch, unless it is being published already; tried once."""
-        self._persist(lambda: self._act("abandon", asdict(request)), 0.0)
+        """Give up the staged rows of a batch, unless it is being published already; tried once."""
+        self._retry(lambda: self._call("abandon", asdict(request)), 0.0)
 
     def _put(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
         writer, reader = self._connect().do_put(
@@ -335,7 +337,7 @@ class StreamClient:
         for part in reader:
             yield part.data
 
-    def _act(self, action: str, body: Mapping[str, object]) -> Any:
+    def _call(self, action: str, body: Mapping[str, object]) -> Any:
         connection = self._connect()
         answers = connection.do_action(
             flight.Action(action, json.dumps(body).encode()),
@@ -357,9 +359,7 @@ class StreamClient:
             )
         return self._connection
 
-    def _persist(
-        self, call: Callable[[], Answer], connect_timeout_s: float | None = None
-    ) -> Answer:
+    def _retry(self, call: Callable[[], Answer], connect_timeout_s: float | None = None) -> Answer:
         patience_s = self._connect_timeout_s if connect_timeout_s is None else connect_timeout_s
         deadline: float | None = None
         pause = _Pause()
@@ -372,11 +372,11 @@ class StreamClient:
     def _wait_or_give_up(
         self, error: Exception, deadline: float | None, pause: _Pause, patience_s: float
     ) -> float:
-        """Pause before the next attempt; returns when to give up, in monotonic seconds."""
+        """Pause before the next attempt; return when to give up, in monotonic seconds."""
         _raise_refusal(error)
         if not isinstance(error, _AWAY):
             raise error
-        self._raise_distrust(error)
+        self._raise_tls_failure(error)
         self.close()
         now = time.monotonic()
         if deadline is None:
@@ -401,10 +401,10 @@ class StreamClient:
         time.sleep(min(pause.next_s(), deadline - now))
         return deadline
 
-    def _raise_distrust(self, error: Exception) -> None:
-        """Raise what TLS found wrong with the service, which no other attempt would change."""
+    def _raise_tls_failure(self, error: Exception) -> None:
+        """Raise if TLS failed in a way that no other attempt would change."""
         found = str(error)
-        if any(words in found for words in _NOT_BELIEVED):
+        if any(words in found for words in _CERTIFICATE_REJECTED):
             who = self._credentials.ca_file or "an authority this machine knows"
             raise ConfigError(
                 f"the stream service at {self._server} shows a certificate that is not for this"
@@ -415,20 +415,20 @@ class StreamClient:
 
 
 class _Pause:
-    """Pauses between attempts: each twice the last up to a limit, a little uneven."""
+    """Computes pauses between attempts: each twice the last up to a limit, a little uneven."""
 
     def __init__(self) -> None:
         self._length_s = PAUSE_S_MIN
 
     def next_s(self) -> float:
-        """The next pause, in seconds."""
+        """Return the next pause, in seconds."""
         length_s = self._length_s * random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
         self._length_s = min(PAUSE_S_MAX, self._length_s * 2)
         return length_s
 
 
 def _raise_refusal(error: Exception) -> None:
-    """Raise what the service refused as our own exception; return when it refused nothing."""
+    """Raise the refusal of the service as our own exception; return if it refused nothing."""
     word = getattr(error, "extra_info", b"").decode("ascii", "replace")
     kind = _REFUSALS.get(word)
     if kind is not None:
@@ -436,6 +436,6 @@ def _raise_refusal(error: Exception) -> None:
 
 
 def _first_sentence(error: Exception) -> str:
-    """The message without what gRPC and Flight add to it."""
+    """Return the message without what gRPC and Flight add to it."""
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     return text.removeprefix("Flight returned unavailable error, with message: ")

@@ -1,7 +1,7 @@
-"""What a reader shows the stream service, and how it knows the service: token, TLS, certificates.
+"""Credentials of a reader of the stream service, and how it verifies the service.
 
-Files are read when a connection is made, on the machine that makes it. So a token that is exchanged
-in its file holds from the next connection on.
+Files are read when a connection is made, on the machine that makes it. So a token replaced in its
+file is used from the next connection on.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from penstock.auth.tokens import read_tokens
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How to reach a stream service that asks for a token, or speaks TLS.
+    """The token, TLS settings and certificates with which a stream service is reached.
 
     Attributes:
         tls: whether the service speaks TLS.
-        ca_file: PEM file of the authorities that may have signed its certificate; empty for those
-            the system knows.
-        token: shown with every call; empty for none.
-        token_file: a file with the token, instead.
+        ca_file: PEM file of the authorities that may have signed its certificate; empty: those
+            that the system trusts.
+        token: sent with every call; empty for none.
+        token_file: a file that has the token, instead of `token`.
         certificate_file: PEM file of the certificate to show; empty for none.
         key_file: PEM file of its private key.
     """
@@ -34,7 +34,7 @@ class Credentials:
     key_file: str = ""
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Those of each call.
+        """Return the headers of each call.
 
         Raises:
             ConfigError: the token file cannot be used.
@@ -43,7 +43,7 @@ class Credentials:
         return [(b"authorization", b"Bearer " + token.encode())] if token else []
 
     def root_certificates(self) -> bytes | None:
-        """The authorities to believe, PEM; None for those the system knows.
+        """Return the trusted authorities, PEM; None for those the system trusts.
 
         Raises:
             ConfigError: the file cannot be used.
@@ -53,7 +53,7 @@ class Credentials:
         return read_authorities(Path(self.ca_file)) if self.ca_file else None
 
     def pair(self) -> tuple[bytes, bytes] | tuple[None, None]:
-        """The reader's own certificate and its key, PEM; None where it shows none.
+        """Return the reader's own certificate and its key, PEM; None for each if it shows none.
 
         Raises:
             ConfigError: a file cannot be used.

@@ -1,11 +1,11 @@
-"""The stream service's actions for tables: it looks who asked for a receipt, the broker tells them.
+"""The stream service's actions for tables: it finds who asked for a receipt, the broker sends it.
 
     landed, end = E
       ask the broker where the table is ─▶ T
       rows T to U, U ≤ E, of the table's selection ─▶ those that ask, at most OFFSETS_MAX ─▶ broker
       ... until E, or the time of one call is over; the answer says how far it came
 
-Which rows ask is seen in their property bytes, a block at a time; only those are taken apart.
+A search in the property bytes, a block at a time, finds the candidates; only those are parsed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read
 from penstock.stream.requests import Refusal, RequestError
 
 CALL_S_MAX: Final = 2.0
-"""Time after which a call is answered, wherever it is."""
+"""Time after which a call is answered, however far it has come."""
 
 DESCRIPTIONS: Final = (
     ("landed", "say up to where a table has its messages, as JSON"),
@@ -50,12 +50,12 @@ DESCRIPTIONS: Final = (
 
 
 class LandedActions:
-    """Landed, tables and forget.
+    """The actions landed, tables and forget.
 
     Args:
         data_dir: the broker's data directory.
-        log: what lands.
-        stream: the stream of a name; raises RequestError where there is none.
+        log: the log whose messages land.
+        stream: returns the stream of a name; raises RequestError where there is none.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class LandedActions:
         ends_s = time.monotonic() + CALL_S_MAX
         asked = read_request(fields, Landed, grant)
         _check_topics(asked.topics, grant)
-        asked = msgspec.structs.replace(asked, until=None, asking=())  # we look ourselves
+        asked = msgspec.structs.replace(asked, until=None, asking=())  # the service fills them in
         stream = self._stream(asked.stream)
         extent = self._log.extent(stream)
         check_epoch(asked.epoch, extent.epoch)
@@ -97,12 +97,13 @@ class LandedActions:
         selector: TopicSelector,
         ends_s: float,
     ) -> tuple[list[int], int]:
-        """Offsets of messages that ask, from `begin` on, and how far they were looked for."""
+        """Return offsets of messages that ask for a receipt, from `begin` on, and how far it
+        looked."""
         asking: list[int] = []
         end = min(asked.end, extent.end)
         for first, last in without(max(begin, min(extent.earliest, end)), end, extent.given_up):
             for rows in self._log.rows(first, last, stream):
-                asking += who_asks(rows.batch, rows.offsets, selector, asked.table)
+                asking += receipt_requests(rows.batch, rows.offsets, selector, asked.table)
                 if len(asking) > OFFSETS_MAX:
                     return asking[:OFFSETS_MAX], asking[OFFSETS_MAX]
                 if len(asking) == OFFSETS_MAX or time.monotonic() > ends_s:
@@ -118,7 +119,7 @@ class LandedActions:
 
 
 def _check_topics(topics: tuple[str, ...], grant: Grant) -> None:
-    """Refuse to tell publishers of what the caller cannot read, and so cannot have landed."""
+    """Refuse receipts for topics that the caller cannot read, and so cannot have landed."""
     if not grant.topic_filters:
         return
     for topic_filter in topics or ("#",):
@@ -129,10 +130,10 @@ def _check_topics(topics: tuple[str, ...], grant: Grant) -> None:
             )
 
 
-def who_asks(
+def receipt_requests(
     log_rows: pa.RecordBatch, offsets: pa.Array, selector: TopicSelector, table: str
 ) -> list[int]:
-    """Offsets of the rows of the log whose publishers asked for a receipt of `table`."""
+    """Return the offsets of rows of the log whose publishers asked for a receipt of `table`."""
     properties = log_rows.column("properties")
     if properties.null_count == len(properties):
         return []

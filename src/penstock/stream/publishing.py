@@ -1,14 +1,14 @@
-"""Rows that come to be published: checked here, staged, and handed to the broker as a set.
+"""Rows that are to be published: checked here, staged, and handed to the broker as a set.
 
     task of Spark ──do_put, some rows at a time──▶ checked ─▶ staged (`penstock.store.staging`)
     driver ──action publish──▶ proposed ─▶ the broker decides and publishes (control socket)
 
-A row that no client could publish is refused with all that came with it, and so is a record batch
-whose offsets point beside its buffers, which Arrow itself does not look at: the broker takes what
+A row that no client could publish is refused with the whole put, and so is a record batch
+whose offsets point outside its buffers, which Arrow itself does not check: the broker takes what
 is staged as it is.
 
 A sink belongs to the token that publishes through it: another token's sink of the same name is
-another sink, and nobody can move on or abandon that of another.
+another sink, and no token can advance or abandon the sink of another.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from penstock.stream.requests import PutRequest, Refusal, RequestError, SetReque
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
 PUT_BYTES_MAX: Final = 32 * 1_048_576
-"""Bytes of the rows of one put, beside one message of any length."""
+"""Most bytes of the rows of one put, not counting one message of any length."""
 
-_HEADER_BYTES_MAX: Final = 12  # of a PUBLISH, beside topic, properties and payload [v5 §3.3]
+_HEADER_BYTES_MAX: Final = 12  # of a PUBLISH without topic, properties and payload [v5 §3.3]
 _PROPERTIES: Final = tuple(field.name for field in PROPERTIES_TYPE)
 
 
@@ -47,7 +47,7 @@ class PublishLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic_levels_max: int
     packet_bytes_max: int
     staged_bytes_max: int
-    by_role_only: bool = False  # who has a token with that role, and nobody else
+    by_role_only: bool = False  # only tokens with the role "publish" may
 
 
 class Publishing:
@@ -55,7 +55,7 @@ class Publishing:
 
     Args:
         data_dir: the broker's data directory.
-        limits: bounds; None where nothing may be published.
+        limits: bounds of messages; None where nothing may be published.
     """
 
     def __init__(self, data_dir: Path, limits: PublishLimits | None) -> None:
@@ -70,24 +70,24 @@ class Publishing:
         batches: Iterator[Any],
         grant: Grant = EVERYTHING,
     ) -> StagedFile:
-        """Stage rows; they are on disk when this returns.
+        """Stage rows; they are on disk when it returns.
 
         Raises:
-            RequestError: they may not be published; says which row, and why.
+            RequestError: they may not be published; the message says which row, and why.
             StoreError: they cannot be staged.
         """
         limits = self._allowed(grant)
         if schema != PUBLISH_SCHEMA:
             raise _bad("rows to publish must have the columns of PUBLISH_SCHEMA")
-        held: list[pa.RecordBatch] = []
+        received: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in batches:
             _check_buffers(batch)
-            held.append(batch)
+            received.append(batch)
             size_bytes += batch.nbytes
             if size_bytes > PUT_BYTES_MAX + limits.packet_bytes_max:
                 raise _bad(f"one put may have about {PUT_BYTES_MAX} bytes")
-        rows = pa.Table.from_batches(held, PUBLISH_SCHEMA).combine_chunks()
+        rows = pa.Table.from_batches(received, PUBLISH_SCHEMA).combine_chunks()
         if not rows.num_rows:
             raise _bad("there are no rows")
         checked = check_rows(rows, limits, request.first_row, grant.topic_filters)
@@ -100,12 +100,12 @@ class Publishing:
         return self._staging.stage(sink, request.batch, request.run, request.partition, checked)
 
     def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
-        """Have the broker publish a set; how far it is.
+        """Ask the broker to publish a set; return how far it has come.
 
         Raises:
             RequestError: nothing may be published here.
             StoreNotReady: the broker is away: ask again.
-            StoreError: why it is not published.
+            StoreError: the broker cannot publish it; the message says why.
         """
         self._allowed(grant)
         sink, batch = owned(grant.owner, request.sink), request.batch
@@ -115,11 +115,14 @@ class Publishing:
             proposal = self._staging.propose(RowSet(sink, batch, request.client_id, files))
         published = self._ask(control.Publish(sink, batch, proposal))
         if published.is_done:
-            self._staging.forget(sink, batch)  # what was staged once more
+            self._staging.forget(sink, batch)  # rows that were staged a second time
         return published
 
     def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
-        """Have the broker remove what an attempt staged, if it is not decided; errors as above."""
+        """Ask the broker to remove what an attempt staged, unless the set is decided.
+
+        Raises as `publish` does.
+        """
         self._allowed(grant)
         sink = owned(grant.owner, request.sink)
         return self._ask(control.Abandon(sink, request.batch, request.run))
@@ -129,7 +132,7 @@ class Publishing:
             return control.ask(self._data_dir, request, Published, control.PROMPT_S)
         except NoBroker as error:
             raise StoreNotReady(str(error)) from error
-        except StoreFailed as error:  # it went away: asking again is no repetition
+        except StoreFailed as error:  # the broker went away, so asking again repeats nothing
             raise StoreNotReady(str(error)) from error
 
     def _allowed(self, grant: Grant) -> PublishLimits:
@@ -150,13 +153,13 @@ def check_rows(
     first_row: int = 0,
     topic_filters: tuple[str, ...] = (),
 ) -> pa.Table:
-    """Rows of `PUBLISH_SCHEMA` as rows of `STAGED_SCHEMA`.
+    """Check rows of `PUBLISH_SCHEMA` and return them as rows of `STAGED_SCHEMA`.
 
     Args:
-        rows: in one chunk a column.
+        rows: the rows, each column in one chunk.
         limits: bounds of a message.
-        first_row: the number of the first one, for those who are told of a mistake.
-        topic_filters: topics must match one of these; none: any will do.
+        first_row: the number of the first row, for error messages.
+        topic_filters: topics must match one of these; empty allows any topic.
 
     Raises:
         RequestError: the first row found that cannot be published, and why.
@@ -167,7 +170,7 @@ def check_rows(
             raise _wrong(rows, _first(column.is_null()), first_row, f"its {name} is null")
     encoded_topics = pc.dictionary_encode(topics)
     for code, topic in enumerate(encoded_topics.dictionary.to_pylist()):
-        why = _why_no_topic(topic, limits.topic_levels_max)
+        why = _topic_mistake(topic, limits.topic_levels_max)
         if not why and topic_filters and not any(topic_matches(f, topic) for f in topic_filters):
             why = "its topic matches no topic filter of the token"
         if why:
@@ -194,15 +197,16 @@ def check_rows(
 
 
 def _check_buffers(batch: pa.RecordBatch) -> None:
-    """Refuse what does not lie within its own buffers: the broker would read beside them."""
+    """Refuse a batch whose values lie outside its own buffers: the broker would read beyond
+    them."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise _bad(f"the rows are no sound Arrow data: {error}") from None
+        raise _bad(f"the rows are not valid Arrow data: {error}") from None
 
 
-def _why_no_topic(topic: str, levels_max: int) -> str:
-    """Why nobody may publish to `topic`; empty where one may."""
+def _topic_mistake(topic: str, levels_max: int) -> str:
+    """Return why `topic` may not be published to; empty if it may."""
     try:
         bytes_of(topic)
     except ProtocolError as error:

@@ -1,7 +1,7 @@
-"""The stream service's actions for registered readers: it checks them, and the broker decides.
+"""The stream service's actions for registered readers: it checks requests, the broker decides.
 
-The broker has the leases, for it is what removes messages; the service is what readers reach. While
-the broker is away, or goes away before it has answered, a reader is told to try again: to ask
+The broker holds the leases, because it removes messages; readers reach only the service. While
+the broker is away, or goes away before it has answered, a reader is told to try again: asking
 twice for a lease does no harm.
 """
 
@@ -33,11 +33,11 @@ DESCRIPTIONS: Final = (
 
 
 class ReaderActions:
-    """Lease, release and readers.
+    """The actions lease, release and readers.
 
     Args:
         data_dir: the broker's data directory.
-        log: what is read.
+        log: the log that is read.
         check_stream: raises RequestError for the name of a stream that is not offered.
     """
 
@@ -68,9 +68,12 @@ class ReaderActions:
 
 
 def read_request(fields: dict[str, Any], kind: type[Asked], grant: Grant) -> Asked:
-    """The request for the broker in the fields of an action; RequestError where they are wrong.
+    """Return the request for the broker in the fields of an action.
 
-    Who asks is not what the fields say, but whose the token is.
+    The owner is not what the fields say, but that of the token.
+
+    Raises:
+        RequestError: the fields are wrong.
     """
     tag = kind.__struct_config__.tag
     try:
@@ -90,8 +93,10 @@ def check_epoch(epoch: str, of_the_log: str) -> None:
 
 
 def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
-    """Return what the broker answers; it may be asked again, so one that is away is not ready
-    yet."""
+    """Ask the broker and return its answer.
+
+    Requests may be repeated, so a broker that is away counts as not ready yet.
+    """
     try:
         return ask(data_dir, request, done, PROMPT_S)
     except (NoBroker, StoreFailed) as error:

@@ -1,4 +1,4 @@
-"""What readers may ask of the stream service, and how a refusal reaches them.
+"""Requests to the stream service, and how a refusal reaches the reader.
 
 Requests are small JSON objects::
 
@@ -24,9 +24,9 @@ Requests are small JSON objects::
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
-Leases are explained in `penstock.store.reader_requests`, what has landed in
+Leases are explained in `penstock.store.reader_requests`, landed messages in
 `penstock.store.landed_requests`.
-A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of what these choose.
+A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of the chosen rows.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.
@@ -36,14 +36,14 @@ other. `ranges` are the offsets of a range where there may be such rows
 
 A service that has tokens refuses every call without `authorization: Bearer TOKEN` in its headers.
 What a token is for is in its file (`penstock.auth.tokens`): do_get, offset_at and received_between
-need the role read, readers and tables lease, and what publishes publish.
+need the role read, the actions for readers and tables lease, those that publish publish.
 
 Rows to publish come in the descriptor's command, and are staged for a batch of a sink
 (`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in
-their order. `publish` may be asked again, and is, until `is_done`.
+their order. The client repeats `publish` until `is_done`.
 
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
-alone is also in `extra_info`, so that the other end need not take the message apart.
+alone is also in `extra_info`, so that the other end need not parse the message.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ import msgspec
 from penstock.engine.topics import is_topic_filter
 
 TOPIC_LEVELS_MAX: Final = 1000
-"""Levels of a topic filter a reader may use."""
+"""Most levels of a topic filter that a reader may use."""
 
 FILTERS_MAX: Final = 1000
-"""Topic filters of one request."""
+"""Most topic filters of one request."""
 
 REQUEST_BYTES_MAX: Final = 1_048_576
-"""Length of one request."""
+"""Most bytes of one request."""
 
 SET_BYTES_MAX: Final = 16 * 1_048_576
-"""Length of one request that names the files of a batch, some hundred bytes each."""
+"""Most bytes of one request that names the files of a batch, some hundred bytes each."""
 
 COUNT_MAX: Final = 2**63 - 1
 """The largest offset or number; Arrow has no larger."""
 
 TIME_US_MAX: Final = 253_402_300_799_999_999
-"""The last µs of the year 9999, beyond which nobody looks."""
+"""The last µs of the year 9999, the latest time a request may name."""
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
-"""Of the name that stands in the log beside what is published."""
+"""Most characters of the client identifier that the log shows for published rows."""
 
 
 class Refusal(StrEnum):
@@ -94,7 +94,7 @@ class Refusal(StrEnum):
 
 
 class RequestError(Exception):
-    """A request that cannot be served."""
+    """Raised for a request that cannot be served."""
 
     def __init__(self, refusal: Refusal, sentence: str) -> None:
         super().__init__(sentence)
@@ -104,7 +104,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RangeRequest:
-    """Rows of a stream from offset `start` up to and without `end`.
+    """A request for rows of a stream from offset `start` up to, not including, `end`.
 
     Attributes:
         epoch: the incarnation of the log that the offsets belong to.
@@ -124,7 +124,7 @@ class RangeRequest:
     until_us: int | None = None
 
     def to_json(self) -> bytes:
-        """The ticket for `do_get`."""
+        """Return the ticket for `do_get`."""
         fields: dict[str, object] = {
             "stream": self.stream,
             "epoch": self.epoch,
@@ -143,7 +143,7 @@ class RangeRequest:
 
     @classmethod
     def from_json(cls, data: bytes) -> RangeRequest:
-        """Read a ticket; RequestError says what is wrong with it."""
+        """Read a ticket; raise RequestError if something is wrong with it."""
         fields = read_object(data)
         known = {"stream", "epoch", "start", "end", "filter", "columns", "since", "until"}
         unknown = set(fields) - known
@@ -164,7 +164,7 @@ class RangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class FlightRequest:
-    """The request in a Flight descriptor: a stream, or what filters and columns leave of it."""
+    """The request in a Flight descriptor: a stream, or the rows and columns chosen of it."""
 
     stream: str
     topic_filters: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ class FlightRequest:
 
     @classmethod
     def from_json(cls, data: bytes) -> FlightRequest:
-        """Read a command; RequestError says what is wrong with it."""
+        """Read a command; raise RequestError if something is wrong with it."""
         fields = read_object(data)
         unknown = set(fields) - {"stream", "filter", "columns"}
         if unknown:
@@ -183,14 +183,14 @@ class FlightRequest:
 
 @dataclass(frozen=True, slots=True)
 class PutRequest:
-    """Rows to be staged.
+    """A request to stage rows.
 
     Attributes:
-        sink: who publishes them.
-        batch: the number of the sink's batch they are of.
-        run: the attempt at that batch. One at a part of it is called RUN-…, and is given up by
-            itself, or with RUN.
-        partition: the part of the batch they are of.
+        sink: the name of the sink that publishes them.
+        batch: the number of the sink's batch to which they belong.
+        run: the attempt at that batch. An attempt at a part of it is called RUN-…, and is given
+            up by itself, or with RUN.
+        partition: the part of the batch to which they belong.
         first_row: the number of the first one in that part.
     """
 
@@ -201,12 +201,12 @@ class PutRequest:
     first_row: int = 0
 
     def to_json(self) -> bytes:
-        """The command of the descriptor."""
+        """Return the command of the descriptor."""
         return json.dumps(asdict(self)).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> PutRequest:
-        """Read a command; RequestError says what is wrong with it."""
+        """Read a command; raise RequestError if something is wrong with it."""
         fields = read_object(data)
         return cls(
             read_text(fields, "sink"),
@@ -219,13 +219,13 @@ class PutRequest:
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """A batch that is to be published, or given up.
+    """A request to publish a batch, or to give it up.
 
     Attributes:
-        sink: whose it is.
+        sink: the name of its sink.
         batch: its number.
         run: the attempt at it.
-        client_id: who published its messages, for the log.
+        client_id: the publisher that the log shows for its messages.
         files: name, rows and bytes of each of its files, in their order.
     """
 
@@ -237,7 +237,7 @@ class SetRequest:
 
     @classmethod
     def from_json(cls, data: bytes) -> SetRequest:
-        """Read a body; RequestError says what is wrong with it."""
+        """Read a body; raise RequestError if something is wrong with it."""
         fields = read_object(data, SET_BYTES_MAX)
         files = fields.get("files")
         if not isinstance(files, list) or not all(_is_file(file) for file in files):
@@ -255,7 +255,7 @@ class SetRequest:
 
 
 def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """The JSON object in `data`; RequestError when it is something else."""
+    """Return the JSON object in `data`; raise RequestError if it is something else."""
     if len(data) > bytes_max:
         raise _bad(f"a request may have {bytes_max} bytes, and this one has {len(data)}")
     try:
@@ -268,7 +268,7 @@ def read_object(data: bytes, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, An
 
 
 def read_text(fields: dict[str, Any], name: str) -> str:
-    """The text in field `name`; RequestError when it is missing or something else."""
+    """Return the text in field `name`; raise RequestError if it is missing or something else."""
     value = fields.get(name)
     if not isinstance(value, str):
         raise _bad(f"{name} must be given, as text")
@@ -276,7 +276,7 @@ def read_text(fields: dict[str, Any], name: str) -> str:
 
 
 def read_range(fields: dict[str, Any]) -> tuple[int, int]:
-    """The offsets `start` and `end`; RequestError when they are no range."""
+    """Return the offsets `start` and `end`; raise RequestError if they are no range."""
     start, end = _offset(fields, "start"), _offset(fields, "end")
     if start > end:
         raise _bad(f"the range ends at {end}, before it starts at {start}")
@@ -284,7 +284,7 @@ def read_range(fields: dict[str, Any]) -> tuple[int, int]:
 
 
 def read_time(fields: dict[str, Any], name: str) -> int:
-    """The µs since the Unix epoch in field `name`; RequestError when they are something else."""
+    """Return the µs since the Unix epoch in field `name`; raise RequestError if it has none."""
     value = fields.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TIME_US_MAX:
         raise _bad(f"{name} must be given, in µs since 1970 up to the year 9999")
@@ -292,7 +292,7 @@ def read_time(fields: dict[str, Any], name: str) -> int:
 
 
 def bad_filter(topic_filters: Sequence[str]) -> str | None:
-    """The first of the filters that is not well formed, or None."""
+    """Return the first of the filters that is not well formed; None if all are."""
     for topic_filter in topic_filters:
         if not is_topic_filter(topic_filter, TOPIC_LEVELS_MAX):
             return topic_filter

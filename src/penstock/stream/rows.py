@@ -1,8 +1,8 @@
-"""What a reader of a stream gets: one row a message, in Arrow columns.
+"""The rows that a reader of a stream gets: one row per message, in Arrow columns.
 
-The log stores what the broker has at hand (`penstock.store.chunk`): raw property bytes, µs as
-integers, no offsets. This module turns such rows into the public form. Columns that nobody asked
-for are not built; properties are parsed once per distinct value of a block.
+The log stores messages as the broker has them (`penstock.store.chunk`): raw property bytes, µs as
+integers, no offsets. This module turns such rows into the public form. Columns that were not
+asked for are not built; properties are parsed once per distinct value of a block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROPERTIES_TYPE: Final = pa.struct(
         ),
     ]
 )
-"""The MQTT 5 properties of a message [MQTT 5 §3.3.2.3] that travel with it to its readers."""
+"""The MQTT 5 properties of a message [MQTT 5 §3.3.2.3] that its readers get with it."""
 
 STREAM_SCHEMA: Final = pa.schema(
     [
@@ -65,10 +65,10 @@ PUBLISH_SCHEMA: Final = pa.schema(
 
 
 def select_schema(columns: Sequence[str] | None) -> pa.Schema:
-    """The schema of the given columns, in their order (None: all).
+    """Return the schema of the given columns, in their order (None: all).
 
     Raises:
-        KeyError: a stream has no column of the name it carries.
+        KeyError: a stream has no such column; its argument is the name.
     """
     if columns is None:
         return STREAM_SCHEMA
@@ -79,7 +79,7 @@ def select_schema(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Schema) -> pa.Table:
-    """The public form of rows of the log, with the columns that `schema` names.
+    """Return rows of the log in their public form, with the columns that `schema` names.
 
     Args:
         log_rows: rows of `LOG_SCHEMA`.

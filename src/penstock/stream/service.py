@@ -5,13 +5,13 @@
 
 It never slows the broker: it takes no lock the broker could wait for, runs at a lower priority, and
 when it dies the broker starts it again. It shows nothing that is not synced (`store.secondary`).
-Rows that come to be published go the other way, through files (`stream.publishing`).
+Rows that are to be published go the other way, through files (`stream.publishing`).
 
 A range is read block by block, and the next block only when the reader has taken the one before, so
 memory is bounded by one block for each open reader. No RocksDB iterator is held in between.
 
 With a certificate it speaks TLS, and with a token file it asks each caller for one of its tokens.
-Both are read when it starts; the broker starts it again where they are to be read anew.
+Both are read when it starts; the broker restarts it when they are to be read anew.
 
 Life of the process: it prints `ready grpc://HOST:PORT` (with TLS `grpc+tls://`) when it serves, and
 ends with exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, which is when its
@@ -57,7 +57,7 @@ from penstock.stream.requests import (
     read_text,
 )
 from penstock.stream.rows import make_rows, select_schema
-from penstock.stream.stop_signal import Ending
+from penstock.stream.stop_signal import StopSignal
 from penstock.stream.time_actions import TimeActions, received_in_time
 from penstock.stream.token_check import TokenCheck
 from penstock.telemetry.terminal import guard_terminals
@@ -91,7 +91,7 @@ _ROLE_OF: Final = {
 
 
 class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves the streams of one log. Listens as soon as it is made."""
+    """Serves the streams of one log. It listens as soon as it is made."""
 
     def __init__(
         self,
@@ -121,41 +121,43 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         }
 
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
-        """A flight for each stream. Its records are the offsets it spans, filters aside."""
+        """Yield a flight for each stream. Its records are the offsets it spans, filters aside."""
         try:
             for name in self._streams:
                 descriptor = flight.FlightDescriptor.for_path(name)
                 yield self._flight(FlightRequest(name), descriptor)
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
 
     def get_flight_info(
         self, _context: object, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """The flight of one stream, as `list_flights` has it, or of a part of its rows."""
+        """Return the flight of one stream, as `list_flights` has it, or of a part of its rows."""
         try:
-            return self._flight(_asked_by(descriptor), descriptor)
+            return self._flight(_read_descriptor(descriptor), descriptor)
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
 
     def get_schema(
         self, _context: object, descriptor: flight.FlightDescriptor
     ) -> flight.SchemaResult:
-        """The columns of a flight."""
+        """Return the columns of a flight."""
         try:
-            request = _asked_by(descriptor)
+            request = _read_descriptor(descriptor)
             self._stream(request.stream)
             return flight.SchemaResult(_schema(request.columns))
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
 
     def _flight(
         self, request: FlightRequest, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """One endpoint for each range without a gap. How many rows match, and bytes, is not known:
-        records are the offsets they span, -1 where filters leave an unknown part of them. Bytes
-        are -1: the log counts those of its chunks, with messages that are in no stream, and a
-        flight has other columns."""
+        """Return a flight with one endpoint for each range without a gap.
+
+        How many rows match is not known: records are the offsets they span, or -1 where filters
+        leave an unknown part of them. Bytes are -1: the log counts those of its chunks, with
+        messages that are in no stream, and a flight has other columns.
+        """
         stream = self._stream(request.stream)
         schema = _schema(request.columns)
         extent = self._log.extent(stream)
@@ -167,7 +169,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         return flight.FlightInfo(schema, descriptor, endpoints, records, -1)
 
     def list_actions(self, _context: object) -> list[tuple[str, str]]:
-        """The actions served, each with what it answers."""
+        """Return the actions served, each with a description of its answer."""
         return [
             ("streams", "the streams offered, as JSON"),
             (
@@ -182,9 +184,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         ]
 
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
-        """Answer one of `list_actions`."""
+        """Answer one of the actions of `list_actions`."""
         try:
-            grant = _granted(context, _ROLE_OF.get(action.type, ""))
+            grant = _authorize(context, _ROLE_OF.get(action.type, ""))
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
@@ -201,18 +203,18 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                 return [msgspec.json.encode(self._publishing.abandon(wanted, grant))]
             raise RequestError(Refusal.BAD_REQUEST, f"there is no action {action.type!r}")
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
 
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
-        """The rows of a range, in order of offset."""
+        """Return the rows of a range, in order of offset."""
         try:
-            grant = _granted(context, READ)
+            grant = _authorize(context, READ)
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
             schema = _schema(request.columns)
             _check_range(request, self._log.extent(stream))
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters, grant.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
 
@@ -223,14 +225,14 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Stage rows that are to be published; the answer says where they are."""
+        """Stage rows that are to be published; the answer names their file."""
         try:
-            grant = _granted(context, PUBLISH)
+            grant = _authorize(context, PUBLISH)
             request = PutRequest.from_json(descriptor.command or b"")
             parts = (part.data for part in reader)
             staged = self._publishing.put(request, reader.schema, parts, grant)
         except (RequestError, PenstockError) as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
         writer.write(pa.py_buffer(msgspec.json.encode(staged)))
 
     def _blocks(
@@ -254,7 +256,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
                     block = make_rows(rows, offsets, request.epoch, schema).combine_chunks()
                     yield from block.to_batches(max_chunksize=BLOCK_ROWS_MAX)
         except PenstockError as error:
-            raise _refuse(error) from error
+            raise _flight_error(error) from error
 
     def _offsets(self, fields: dict[str, Any]) -> bytes:
         stream = self._stream(read_text(fields, "stream"))
@@ -278,8 +280,8 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         return stream
 
 
-def _granted(context: Any, role: str) -> Grant:
-    """What the caller may do, if that is `role`; RequestError where it is not."""
+def _authorize(context: Any, role: str) -> Grant:
+    """Return the grant of the caller; raise RequestError if it has not the role `role`."""
     caller = None if context is None else context.get_middleware("tokens")
     grant: Grant = EVERYTHING if caller is None else caller.grant
     if role and role not in grant.roles:
@@ -287,7 +289,7 @@ def _granted(context: Any, role: str) -> Grant:
     return grant
 
 
-def _asked_by(descriptor: flight.FlightDescriptor) -> FlightRequest:
+def _read_descriptor(descriptor: flight.FlightDescriptor) -> FlightRequest:
     if descriptor.descriptor_type == flight.DescriptorType.CMD:
         return FlightRequest.from_json(descriptor.command)
     path = descriptor.path or []
@@ -325,8 +327,8 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
             raise given_up(begin, end)
 
 
-def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
-    """The Flight error that tells a reader about `error`."""
+def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:
+    """Return the Flight error that tells a reader about `error`."""
     if isinstance(error, StoreNotReady):
         return flight.FlightUnavailableError(
             f"{Refusal.NOT_READY}: {error}", Refusal.NOT_READY.encode()
@@ -341,7 +343,7 @@ def _refuse(error: RequestError | PenstockError) -> flight.FlightError:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service until it is told to stop; returns the exit code."""
+    """Run the service until it is told to stop; return the exit code."""
     guard_terminals()
     parser = argparse.ArgumentParser(prog="penstock.stream.service", description="Stream service")
     parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
@@ -349,9 +351,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port-file", type=Path, help="file to write the port to")
     parser.add_argument("--certificate", type=Path, help="PEM file; with it, TLS is spoken")
     parser.add_argument("--key", type=Path, help="PEM file of the certificate's private key")
-    parser.add_argument("--client-ca", type=Path, help="PEM file of who signs for readers")
     parser.add_argument(
-        "--token-file", type=Path, action="append", help="file of the tokens that are believed"
+        "--client-ca", type=Path, help="PEM file of the authorities of readers' certificates"
+    )
+    parser.add_argument(
+        "--token-file", type=Path, action="append", help="file of the accepted tokens"
     )
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
@@ -371,7 +375,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
-    ending = Ending()
+    ending = StopSignal()
     os.nice(NICENESS)
     log = LogFollower(options.data_dir)
     try:
@@ -399,7 +403,7 @@ def _shut_down(server: StreamServer) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write so that whoever sees the file sees all of it."""
+    """Replace the file at once, so that a reader sees either nothing or all of it."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_text(text)
     unfinished.replace(path)
@@ -408,4 +412,4 @@ def _write_whole(path: Path, text: str) -> None:
 if __name__ == "__main__":
     exit_code = main()
     sys.stdout.flush()
-    os._exit(exit_code)  # a reader that does not take its rows must not hold up the end
+    os._exit(exit_code)  # a reader that does not take its rows must not delay the exit

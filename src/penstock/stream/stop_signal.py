@@ -8,10 +8,10 @@ import signal
 import sys
 
 
-class Ending:
-    """The end of the process, awaited: SIGTERM, SIGINT or the end of its standard input.
+class StopSignal:
+    """Waits for the end of the process: SIGTERM, SIGINT or the end of its standard input.
 
-    Signals are noted from when it is made. They are written to a pipe by the interpreter itself
+    Signals count from its construction on. The interpreter itself writes them to a pipe
     (https://docs.python.org/3/library/signal.html#signal.set_wakeup_fd): a handler that sets a
     `threading.Event` waits forever where it interrupts the wait that holds the event's lock.
     """
@@ -24,7 +24,7 @@ class Ending:
             signal.signal(number, lambda _number, _frame: None)
 
     def wait(self) -> None:
-        """Return when the process is to end."""
+        """Block until the process should stop."""
         given = sys.stdin.fileno()
         while True:
             readable, _, _ = select.select((self._noted, given), (), ())

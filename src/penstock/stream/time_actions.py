@@ -1,4 +1,4 @@
-"""The stream service's actions for times: from when a message was received to where it is."""
+"""The stream service's actions for times: from the time of receipt to the offset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.stream.reader_actions import Action, check_epoch
 from penstock.stream.requests import RangeRequest, read_range, read_text, read_time
 
 CALL_S_MAX: Final = 5.0
-"""Time after which a call is answered, with the answer or without."""
+"""Time after which a call is answered, with a result or without."""
 
 DESCRIPTIONS: Final = (
     ("offset_at", "the first offset received at or after a time, as JSON"),
@@ -27,12 +27,12 @@ DESCRIPTIONS: Final = (
 
 
 class TimeActions:
-    """offset_at and received_between.
+    """The actions offset_at and received_between.
 
     Args:
-        log: has the messages.
-        streams: those that are offered.
-        stream: the one of a name; raises RequestError where there is none.
+        log: the log that has the messages.
+        streams: the streams offered, by name.
+        stream: returns the stream of a name; raises RequestError where there is none.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TimeActions:
 
 
 def received_in_time(rows: pa.Table, request: RangeRequest) -> pa.Array | None:
-    """True for each row of the log that was received in time; None where any time will do."""
+    """Return True for each row of the log received in time; None where any time will do."""
     received = rows.column("received_at")
     mask = None
     if request.since_us is not None:

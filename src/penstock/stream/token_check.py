@@ -12,7 +12,7 @@ from penstock.stream.requests import Refusal
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow has no types
-    """Who makes one call: what the token of it may be used for."""
+    """The caller of one call: the grant of its token."""
 
     def __init__(self, grant: Grant) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarr
         self._tokens = tokens
 
     def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> Caller:
-        """Called by Flight for each call; header names are in lower case."""
+        """Check the token of one call. Flight calls it; header names are in lower case."""
         given = headers.get("authorization", ())
         if len(given) == 1:
             scheme, _, token = given[0].partition(" ")

@@ -159,7 +159,7 @@ def test_rows_that_lie_beside_their_buffers_are_not_staged(
     at = PUBLISH_SCHEMA.get_field_index(column)
     wrong = pa.Array.from_buffers(PUBLISH_SCHEMA.field(at).type, 2, buffers)
     batch = made.set_column(at, PUBLISH_SCHEMA.field(at), wrong)
-    with pytest.raises(RequestError, match="no sound Arrow data"):
+    with pytest.raises(RequestError, match="not valid Arrow data"):
         Publishing(tmp_path, LIMITS).put(PutRequest("s", 0, "r", 0), PUBLISH_SCHEMA, iter([batch]))
     assert list(tmp_path.iterdir()) == []
 
