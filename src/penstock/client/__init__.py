@@ -1,7 +1,7 @@
 """The client library: ``Client`` for asyncio, ``BlockingClient`` for scripts.
 
 `client.py` is what a program sees, `checks.py` what it may be given, `core.py` the engine beneath
-it, `composing.py` what the options are to that; `publication.py` what became
+it, `engine_options.py` what the options are to that; `publication.py` what became
 of what was published, `room.py` who waits for room, `outbox.py` what keeps it on disk;
 `message.py` and `inbox.py` what came and how it is acknowledged; `subscriptions.py` what is
 asked of the server, `responses.py` what others answer, to `requests.py` and `receipts.py`;

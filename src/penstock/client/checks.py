@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.client.composing import connect_of
+from penstock.client.engine_options import connect_of
 from penstock.client.options import Options
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.topics import is_topic_filter, is_topic_name

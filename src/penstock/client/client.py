@@ -36,7 +36,7 @@ from penstock.client.checks import (
 )
 from penstock.client.core import Core
 from penstock.client.inbox import Messages
-from penstock.client.life import Life
+from penstock.client.lifecycle import Life
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
 from penstock.client.publication import Publication

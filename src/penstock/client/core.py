@@ -20,8 +20,8 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, final
 
-from penstock.client.ages import Ages
-from penstock.client.composing import connect_of
+from penstock.client.age_limit import Ages
+from penstock.client.engine_options import connect_of
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
 from penstock.client.publication import Publication, Publications

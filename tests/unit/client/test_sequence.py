@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from penstock import BlockingClient, Client
-from penstock.client.composing import limits_of
+from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
 from penstock.engine.effects import Commit
 from penstock.errors import ClientError, NotConnected, OutOfSequence

@@ -18,8 +18,8 @@ import ssl
 from pathlib import Path
 from typing import Final, Self, final
 
-from penstock.client.composing import limits_of
 from penstock.client.core import Core
+from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
