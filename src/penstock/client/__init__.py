@@ -1,11 +1,19 @@
 """The client library: ``Client`` for asyncio, ``BlockingClient`` for scripts.
 
-`client.py` is what a program sees, `checks.py` what it may be given, `core.py` the engine beneath
-it, `engine_options.py` what the options are to that; `publication.py` what became
-of what was published, `room.py` who waits for room, `outbox.py` what keeps it on disk;
-`message.py` and `inbox.py` what came and how it is acknowledged; `subscriptions.py` what is
-asked of the server, `responses.py` what others answer, to `requests.py` and `receipts.py`;
-`options.py` everything that can be told.
+client          what a program uses
+blocking        the same for programs without an event loop
+options         every setting
+checks          validates and converts what a program passes in
+core            the engine of a client
+engine_options  the client's options as options of the engine
+lifecycle       from opening the store to closing it
+publication     the delivery of published messages
+room            publishers that wait for room
+age_limit       gives up messages that wait too long
+outbox          keeps messages on disk
+message, inbox  received messages, and their acknowledgement
+subscriptions   SUBSCRIBE and UNSUBSCRIBE, and their answers
+responses       responses of others, for requests and receipts
 """
 
 from penstock.client.blocking import BlockingClient

@@ -1,13 +1,13 @@
-"""What waits too long to be sent (``age_s_max``) is given up, also while there is no connection.
+"""Gives up messages that wait too long to be sent (``age_s_max``), connected or not.
 
 ::
 
-      note, note, note, … which offset is the next one
-        ╰─ age_s_max later: what lies before it is as old as that ─▶ given up
+      note, note, note, … the next offset at that time
+        ╰─ age_s_max later: every message before that offset is older ─▶ given up
 
-Of what waits in the log of an outbox only the offset is known here, not its time. What an earlier
-program left is therefore given up ``age_s_max`` after the start, or by its own time when it would
-be sent (``Outbound.refill``).
+For a message that waits in the log of an outbox only the offset is known here, not its time. A
+message left by an earlier program is therefore given up ``age_s_max`` after the start, or by its
+own time when it would be sent (``Outbound.refill``).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from penstock.engine.clock import MICROSECONDS
 from penstock.engine.session import Session
 from penstock.runtime.driver import Driver
 
-_LOOKS: Final = 16  # within ``age_s_max``
+_LOOKS: Final = 16  # checks within ``age_s_max``
 _PAUSE_S_MAX: Final = 10.0
 
 
 @final
-class Ages:
-    """The ages of one session's messages.
+class AgeLimit:
+    """Gives up old messages of one session.
 
     Args:
-        session: the one.
+        session: the session.
         driver: runs it.
         age_s_max: how long a message may wait, seconds; 0 = for ever.
-        next_offset: of the next message that is published.
-        given_up: called after each look.
+        next_offset: returns the offset of the next message that is published.
+        given_up: called after each check.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class Ages:
         self._next_offset = next_offset
         self._given_up = given_up
         self._looking: asyncio.TimerHandle | None = None
-        self.notes: deque[tuple[int, int]] = deque()  # when which offset was the next one
+        self.notes: deque[tuple[int, int]] = deque()  # time in µs, next offset
 
     def start(self) -> None:
-        """Look now and then, if there is a limit."""
+        """Check now and then, if there is a limit."""
         if self._session.age_us > 0:
             self._look()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._looking is not None:
             self._looking.cancel()
 

@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 @final
 class BlockingMessage:
-    """A ``Message`` for another thread than the client's own: the same, with calls that wait."""
+    """A ``Message`` for another thread than the client's own: its calls block."""
 
     def __init__(self, message: Message, loop: asyncio.AbstractEventLoop) -> None:
         self._message = message
@@ -54,31 +54,31 @@ class BlockingMessage:
         return self._message.text
 
     def json(self) -> Any:
-        """See ``Message.json``."""
+        """Parse the payload; see ``Message.json``."""
         return self._message.json()
 
     def acknowledge(self) -> None:
-        """See ``Message.acknowledge``."""
+        """Acknowledge the message; see ``Message.acknowledge``."""
         _soon(self._loop, self._message.acknowledge)
 
     def refuse(self, reason_code: int = 0x80) -> None:
-        """See ``Message.refuse``."""
+        """Refuse the message; see ``Message.refuse``."""
         if not is_refusal(reason_code):
             raise LocalProtocolError(reason_code, f"no code to refuse a message: {reason_code}")
         _soon(self._loop, self._message.refuse, reason_code)
 
     def defer(self) -> None:
-        """See ``Message.defer``."""
+        """Leave the acknowledgement to a later call; see ``Message.defer``."""
         self._message.defer()
 
     def processing(self, *, refuse: int = 0) -> BlockingProcessing:
-        """See ``Message.processing``: ``with message.processing():``."""
+        """Process in a block: ``with message.processing():``; see ``Message.processing``."""
         return BlockingProcessing(self, self._message.processing(refuse=refuse), self._loop)
 
 
 @final
 class BlockingProcessing:
-    """A block that processes one message."""
+    """A ``with`` block that processes one message."""
 
     def __init__(
         self, message: BlockingMessage, processing: Processing, loop: asyncio.AbstractEventLoop
@@ -101,14 +101,14 @@ class BlockingProcessing:
 
 @final
 class BlockingClient:
-    """One client, used from any thread.
+    """A client that can be used from any thread.
 
     Args:
         url: as for ``Client``.
         settings: as for ``Client``; ``status_changed`` is called in the client's own thread.
 
     Raises:
-        ConfigError: a setting is none.
+        ConfigError: a setting is not valid.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class BlockingClient:
             raise
 
     def close(self, drain: bool = True) -> None:
-        """Disconnect; see ``Client.close``. Calls of other threads that wait end with an error."""
+        """Disconnect; see ``Client.close``. Waiting calls of other threads raise an error."""
         with self._ending:
             if self._loop is None:
                 return
@@ -172,7 +172,7 @@ class BlockingClient:
         return self._client.connack
 
     def connect_now(self) -> None:
-        """See ``Client.connect_now``."""
+        """Try to connect at once; see ``Client.connect_now``."""
         self._running().call_soon_threadsafe(self._client.connect_now)
 
     @property
@@ -262,10 +262,10 @@ class BlockingClient:
         return self._call(self._client.unsubscribe(*topic_filters), timeout_s)
 
     def messages(self, timeout_s: float | None = None) -> Iterator[BlockingMessage]:
-        """The messages that come, one after the other; see ``Client.messages``.
+        """Yield received messages, one after the other; see ``Client.messages``.
 
         Args:
-            timeout_s: end when none came for so long, seconds; None: when the client is closed.
+            timeout_s: end when none came for so many seconds; None: when the client is closed.
         """
         loop = self._running()
         messages = self._client.messages()
@@ -278,7 +278,7 @@ class BlockingClient:
                 if message is None:
                     return
                 yield BlockingMessage(message, loop)
-        finally:  # what was not acknowledged comes again
+        finally:  # a message that was not acknowledged comes again
             if self._loop is not None and threading.current_thread() is not self._thread:
                 with contextlib.suppress(NotConnected, CancelledError):
                     self._call(messages.aclose())
@@ -320,13 +320,13 @@ class BlockingClient:
 
 
 def _soon(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *arguments: object) -> None:
-    """Let the client's loop do it, unless that is closed: the server then keeps the message."""
+    """Call ``act`` in the client's loop; if that is closed, the server keeps the message."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(act, *arguments)
 
 
 async def _cancel_others() -> None:
-    """End everything that still runs in this loop."""
+    """Cancel every other task of this loop, and wait for their end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What a program gives the client, checked and made into what the engine takes."""
+"""Checks what a program passes to the client, and converts it to what the engine takes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TOPIC_BYTES_MAX: Final = 65_535
 
 
 def encode_publish_properties(properties: Properties) -> bytes:
-    """The properties of a PUBLISH, as bytes.
+    """Return the properties of a PUBLISH as bytes.
 
     Raises:
-        LocalProtocolError: PUBLISH has none of these, or the client sets them itself.
+        LocalProtocolError: PUBLISH has no such property, or the client sets it itself.
     """
     if properties.topic_alias is not None or properties.subscription_identifiers:
         raise LocalProtocolError(
-            reasons.PROTOCOL_ERROR, "topic aliases are the client's own; a server gives identifiers"
+            reasons.PROTOCOL_ERROR, "topic aliases and identifiers are not the program's to set"
         )
     encoded = encode_properties(properties)
     try:
@@ -43,7 +43,10 @@ def encode_publish_properties(properties: Properties) -> bytes:
 
 
 def copy_of(properties: Properties | None) -> Properties:
-    """Properties of a PUBLISH that may be changed; as for ``encode_publish_properties``."""
+    """Return a copy of PUBLISH properties, to be changed.
+
+    Raises as ``encode_publish_properties`` does.
+    """
     if properties is None:
         return Properties()
     encoded = encode_publish_properties(properties)
@@ -51,10 +54,10 @@ def copy_of(properties: Properties | None) -> Properties:
 
 
 def bytes_of(payload: Payload) -> bytes:
-    """A payload as bytes.
+    """Return a payload as bytes.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is neither bytes nor text nor a number.
     """
     given: object = payload
     if isinstance(given, bytes):
@@ -71,10 +74,10 @@ def bytes_of(payload: Payload) -> bytes:
 
 
 def check_topic(topic: str) -> None:
-    """Whether anything can be published there.
+    """Raise unless one may publish to this topic.
 
     Raises:
-        LocalProtocolError: no topic name.
+        LocalProtocolError: it is not a topic name.
     """
     if not is_topic_name(topic, _LEVELS_MAX) or "\0" in topic:
         raise LocalProtocolError(reasons.TOPIC_NAME_INVALID, f"not a topic name: {topic!r}")
@@ -89,10 +92,10 @@ def check_topic(topic: str) -> None:
 
 
 def check_filters(topic_filters: list[str]) -> None:
-    """Whether all of these are topic filters.
+    """Raise unless all of these are topic filters.
 
     Raises:
-        LocalProtocolError: one is not, or there is none.
+        LocalProtocolError: one is not, or the list is empty.
     """
     if not topic_filters:
         raise LocalProtocolError(reasons.PROTOCOL_ERROR, "no topic filter")
@@ -104,10 +107,10 @@ def check_filters(topic_filters: list[str]) -> None:
 
 
 def check_connect(options: Options) -> None:
-    """Encode what would be said, before anybody waits for it.
+    """Encode the CONNECT packet once, so that a mistake is raised before the first connection.
 
     Raises:
-        ConfigError: MQTT has no way to say it.
+        ConfigError: the options cannot be expressed in MQTT.
     """
     if options.will is not None and not is_topic_name(options.will.topic, _LEVELS_MAX):
         raise ConfigError(f"the will's topic is no topic name: {options.will.topic!r}")
@@ -119,10 +122,10 @@ def check_connect(options: Options) -> None:
 
 
 def urls_of(given: Sequence[str]) -> list[RemoteUrl]:
-    """Where the server is.
+    """Return the parsed URLs of the server.
 
     Raises:
-        ConfigError: it is no URL of a server.
+        ConfigError: one is not a URL of a server.
     """
     if not given:
         raise ConfigError("a client needs a URL")
@@ -144,10 +147,10 @@ def _hint(url: str) -> str:
 
 
 def context_of(urls: list[RemoteUrl], tls: TlsFiles | None) -> ssl.SSLContext | None:
-    """The TLS context; None where no URL needs one.
+    """Return the TLS context; None where no URL needs one.
 
     Raises:
-        ConfigError: a file cannot be used, or is for nothing.
+        ConfigError: a file cannot be used, or no URL uses TLS.
     """
     if not any(url.is_encrypted for url in urls):
         if tls is not None:

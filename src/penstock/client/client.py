@@ -9,8 +9,8 @@
               async with message.processing():
                   await store(message)
 
-It connects by itself, and again by itself; what was not acknowledged is sent again then, with its
-packet identifier and in its order, and what it subscribes to stays subscribed. The protocol is that
+It connects and reconnects by itself. Unacknowledged messages are then sent again, with their
+packet identifiers and in their order, and subscriptions stay in force. The protocol is that
 of the broker's engine, with the client at the other end.
 """
 
@@ -20,6 +20,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from random import SystemRandom
 from types import TracebackType
 from typing import Final, Self, Unpack, final
@@ -36,7 +37,7 @@ from penstock.client.checks import (
 )
 from penstock.client.core import Core
 from penstock.client.inbox import Messages
-from penstock.client.lifecycle import Life
+from penstock.client.lifecycle import Lifecycle
 from penstock.client.message import Message
 from penstock.client.options import Options, Settings, Status
 from penstock.client.publication import Publication
@@ -63,23 +64,23 @@ from penstock.protocol.properties import Properties
 from penstock.transport.backoff import Backoff
 
 _QOS: Final = (0, 1, 2)
-_QUOTA_PAUSE_S: Final = 0.5  # the first before a message is published that was refused with 0x97
+_QUOTA_PAUSE_S: Final = 0.5  # the first pause before a message refused with 0x97 is published again
 _QUOTA_PAUSE_S_MAX: Final = 10.0
 _SEQUENCE_MAX: Final = 2**63 - 1
 
 
 @final
 class Client:
-    """One client, used in the event loop it was entered in.
+    """An MQTT client, used in the event loop in which it was entered.
 
     Args:
-        url: where the server is: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``,
-            ``wss://…`` or ``unix:///PATH``; or several, of which the first that lets us in is
+        url: the server's URL: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``,
+            ``wss://…`` or ``unix:///PATH``; or several, of which the first that accepts us is
             used. They must lead to one broker or cluster.
         settings: everything else, see ``Options``.
 
     Raises:
-        ConfigError: a setting is none.
+        ConfigError: a setting is not valid.
     """
 
     def __init__(
@@ -94,8 +95,8 @@ class Client:
         self._urls = urls_of([url] if isinstance(url, str) else url)
         self._context = context_of(self._urls, self.options.tls)
         check_connect(self.options)
-        self._life: Life | None = None
-        self._core: Core | None = None  # of that
+        self._life: Lifecycle | None = None
+        self._core: Core | None = None  # the engine of that
         self._responses: Responses | None = None
         self._is_opened = False
         self._is_closed = False
@@ -118,15 +119,15 @@ class Client:
         """Open the outbox, if there is one, and connect.
 
         Raises:
-            ConnectFailed: the first connection failed, and was to be waited for.
+            ConnectFailed: the first connection failed, and ``waits_for_connection`` holds.
             ConfigError: the outbox is of another client.
             StoreError: the outbox cannot be used.
-            NotConnected: it was closed meanwhile.
+            NotConnected: the client was closed meanwhile.
         """
         if self._is_opened or self._is_closed:
             raise ClientError("a client is opened once")
         self._is_opened = True
-        life = await Life.begin(self.options, self._urls, self._context)
+        life = await Lifecycle.begin(self.options, self._urls, self._context)
         self._life = life
         self._core = life.core
         try:
@@ -142,7 +143,7 @@ class Client:
         """Disconnect; later calls do nothing.
 
         Args:
-            drain: first wait for what is not acknowledged yet, up to ``drain_s``; with an outbox
+            drain: first wait up to ``drain_s`` for missing acknowledgements; with an outbox
                 only while there is a connection.
 
         Raises:
@@ -153,35 +154,36 @@ class Client:
         if self._life is not None:
             await self._life.end(drain)
 
-    # -- how it stands -----------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------
 
     @property
     def client_id(self) -> str:
-        """Client identifier; that of ``options``, or the one that was chosen."""
+        """The client identifier: that of ``options``, or the one that was chosen."""
         return self.options.client_id if self._core is None else self._core.client_id
 
     @property
     def status(self) -> Status:
-        """Return how the client stands with its server."""
+        """The state of the connection to the server."""
         if self._core is None:
             return Status("closed", str(self._urls[0]), 0, 0.0, "", 0)
         return self._core.status
 
     @property
     def is_connected(self) -> bool:
-        """Return whether there is a connection."""
+        """True while there is a connection."""
         return self._core is not None and self._core.dialler.is_connected
 
     @property
     def pending(self) -> int:
-        """QoS 1 and 2 messages that the server has not acknowledged, those of the outbox too."""
+        """The number of QoS 1 and 2 messages without acknowledgement, those of the outbox
+        included."""
         return 0 if self._core is None else self._core.pending
 
     @property
     def last_sequence(self) -> int:
         """The ``sequence`` of the latest message that was sent with one; 0 if none was.
 
-        When the client is opened it says which message is the last one on disk: the program goes on
+        After opening it is the number of the last message on disk: the program continues
         with the next.
 
         Raises:
@@ -191,12 +193,11 @@ class Client:
 
     @property
     def connack(self) -> Connack | None:
-        """Return what the server said to the latest connection: what it accepts, whether it had our
-        session."""
+        """The server's latest CONNACK: what it accepts, and whether it had our session."""
         return None if self._core is None else self._core.connack
 
     def connect_now(self) -> None:
-        """Do not wait any longer for the next attempt: the network is back."""
+        """Try to connect at once instead of waiting for the next attempt: the network is back."""
         self._opened().dialler.dial_now()
 
     # -- publishing --------------------------------------------------------------------------
@@ -212,10 +213,10 @@ class Client:
     ) -> int:
         """Publish, and wait for what the QoS promises.
 
-        QoS 0 returns when the message is handed to the socket, QoS 1 with PUBACK, QoS 2 with
-        PUBCOMP; through broken connections, however long it takes. Where the server has no room
-        for it (0x97), it is published again for ``quota_retry_s``, behind what came since. To
-        cancel the waiting does not take back a message that had found room.
+        QoS 0 returns when the message is written to the socket, QoS 1 with PUBACK, QoS 2 with
+        PUBCOMP, across lost connections, however long it takes. When the server has no room
+        for it (0x97), it is published again for ``quota_retry_s``, behind newer messages.
+        Cancelling the call does not take back a message that had found room.
 
         Args:
             topic: topic name.
@@ -223,25 +224,26 @@ class Client:
             qos: 0 to 2.
             retain: the server keeps it for later subscribers.
             properties: of MQTT 5, such as ``Properties(content_type="application/json")``.
-            receipt: to be awaited afterwards, until the message is in a table of a Penstock broker.
+            receipt: may be awaited afterwards, until a Penstock broker has the message in a table.
 
         Returns:
             The server's reason code, below 0x80: 0, or 0x10 if nobody subscribes.
 
         Raises:
-            PublishFailed: the server refused it, or it was given up, as the error says.
+            PublishFailed: the server refused it, or the client gave it up, as the error says.
             QueueFull: there is no room, and ``overflow`` is "raise".
             NotConnected: the client is closed; or QoS 0, no connection, and ``overflow`` is
                 "raise".
             LocalProtocolError: no topic name, or something MQTT cannot carry.
-            SubscribeFailed: of a receipt: the client may not subscribe to its response topic.
+            SubscribeFailed: a receipt is asked for, and the client may not subscribe to its
+                response topic.
         """
         if receipt is not None:
             properties = await receipt.ask(self._response_topic("receipts"), properties)
         core, encoded = self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
             payload = bytes_of(payload)
-        if core.is_greedy:
+        if core.exceeds_turn_share:
             await asyncio.sleep(0)
             self._opened()
         if qos > 0:
@@ -261,7 +263,7 @@ class Client:
     async def _publish_again(
         self, topic: str, payload: Payload, qos: int, retain: bool, encoded: bytes
     ) -> int:
-        """Publish what the server had no room for, again and again, for ``quota_retry_s``."""
+        """Publish a message that the server had no room for, repeatedly, for ``quota_retry_s``."""
         pauses = Backoff(_QUOTA_PAUSE_S, _QUOTA_PAUSE_S_MAX, SystemRandom())
         until_s = time.monotonic() + self.options.quota_retry_s
         data = payload if isinstance(payload, bytes) else bytes_of(payload)
@@ -319,7 +321,7 @@ class Client:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
         core, encoded = self._check(topic, qos, properties)
         body = bytes_of(payload)
-        if core.is_greedy:
+        if core.exceeds_turn_share:
             await asyncio.sleep(0)
             self._opened()
         if not core.room.is_free:
@@ -339,10 +341,11 @@ class Client:
         properties: Properties | None = None,
         sequence: int | None = None,
     ) -> Publication | None:
-        """Publish if there is room now; None for QoS 0. With an outbox it is not on disk yet.
+        """Publish if there is room now; return None for QoS 0. With an outbox it is not on disk
+        yet.
 
         Raises:
-            QueueFull: there is no room; for QoS 0, in the socket.
+            QueueFull: there is no room; for QoS 0, none in the socket's buffer.
             OutOfSequence: as for ``send``.
             NotConnected: the client is closed; or QoS 0, and there is no connection.
             LocalProtocolError: no topic name, or something MQTT cannot carry.
@@ -363,7 +366,7 @@ class Client:
         return core.publish(topic, bytes_of(payload), qos, retain, encoded, number)
 
     def _check_sequence(self, core: Core, sequence: int) -> int:
-        """The number of a message that goes now."""
+        """Check the ``sequence`` of the next message, and return it."""
         if self.options.outbox is None:
             raise ClientError("a sequence needs an outbox, which remembers it")
         last = core.last_sequence
@@ -374,7 +377,7 @@ class Client:
     async def drain(self) -> None:
         """Wait until the server has all QoS 1 and 2 messages, those of the outbox too.
 
-        However long it takes: through broken connections, and for what is published meanwhile.
+        It waits across lost connections, and also for messages published meanwhile.
 
         Raises:
             NotConnected: the client is closed, now or while it waits.
@@ -395,7 +398,7 @@ class Client:
         self._opened()
 
     async def _wait_for_socket(self, core: Core) -> None:
-        """Wait to send QoS 0."""
+        """Wait until a QoS 0 message may be sent."""
         overflow = self.options.overflow
         if overflow == "raise":
             if core.link is None:
@@ -430,7 +433,7 @@ class Client:
         qos: int = 1,
         properties: Properties | None = None,
     ) -> list[int]:
-        """Subscribe, and stay subscribed; returns when the server has answered.
+        """Subscribe, and stay subscribed; return when the server has answered.
 
         Args:
             topic_filters: one or more; a ``Subscription`` where MQTT 5 has more options.
@@ -438,10 +441,10 @@ class Client:
             properties: of MQTT 5: a subscription identifier, user properties.
 
         Returns:
-            The QoS that was granted to each.
+            The granted QoS of each.
 
         Raises:
-            SubscribeFailed: the server refused one or more; the others hold.
+            SubscribeFailed: the server refused one or more; the others are in force.
             NotConnected: the client is closed.
             LocalProtocolError: no topic filter, or something MQTT cannot carry.
         """
@@ -462,7 +465,7 @@ class Client:
     async def unsubscribe(
         self, *topic_filters: str, properties: Properties | None = None
     ) -> list[int]:
-        """End subscriptions; returns when the server has answered.
+        """End subscriptions; return when the server has answered.
 
         Returns:
             The server's reason codes: 0, or 0x11 where there was none.
@@ -486,7 +489,7 @@ class Client:
         asked = (
             Unsubscribe(1, ended, properties) if ended else Subscribe(1, subscriptions, properties)
         )
-        encode(asked, self.options.level)  # here, where somebody is told what is wrong
+        encode(asked, self.options.level)  # encoded here, so that the caller gets the error
         codes = await core.ask(subscriptions, ended, properties)
         names = ended or [one.topic_filter for one in subscriptions]
         refused = [
@@ -500,7 +503,7 @@ class Client:
         return codes
 
     def messages(self) -> Messages:
-        """The messages that come, one after the other: see ``Messages``."""
+        """Return an iterator over received messages: see ``Messages``."""
         return Messages(self._opened().inbox)
 
     # -- requests ------------------------------------------------------------------------------
@@ -516,12 +519,12 @@ class Client:
         """Publish a request, and wait for its response (MQTT 5 §4.10).
 
         Args:
-            topic: who answers has subscribed to it, and publishes to the response topic in the
+            topic: the responder subscribes to it, and publishes to the response topic in the
                 properties, with their correlation data.
             payload: the request.
             qos: of the request, and at most of the response.
             timeout_s: how long to wait for the response, seconds.
-            properties: more of them.
+            properties: further properties of the request.
 
         Raises:
             RequestFailed: no response in time, nobody subscribes, or not MQTT 5.
@@ -529,17 +532,17 @@ class Client:
             NotConnected: the client is closed, now or while it waits.
         """
         responses = self._response_topic("requests")
-        return await request(self, responses, topic, payload, qos, timeout_s, properties)
+        return await request(self.publish, responses, topic, payload, qos, timeout_s, properties)
 
     # -- inside --------------------------------------------------------------------------------
 
     def _response_topic(self, asker: str) -> Responses:
-        """Where responses come, for those who ask for one."""
+        """Return the responses of this client, made when they are first asked for."""
         core = self._opened()
         if self.options.level != V5:
             raise RequestFailed(f"{asker} need MQTT 5")
         if self._responses is None:
-            self._responses = Responses(self, core)
+            self._responses = Responses(partial(self.subscribe, qos=2), core)
         return self._responses
 
     def _opened(self) -> Core:

@@ -7,7 +7,7 @@
                      publications ◀── PUBACK … ────╯           ▼
                      inbox, subscriptions, requests ◀── what the server sends
 
-It is the broker's: one ``Server`` without listeners, with one session, whose connection we dial.
+It is the broker's engine: a ``Server`` without listeners, with one session, which we dial.
 Without an outbox the session is in memory, lives as long as the client, and commits nothing.
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from random import SystemRandom
 from typing import Final, final
 
-from penstock.client.age_limit import Ages
+from penstock.client.age_limit import AgeLimit
 from penstock.client.engine_options import connect_of
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
@@ -54,13 +54,13 @@ logger = get_logger(__name__)
 _PROGRAM: Final = "program"  # the producer whose numbers are the program's own
 _STORE_RETRY_S_MAX: Final = 3600.0
 _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-_ASKED_FOR_MAX: Final = 3  # connections on which a former program's identifiers are released
-_IN_A_TURN_MAX: Final = 512  # messages of QoS 0 published before others have their turn
-_QUEUED: Final = 8  # so many is one that waits for an answer, which must be read in time
-_FAREWELL_S: Final = 5.0  # for the server to take what was written last
+_ASKED_FOR_MAX: Final = 3  # connections on which an earlier program's identifiers are released
+_IN_A_TURN_MAX: Final = 512  # messages of QoS 0 published before other tasks run
+_QUEUED: Final = 8  # what a QoS 1 or 2 message counts: its answer must be read in time
+_FAREWELL_S: Final = 5.0  # for the server to receive the last written bytes
 
 
-_REFERENCES_MAX: Final = 5  # followed one after the other before the first connection
+_REFERENCES_MAX: Final = 5  # server references followed before the first connection
 
 
 @final
@@ -68,13 +68,13 @@ class Core(Application):
     """The engine of one client, on the running loop.
 
     Args:
-        options: of the client.
-        urls: where the server is.
+        options: the client's options.
+        urls: the server's URLs.
         client_id: client identifier.
-        context: for TLS; None where no URL needs one.
-        store: what remembers.
-        server: recovered from it.
-        clock: which the server was started by.
+        context: the TLS context; None where no URL needs one.
+        store: where the session is stored.
+        server: the engine, recovered from the store.
+        clock: the clock with which the server was started.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Core(Application):
         self._effects = server.effects
         self._loop = asyncio.get_running_loop()
 
-        self.connack: Connack | None = None  # of the latest connection
+        self.connack: Connack | None = None  # that of the latest connection
         self.is_closed = False
         self.failure: StoreFailed | None = None
         self._first: asyncio.Future[None] = self._loop.create_future()
@@ -110,9 +110,9 @@ class Core(Application):
         self._messages_max = options.queue_messages_max
         self._bytes_max = options.queue_bytes_max
         self._next_offset = 0  # where there is no log
-        self.topic: str | None = None  # the latest that was checked
+        self.topic: str | None = None  # the latest topic that was checked
         self._published_in_turn = 0
-        self.is_watched = False  # somebody waits for room: at the end of a turn there may be
+        self.has_waiters = False  # a task waits for room or drains, and is woken when a turn ends
         self._drained: asyncio.Future[None] | None = None
 
         self.inbox = Inbox(
@@ -121,7 +121,7 @@ class Core(Application):
             options.redeliver_s,
             self._effects,
             self._now,
-            self._settle_reading,
+            self._update_reading,
             self._write_acknowledgements,
         )
         self.subscriptions = Subscriptions()
@@ -138,13 +138,13 @@ class Core(Application):
             self._turn_ended,
             clock,
         )
-        self._ages = Ages(
-            self.session, self.driver, options.age_s_max, self._end_of_log, self.made_room
+        self._ages = AgeLimit(
+            self.session, self.driver, options.age_s_max, self._end_of_log, self.notify_room
         )
         self.dialler = self._new_dialler(urls, context)
 
     def _open_session(self, now: Now) -> Session:
-        """The session, as the store has it, or a new one; it is told what becomes of messages."""
+        """Return the session, as the store has it or new; it reports the fate of its messages."""
         registry = self.server.registry
         known = registry.sessions.get(self.client_id)
         zone = self.limits.zone if known is None else known.zone
@@ -181,12 +181,12 @@ class Core(Application):
     # -- connecting ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Dial."""
+        """Start to dial."""
         self._ages.start()
         self._dialling = self._loop.create_task(self.dialler.run())
 
     async def first_connection(self) -> None:
-        """Wait until the server let us in for the first time.
+        """Wait until the server accepts us for the first time.
 
         Raises:
             ConnectFailed: none of the addresses did.
@@ -195,7 +195,7 @@ class Core(Application):
 
     @property
     def status(self) -> Status:
-        """Return how the client stands with its server."""
+        """The state of the connection to the server."""
         dialler = self.dialler
         if self.failure is not None and not self.is_closed:
             return Status("failed", dialler.url, 0, 0.0, str(self.failure), 0)
@@ -219,11 +219,11 @@ class Core(Application):
                 self._first.set_exception(
                     ConnectFailed(f"{dialler.url}: {dialler.last_error}", dialler.reason_code)
                 )
-                self._first.exception()  # whoever does not wait for it need not know
+                self._first.exception()  # mark it as retrieved: no one may be waiting for it
         self._tell_status()
 
     def _has_failed(self) -> bool:
-        """Whether none of the addresses let us in, nor named another server."""
+        """Return whether no address accepted us or named another server."""
         dialler = self.dialler
         if dialler.elsewhere is not None and dialler.attempt <= _REFERENCES_MAX:
             return False
@@ -242,7 +242,7 @@ class Core(Application):
         return connect_of(options, self.client_id, clean or self._begins_clean, first)
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """The server let us in."""
+        """Take a connection that the server accepted."""
         del now
         self.connack = connack
         self._begins_clean = False
@@ -250,35 +250,35 @@ class Core(Application):
         connection = self.dialler.connection
         assert connection is not None
         self.inbox.connection = connection
-        self._settle_reading()
+        self._update_reading()
         self.subscriptions.connected(connection, connack.session_present)
-        self._loop.call_soon(self.made_room)  # once the session is attached
+        self._loop.call_soon(self.notify_room)  # once the session is attached
 
     def ended(self, now: Now) -> None:
-        """The connection is over."""
+        """Take note that the connection is over."""
         del now
         self.subscriptions.disconnected()
         self.dialler.ended()
 
     def authenticate(self, data: bytes | None) -> bytes | None:
-        """The next step of enhanced authentication."""
+        """Return the data of the next step of enhanced authentication."""
         authentication = self._options.authentication
         return None if authentication is None else authentication.next(data)
 
     def _now(self) -> Now:
-        """When this turn of the loop is."""
+        """Return the time of this turn of the loop."""
         return self._effects.now or self.driver.now_of_turn()
 
     # -- publishing ------------------------------------------------------------------------
 
     @property
     def link(self) -> Link | None:
-        """Of the connection, while there is one."""
+        """The sending half of the connection; None while there is none."""
         return self.session.link
 
     @property
     def pending(self) -> int:
-        """QoS 1 and 2 messages that the server has not acknowledged."""
+        """The number of QoS 1 and 2 messages that the server has not acknowledged."""
         return self.session.queue_length + self.session.window_length
 
     def _queue_has_room(self) -> bool:
@@ -307,7 +307,7 @@ class Core(Application):
         return self.server.producers.latest(None, _PROGRAM)
 
     def publish_qos0(self, topic: str, payload: bytes, retain: bool, properties: bytes) -> None:
-        """Hand a QoS 0 message to the socket, which has room for it.
+        """Write a QoS 0 message to the socket, which has room for it.
 
         Raises:
             PublishFailed: it was dropped.
@@ -331,9 +331,9 @@ class Core(Application):
         properties: bytes,
         sequence: int = 0,
     ) -> Publication:
-        """Hand over a QoS 1 or 2 message that there is room for.
+        """Send or queue a QoS 1 or 2 message, for which there is room.
 
-        Its ``sequence``, if it has one, is in the commit of the message.
+        Its ``sequence``, if it has one, is stored in the same commit.
         """
         now = self._now()
         message = Message(
@@ -350,18 +350,18 @@ class Core(Application):
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
         if self.inbox.is_full:
-            self._settle_reading()
+            self._update_reading()
         return publication
 
     def publish_at_once(
         self, topic: str, payload: object, qos: object, retain: bool
     ) -> Publication | None:
-        """``publish`` where nothing has to be waited for, checked or converted, in one step.
+        """Publish in one step if nothing has to be waited for, checked or converted.
 
         Returns:
-            None where that is not so: nothing was done.
+            The publication; None if that does not hold, and nothing was done.
         """
-        if self.is_closed or self.failure is not None or self.is_stored or self.is_greedy:
+        if self.is_closed or self.failure is not None or self.is_stored or self.exceeds_turn_share:
             return None
         if topic != self.topic or not isinstance(payload, bytes):
             return None
@@ -372,59 +372,59 @@ class Core(Application):
         return self.publish(topic, payload, qos, retain, b"")
 
     @property
-    def is_greedy(self) -> bool:
-        """Return whether so much was published in this turn that others must have theirs."""
+    def exceeds_turn_share(self) -> bool:
+        """True if so much was published in this turn that other tasks must run first."""
         return self._published_in_turn >= _IN_A_TURN_MAX
 
     def _turn_ended(self) -> None:
         self._published_in_turn = 0
-        if self.is_watched:
-            self.made_room()
+        if self.has_waiters:
+            self.notify_room()
 
     def _end_of_log(self) -> int:
-        """The offset of the next message."""
+        """Return the offset of the next message."""
         return self._effects.next_offset if self.is_stored else self._next_offset
 
-    def made_room(self) -> None:
-        """A message is delivered or given up, or the socket has room."""
-        self.room.tell()
-        self.socket_room.tell()
+    def notify_room(self) -> None:
+        """Wake waiting publishers: a message was delivered or given up, or the socket has room."""
+        self.room.notify()
+        self.socket_room.notify()
         if self.pending == 0:
             self.stop_draining()
-        self.is_watched = bool(
+        self.has_waiters = bool(
             self.room.waiting or self.socket_room.waiting or self._drained is not None
         )
 
     def stop_draining(self) -> None:
-        """Whoever waits until nothing is pending waits no longer."""
+        """Wake the tasks that wait until nothing is pending."""
         if self._drained is not None:
             if not self._drained.done():
                 self._drained.set_result(None)
             self._drained = None
 
     async def wait_for(self, room: Room) -> None:
-        """Wait for room of this kind."""
-        self.is_watched = True
+        """Wait until ``room`` has room."""
+        self.has_waiters = True
         await room.wait()
 
     def writable(self, now: Now) -> None:
-        """There may be room in the socket."""
+        """Send on: the socket may have room."""
         del now
         self.dialler.released()
-        self.made_room()
+        self.notify_room()
 
     async def drain(self) -> None:
         """Wait until nothing is pending."""
         if self.pending > 0 and not self.is_closed:
             if self._drained is None:
                 self._drained = self._loop.create_future()
-            self.is_watched = True
+            self.has_waiters = True
             await asyncio.shield(self._drained)
 
     # -- receiving -------------------------------------------------------------------------
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
-        """A message."""
+        """Take a received message."""
         del now
         if self.take_reply is not None and self.take_reply(arrival):
             return
@@ -432,16 +432,20 @@ class Core(Application):
             if arrival.publish.qos == 0:
                 self.server.drops.count(SLOW_CONSUMER, self.client_id, arrival.topic)
                 return
-            self._settle_reading()
+            self._update_reading()
         self.inbox.put(arrival)
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """SUBACK or UNSUBACK."""
+        """Take a SUBACK or UNSUBACK."""
         del now
         self.subscriptions.answered(packet)
 
-    def _settle_reading(self) -> None:
-        """Read, or not: while the program waits for an answer, what lies before it is read."""
+    def _update_reading(self) -> None:
+        """Start or stop reading the socket.
+
+        While the program waits for an answer, everything before it is read even if the inbox is
+        full.
+        """
         connection = self.dialler.connection
         if connection is None:
             return
@@ -466,23 +470,23 @@ class Core(Application):
         """Subscribe or unsubscribe; see ``Subscriptions.ask``."""
         answer = self.subscriptions.ask(subscriptions, ended, properties)
         self.driver.end_turn_soon()
-        self._settle_reading()
+        self._update_reading()
         return answer
 
     # -- the end ---------------------------------------------------------------------------
 
     def _failed(self, failure: StoreFailed) -> None:
-        """The outbox failed for good."""
+        """Stop everything: the outbox failed for good."""
         self.failure = failure
         self.publications.lose_all(f"the outbox failed: {failure}")
         self.inbox.failure = failure
         if self._dialling is not None:
             self._dialling.cancel()
-        self._end_waiting("the outbox failed")
+        self._fail_waiters("the outbox failed")
         self._tell_status()
 
-    def _end_waiting(self, why: str) -> None:
-        """Nobody waits for anything any more."""
+    def _fail_waiters(self, why: str) -> None:
+        """End every wait with an error that says ``why``."""
         self.inbox.close()
         self.subscriptions.close(why)
         if self.end_replies is not None:
@@ -493,11 +497,11 @@ class Core(Application):
         self._ages.stop()
 
     async def close(self) -> None:
-        """Say farewell, and let go of everything."""
+        """Disconnect, and release everything."""
         if self.is_closed:
             return
         self.is_closed = True
-        self._end_waiting("the client was closed")
+        self._fail_waiters("the client was closed")
         if self._dialling is not None:
             self._dialling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -518,7 +522,10 @@ class Core(Application):
         self._tell_status()
 
     def _farewell(self) -> Properties | None:
-        """A session that is to end with the client ends now, MQTT 5 §3.14.2.2.2."""
+        """Return DISCONNECT properties that end a session which need not outlive the client.
+
+        See MQTT 5 §3.14.2.2.2.
+        """
         options = self._options
         if options.level == V5 and not options.keeps_session and options.while_connected_s > 0:
             return Properties(session_expiry_interval=0)

@@ -1,4 +1,4 @@
-"""What a client's options are to the engine: its bounds, and what it says first."""
+"""The client's options as the engine takes them: its limits, and the CONNECT packet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOPIC_ALIASES: Final = 16
 
 
 def limits_of(options: Options) -> EngineLimits:
-    """The bounds of a client's session."""
+    """Return the limits of a client's session."""
     is_stored = options.outbox is not None
     overflow = {"drop_oldest": DROP_OLDEST, "drop_newest": DROP_NEWEST}.get(options.overflow)
     gates = overflow is None
@@ -33,19 +33,19 @@ def limits_of(options: Options) -> EngineLimits:
         retry_interval_s=options.retry_interval_s,
         await_rel_timeout_s=0.0,
         slow_peer_timeout_s=0.0,
-        producer_expiry_s=0.0,  # a program may be silent for as long as it likes
+        producer_expiry_s=0.0,  # a program may be silent for any time
         zone=ZONE,
     )
 
 
 def connect_of(options: Options, client_id: str, clean_start: bool, first: bytes | None) -> Connect:
-    """What a client says first.
+    """Return the CONNECT packet of a client.
 
     Args:
-        options: of the client.
+        options: the client's options.
         client_id: client identifier.
         clean_start: begin a new session.
-        first: what the authentication method says first.
+        first: the first data of the authentication method.
     """
     version = options.level
     properties = None

@@ -1,4 +1,4 @@
-"""Messages that came and wait for the program.
+"""Received messages that wait for the program.
 
 ::
 
@@ -6,13 +6,13 @@
                     ▲          ╰── its processing failed ──╮
                     ╰──────── after a pause ◀──────────────╯  (it keeps its place there)
 
-What waits is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max`` and
+The inbox is bounded: QoS 1 and 2 by our Receive Maximum, everything by ``messages_max`` and
 ``bytes_max``, above which nothing more is read. Only while the program itself waits for an answer
-of the server, which lies behind what was not read, reading goes on; QoS 0 is dropped then.
+of the server, which lies behind unread bytes, reading goes on; QoS 0 is dropped then.
 
-A program that does not let go of the loop is handed all that waits in one turn of it. Each time it
-gave as many acknowledgements as messages still wait, but no fewer than 32, those that may leave are
-written, so that the server sends on while the program works on the rest.
+A program that never yields to the loop is handed all waiting messages in one turn of it. Each time
+it gave as many acknowledgements as messages still wait, but no fewer than 32, those that may leave
+are written, so that the server sends on while the program works on the rest.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _TOGETHER_MIN: Final = 32  # acknowledgements before the first are written withi
 
 @final
 class Inbox(Settler):
-    """The messages of one client.
+    """The received messages of one client.
 
     Args:
         messages_max: how many may wait before nothing more is read.
-        bytes_max: of their topics and payloads, likewise.
+        bytes_max: bytes of their topics and payloads before nothing more is read.
         redeliver_s: the first pause before a message is handed over again, seconds.
-        turn: has the time of this turn of the loop, once somebody asked for it.
-        now: the same time, for who asks first.
-        changed: told when no more may be read (``is_full``), and when it may again.
-        write: called to have what was acknowledged written before this turn of the loop ends.
+        turn: has the time of this turn of the loop, once it was asked for.
+        now: returns the same time, and asks for it first if need be.
+        changed: called when reading must stop (``is_full``), and when it may go on.
+        write: called to have acknowledgements written before this turn of the loop ends.
 
     Attributes:
-        connection: the latest that the server let in; it takes the acknowledgements.
+        connection: the latest connection that the server accepted; it takes the acknowledgements.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Inbox(Settler):
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
-        self.failure: PenstockError | None = None  # why it is closed, if it was not asked for
+        self.failure: PenstockError | None = None  # why it is closed, unless ``close`` was called
         self._redeliver_s = redeliver_s
         self._turn = turn
         self._now = now
@@ -82,7 +82,7 @@ class Inbox(Settler):
         return len(self._waiting)
 
     def put(self, arrival: Arrival) -> None:
-        """A message arrived."""
+        """Add a received message."""
         message = Message(arrival)
         self._waiting.append(message)
         self._bytes += message.size_bytes
@@ -95,7 +95,7 @@ class Inbox(Settler):
             self._wake()
 
     def take(self) -> Message | None:
-        """The next message, if one waits."""
+        """Return the next message; None if none waits."""
         while len(self._waiting) > 0:
             message = self._waiting.pop()
             self._bytes -= message.size_bytes
@@ -111,10 +111,10 @@ class Inbox(Settler):
         return None
 
     async def wait(self) -> bool:
-        """Wait for a message; False when there will be none any more.
+        """Wait for a message; return False when none will come any more.
 
         Raises:
-            PenstockError: there will be none, because the client failed.
+            PenstockError: none will come, because the client failed.
         """
         while len(self._waiting) == 0:
             if self.is_closed:
@@ -127,7 +127,7 @@ class Inbox(Settler):
                 await taker
             except asyncio.CancelledError:
                 if taker.done() and not taker.cancelled() and len(self._waiting) > 0:
-                    self._wake()  # another one takes what this one was woken for
+                    self._wake()  # pass the message on that this task was woken for
                 raise
             finally:
                 if taker in self._takers:
@@ -135,10 +135,10 @@ class Inbox(Settler):
         return True
 
     def close(self) -> None:
-        """There will be no more; who waits is told when all that wait are taken."""
+        """Accept no more messages; waiting tasks are told once all waiting messages are taken."""
         self.is_closed = True
         for message in self._waiting.items():
-            message.let_go()
+            message.detach()
         while self._takers:
             self._wake()
 
@@ -161,7 +161,8 @@ class Inbox(Settler):
                 return
 
     def settle(self, message: Message, code: int) -> None:
-        """What becomes of ``message``, which the program had."""
+        """Acknowledge or refuse ``message`` with this reason code; ``AGAIN`` hands it over
+        again."""
         if code == AGAIN:
             if message.qos > 0 and not message.is_settled:
                 pause_s = min(_PAUSE_S_MAX, self._redeliver_s * 2 ** min(message.attempt - 1, 20))
@@ -172,7 +173,7 @@ class Inbox(Settler):
             connection = self.connection
             if message.qos > 0 and connection is not None:
                 connection.settle(arrival, code, self._turn.now or self._now())
-                if connection.state == CONNECTED:  # and not being let in again, by the driver
+                if connection.state == CONNECTED:  # and not attached again just now, by the driver
                     self._unwritten += 1
             message.settled()
             if self._unwritten >= _TOGETHER_MIN and self._unwritten >= len(self._waiting):
@@ -182,12 +183,12 @@ class Inbox(Settler):
 
 @final
 class Messages:
-    """The messages of a client, one after the other: ``async for message in client.messages():``.
+    """An asynchronous iterator over received messages: ``async for message in client.messages():``.
 
-    To ask for the next one acknowledges the one before, unless it was deferred or is being
+    Asking for the next message acknowledges the one before, unless it was deferred or is being
     processed (``Message.defer``, ``Message.processing``). Several may run at a time; each message
-    goes to one of them. It ends when the client is closed. When a loop is left, what it was handed
-    last and did not acknowledge is handed over again, to the next loop.
+    goes to one of them. It ends when the client is closed. When a loop is left, the message handed
+    over last, if it was not acknowledged, is handed over again, to the next loop.
     """
 
     __slots__ = ("_attempt", "_inbox", "_previous")
@@ -195,7 +196,7 @@ class Messages:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._previous: Message | None = None
-        self._attempt = 0  # which of the previous one's was handed over here
+        self._attempt = 0  # the attempt of ``_previous`` that was handed over here
 
     def __del__(self) -> None:
         self._put_back_previous()
@@ -215,8 +216,8 @@ class Messages:
         self._attempt = message.attempt
         return message
 
-    def _open_previous(self) -> Message | None:
-        """What was handed over last, if it is still this one's to acknowledge."""
+    def _unsettled_previous(self) -> Message | None:
+        """Return the message handed over last, if it is still to be acknowledged here."""
         previous = self._previous
         self._previous = None
         if previous is None or previous.is_deferred or previous.is_settled or previous.waits:
@@ -224,15 +225,15 @@ class Messages:
         return previous if previous.attempt == self._attempt else None
 
     def _acknowledge_previous(self) -> None:
-        previous = self._open_previous()
+        previous = self._unsettled_previous()
         if previous is not None:
             previous.acknowledge()
 
     def _put_back_previous(self) -> None:
-        previous = self._open_previous()
+        previous = self._unsettled_previous()
         if previous is not None and previous.qos > 0:
             self._inbox.put_back(previous)
 
     async def aclose(self) -> None:
-        """Take no more; what was handed over last and is not acknowledged is handed over again."""
+        """Take no more messages; the last one, if not acknowledged, is handed over again."""
         self._put_back_previous()

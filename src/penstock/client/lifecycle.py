@@ -1,4 +1,4 @@
-"""The life of an open client, from its store to its farewell.
+"""The lifecycle of an open client, from its store to its farewell.
 
 ::
 
@@ -6,7 +6,7 @@
            │           │         ╰─ the first connection failed ──▲           ▲
            ╰───────────┴─ a defect, cancelled, closed meanwhile ──────────────╯
 
-Whatever happens the store is closed at its end: an outbox that stays open is locked.
+Whatever happens, the store is closed in the end: an outbox that stays open is locked.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 
-_NO_LOG: Final = ""  # instead of an epoch: nobody reads it
+_NO_LOG: Final = ""  # instead of an epoch, which is not read here
 
 
 @final
-class Life:
+class Lifecycle:
     """A client whose store is open.
 
     Args:
-        options: of the client.
-        store: closed when this ends.
-        core: stands on it.
+        options: the client's options.
+        store: closed when the client is.
+        core: the engine, which uses the store.
     """
 
     def __init__(self, options: Options, store: Store, core: Core) -> None:
@@ -55,7 +55,7 @@ class Life:
     async def begin(
         cls, options: Options, urls: list[RemoteUrl], context: ssl.SSLContext | None
     ) -> Self:
-        """Open the store; nothing is dialled yet.
+        """Open the store, and build the engine; nothing is dialled yet.
 
         Raises:
             ConfigError: the outbox is of another client.
@@ -78,7 +78,7 @@ class Life:
             raise
 
     async def connect(self) -> None:
-        """Dial, and wait for the first connection where that is asked for.
+        """Dial, and wait for the first connection if the options ask for that.
 
         Raises:
             ConnectFailed: it failed.
@@ -93,7 +93,7 @@ class Life:
             await self.core.first_connection()
 
     async def end(self, drain: bool) -> None:
-        """Disconnect, and close the store; who comes second waits for the first.
+        """Disconnect, and close the store; a second caller waits for the first.
 
         Args:
             drain: see ``Client.close``.
@@ -139,7 +139,7 @@ class Life:
 
 
 def _client_id(options: Options, recovered: Recovered) -> str:
-    """Its own, that of its outbox, or any."""
+    """Return the given client identifier, that of the outbox, or a random one."""
     client_id = options.client_id
     if options.outbox is not None:
         client_id = client_id_in(recovered, Path(options.outbox), client_id)

@@ -1,4 +1,4 @@
-"""A message that came, and how it is acknowledged.
+"""A received message, and how it is acknowledged.
 
 ::
 
@@ -8,7 +8,7 @@
                      ╰── after a pause ───┼──────────────┴─ refuse: negative acknowledgement
                                           ╰─ ``defer``: by ``acknowledge`` or ``refuse``
 
-Until then the server keeps it: whatever happens to this program, it comes again.
+Until then the server keeps it: if this program fails, the message comes again.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK
 from penstock.protocol.properties import Properties
 
-_MESSAGE_IDS: Final = ("message-id", "id")  # user properties that publishers use for it
+_MESSAGE_IDS: Final = ("message-id", "id")  # user properties in which publishers send an id
 
 
 class Settler:
-    """Who is told what becomes of a message."""
+    """Port of a message: is told whether it was acknowledged, refused, or failed."""
 
     def settle(self, message: Message, code: int) -> None:
-        """It is acknowledged or refused with this reason code, or ``AGAIN``."""
+        """Take note that ``message`` was acknowledged or refused with this code, or ``AGAIN``."""
 
 
 @mypyc_attr(acyclic=True)
 @final
 class Message:
-    """One message.
+    """A received message.
 
-    Who waits for it and the message know each other only while the program has it: there is no
-    cycle for the garbage collector.
+    The message and its settler refer to each other only while the program has the message, so that
+    there is no cycle for the garbage collector.
 
     Attributes:
         topic: topic name.
@@ -78,8 +78,8 @@ class Message:
         self.duplicate = publish.dup
         self.properties: Properties | None = publish.properties
         self.attempt = 0
-        self.waits = True  # to be handed over, for the first time or again
-        self.is_deferred = False  # to ask for the next message does not acknowledge it
+        self.waits = True  # in the inbox, for the first time or again
+        self.is_deferred = False  # asking for the next message does not acknowledge it
         self._arrival: Arrival | None = arrival
         self._settler: Settler | None = None
 
@@ -91,24 +91,24 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8.
+        """The payload as text, decoded as UTF-8.
 
         Raises:
-            UnicodeDecodeError: it is none.
+            UnicodeDecodeError: it is not UTF-8.
         """
         return self.payload.decode()
 
     def json(self) -> Any:
-        """The payload as JSON.
+        """Parse the payload as JSON, and return the value.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is not JSON.
         """
         return json.loads(self.payload)
 
     @property
     def id(self) -> str | None:
-        """What its publisher calls it, the same whenever it comes: for recognising duplicates.
+        """The publisher's identifier of this message, the same on redelivery; detects duplicates.
 
         Producer and number, as Penstock's producers send them, or the user property
         ``message-id`` or ``id``; None where there is none.
@@ -124,24 +124,24 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """Of topic and payload."""
+        """The size of topic and payload."""
         return len(self.topic) + len(self.payload)
 
     @property
     def is_settled(self) -> bool:
-        """Whether it was acknowledged or refused."""
+        """True if it was acknowledged or refused."""
         return self._arrival is None
 
     @property
     def arrival(self) -> Arrival | None:
-        """What the engine knows it by, until it is settled."""
+        """The engine's record of this message; None once it is settled."""
         return self._arrival
 
     def hand_over(self, settler: Settler | None) -> bool:
-        """It is its turn; False if who has it from an earlier time is done with it, or will be.
+        """Hand the message over; return False if an earlier recipient settled or deferred it.
 
         Args:
-            settler: who is told what becomes of it; None: nobody is.
+            settler: is told how the message is settled; None: no one is.
         """
         self.waits = False
         if self._arrival is None or self.is_deferred:
@@ -152,28 +152,29 @@ class Message:
             self.duplicate = True
         return True
 
-    def let_go(self) -> None:
-        """Nobody is told any more what becomes of it."""
+    def detach(self) -> None:
+        """Forget the settler: no one is told any more how the message is settled."""
         self._settler = None
 
     def settled(self) -> Arrival | None:
-        """It is acknowledged or refused now."""
+        """Mark the message as settled, and return the engine's record of it."""
         arrival = self._arrival
         self._arrival = None
         return arrival
 
     def defer(self) -> None:
-        """Asking for the next message does not acknowledge this one: ``acknowledge`` will."""
+        """Keep the message unacknowledged when the next one is asked for: ``acknowledge`` settles
+        it."""
         self.is_deferred = True
 
     def acknowledge(self) -> None:
-        """It is processed: the server may forget it. Later calls do nothing."""
+        """Tell the server that the message is processed. Later calls do nothing."""
         self.settle(reasons.SUCCESS)
 
     def refuse(self, reason_code: int = reasons.UNSPECIFIED_ERROR) -> None:
-        """It cannot be processed, and must not come again.
+        """Tell the server that the message cannot be processed, and must not come again.
 
-        MQTT 5 tells the server so; before, there is no way to, and it is acknowledged.
+        Before MQTT 5 a server cannot be told so, and the message is acknowledged.
 
         Args:
             reason_code: 0x80, 0x83, 0x87, 0x90, 0x91, 0x97 or 0x99 (MQTT 5 §3.4.2.1).
@@ -188,14 +189,14 @@ class Message:
         self.settle(reason_code)
 
     def settle(self, code: int) -> None:
-        """Tell whoever wants to know what becomes of it: a reason code, or ``AGAIN``."""
+        """Settle the message with a reason code, or ``AGAIN``."""
         if self._settler is not None:
             self._settler.settle(self, code)
         elif code != AGAIN:
             self.settled()
 
     def processing(self, *, refuse: int = 0) -> Processing:
-        """Acknowledge when a block ends well: ``async with message.processing():``.
+        """Return a block that acknowledges when it ends well: ``async with message.processing():``.
 
         A block that fails hands the message over again after a pause, with ``duplicate`` and
         the next ``attempt``, and its exception goes on. QoS 0 is not handed over again.
@@ -214,18 +215,18 @@ class Message:
 
 
 def is_refusal(reason_code: int) -> bool:
-    """Whether a message can be refused with this code (MQTT 5 §3.4.2.1)."""
+    """Return whether a message can be refused with this code (MQTT 5 §3.4.2.1)."""
     return reason_code >= reasons.UNSPECIFIED_ERROR and reasons.is_allowed(reason_code, PUBACK)
 
 
 AGAIN: Final = -1
-"""Instead of a reason code: hand it over once more."""
+"""Used instead of a reason code: hand the message over once more."""
 
 
 @mypyc_attr(acyclic=True)
 @final
 class Processing:
-    """A block that processes one message; ``with`` and ``async with``."""
+    """A block that processes one message; for ``with`` and ``async with``."""
 
     __slots__ = ("_message", "_refuse")
 

@@ -1,4 +1,4 @@
-"""What a client can be told; each option with its default, its unit and its range."""
+"""The options of a client, each with its default, its unit and its range."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Overflow = Literal["wait", "raise", "drop_oldest", "drop_newest"]
 
 VERSIONS: Final[dict[str, int]] = {"3.1": V31, "3.1.1": V311, "5": V5}
 
-_WHILE_AWAY_S: Final = 3600  # the session of a client that does not say how long
+_WHILE_AWAY_S: Final = 3600  # the session of a client that does not say how long to keep it
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The state of a client towards its server.
+    """The state of a client's connection to its server.
 
     Attributes:
         state: "dialling", "connected", "waiting" for the next attempt, or "closed".
-        url: of the latest attempt.
-        attempt: since the last connection; 0 while there is one.
-        pause_s: while waiting: how long altogether, seconds.
-        error: why there is no connection; empty while there is one.
-        reason_code: what the server said to it, 0 if nothing.
+        url: the address of the latest attempt.
+        attempt: the number of attempts since the last connection; 0 while connected.
+        pause_s: while waiting: the length of the whole pause, seconds.
+        error: why there is no connection; empty while connected.
+        reason_code: the server's reason code for that, 0 if it gave none.
     """
 
     state: str
@@ -49,10 +49,10 @@ class Authentication(Protocol):
     """Its name, as the server knows it."""
 
     def first(self) -> bytes | None:
-        """The data in CONNECT; called for each connection."""
+        """Return the data of CONNECT; called for each connection."""
 
     def next(self, data: bytes | None) -> bytes | None:
-        """The answer to the server's; None if the server did not prove itself."""
+        """Return the answer to the server's data; None if the server did not prove itself."""
 
 
 class Settings(TypedDict, total=False):
@@ -98,7 +98,7 @@ class Options:
 
     Attributes:
         client_id: client identifier; empty takes one that nobody else has.
-        version: of MQTT.
+        version: the version of MQTT.
         username: user name.
         password: password, text or bytes.
         clean_start: begin a new session with the first connection. None: unless
@@ -112,14 +112,14 @@ class Options:
         user_properties: in CONNECT, MQTT 5.
         authentication: enhanced authentication, MQTT 5.
         tls: files for ``mqtts`` and ``wss``; None takes the authorities of the system.
-        headers: more of them for the upgrade to WebSocket, such as ("Authorization", "…").
+        headers: additional headers of the upgrade to WebSocket, such as ("Authorization", "…").
         max_inflight: QoS 1 and 2 messages sent and not acknowledged, 1 to 65000; the server's
             Receive Maximum may bound it further.
         receive_maximum: QoS 1 and 2 messages that the server may send before we acknowledge, 1
             to 65535, MQTT 5.
         inbox_messages_max: received messages that wait for the program before nothing more is
             read, 1 or more.
-        inbox_bytes_max: bytes of those, likewise.
+        inbox_bytes_max: bytes of those before nothing more is read.
         packet_bytes_max: largest packet accepted, bytes.
         outbox: directory that keeps QoS 1 and 2 messages until the server has them, through crashes
             of program and machine.
@@ -129,8 +129,8 @@ class Options:
         overflow: what happens to one more: "wait" for room, "raise" ``QueueFull``, or drop the
             oldest or the newest, which ``PublishFailed`` tells who awaits it.
         connect_timeout_s: for each step of connecting, seconds.
-        follow_references: go where the server says that another one is (Server Reference, MQTT 5),
-            with the same login and the same kind of connection.
+        follow_references: connect to another server that the server names (Server Reference,
+            MQTT 5), with the same login and the same kind of connection.
         quota_retry_s: ``publish`` tries again, with growing pauses, for so long where the server
             has no room for the message (0x97), seconds; 0 = not at all.
         reconnect_s_min: pause after the first failure to connect, doubled after each further one,
@@ -138,9 +138,9 @@ class Options:
         reconnect_s_max: the longest such pause, and the one after a refused login.
         redeliver_s: a message whose processing failed is handed over again after this, twice as
             long each further time, seconds.
-        retry_interval_s: MQTT 3.1 only: what is not acknowledged is sent again after this, within a
+        retry_interval_s: MQTT 3.1 only: unacknowledged packets are sent again after this, within a
             connection, too; 0 = never. Later versions forbid it [MQTT-4.4.0-1].
-        drain_s: how long ``close`` waits for what is not acknowledged yet.
+        drain_s: how long ``close`` waits for missing acknowledgements, seconds.
         waits_for_connection: ``async with`` waits for the first connection, and fails with it.
             None: unless there is an outbox.
         status_changed: called with each new status.
@@ -180,10 +180,10 @@ class Options:
     status_changed: Callable[[Status], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse a combination of values that makes no sense.
 
         Raises:
-            ConfigError: it says what does.
+            ConfigError: the message names the option and what it must be.
         """
         for name, least, most in _RANGES:
             value = getattr(self, name)
@@ -212,14 +212,14 @@ class Options:
 
     @property
     def keeps_session(self) -> bool:
-        """Return whether the session outlives the client."""
+        """True if the session outlives the client."""
         if self.outbox is not None or self.clean_start is False:
             return True
         return bool(self.session_expiry_s)
 
     @property
     def begins_clean(self) -> bool:
-        """Return whether the first connection starts clean."""
+        """True if the first connection starts clean."""
         return not self.keeps_session if self.clean_start is None else self.clean_start
 
     @property

@@ -6,7 +6,7 @@
                     ╰── sent, acknowledged ─▶ its chunk leaves the log ─▶ disk is free again
 
 It belongs to one client identifier: the packet identifiers in it mean something only to the
-session that a server keeps under that.
+session that a server keeps under it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 INTERVAL_S: Final = 2.0
-_ALL_US: Final = 2**62  # older than this is everything
+_ALL_US: Final = 2**62  # older than every message
 _ALL_BYTES: Final = 2**62
 
 
 async def open_outbox(path: Path) -> tuple[Store, Recovered]:
-    """Open or make the outbox at ``path``; what is in it.
+    """Open or create the outbox at ``path``; return the store and its contents.
 
-    It is done in a thread, which cannot be stopped: who is cancelled meanwhile waits until it is
+    A thread does it, which cannot be stopped: a caller that is cancelled waits until the outbox is
     closed again.
 
     Raises:
@@ -63,10 +63,10 @@ def _open_outbox(path: Path) -> tuple[Store, Recovered]:
 
 
 def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
-    """Return whose outbox it is; empty if it is new.
+    """Return the client identifier that owns the outbox; ``wanted`` if it is new.
 
     Raises:
-        ConfigError: not that of ``wanted``.
+        ConfigError: it is the outbox of another client than ``wanted``.
     """
     known = [record.client_id for record in recovered.sessions]
     if not known:
@@ -80,11 +80,11 @@ def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
 
 
 async def trim_until(stopped: asyncio.Event, core: Core) -> None:
-    """Let what is delivered or given up leave the log of the outbox, until told.
+    """Remove delivered and given up messages from the log of the outbox, until stopped.
 
     Args:
-        stopped: set to end it; what is being done is done to its end.
-        core: the client's.
+        stopped: set to end it; a removal that has begun is completed.
+        core: the engine of the client.
     """
     trimmed_to = -1
     while not await _is_set_within(stopped, INTERVAL_S):
@@ -92,12 +92,12 @@ async def trim_until(stopped: asyncio.Event, core: Core) -> None:
             needed = core.session.lowest_offset()
             keep_from = core.server.effects.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
-                await core.driver.durable()  # that it is not needed any more
+                await core.driver.durable()  # the record that they are not needed any more
                 await _trim(core.store, keep_from)
                 trimmed_to = keep_from
         except StoreError as error:
             logger.error("the outbox could not be trimmed: %s", error)
-        except Exception:  # a defect must not end it for good: the disk would fill
+        except Exception:  # a defect must not end trimming for good: the disk would fill
             logger.exception("the outbox could not be trimmed")
 
 
@@ -111,7 +111,7 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def _trim(store: Store, keep_from: int) -> None:
-    """Remove what lies before ``keep_from``, a bounded part in each call."""
+    """Remove messages before ``keep_from``, a bounded part in each call of the store."""
     loop = asyncio.get_running_loop()
     begins_at, before = 0, -1
     while begins_at != before:

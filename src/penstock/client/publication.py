@@ -1,4 +1,4 @@
-"""What became of the messages that were published.
+"""The delivery of published messages.
 
 ::
 
@@ -7,8 +7,8 @@
                  ╰────── given up here: too old, too ─▶ failed
                          large for the server, no room
 
-A publication is known by the offset of its message: in the log of the outbox, or of a count of our
-own.
+A publication is identified by the offset of its message: in the log of the outbox, or in a count of
+our own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Publication:
 
     Attributes:
         topic: topic name.
-        reason_code: what the server said, an MQTT 5 reason code, whatever the version: 0, or 0x10
+        reason_code: the server's answer, an MQTT 5 reason code in every version: 0, or 0x10
             if nobody subscribes; None while it is on its way.
     """
 
@@ -47,13 +47,13 @@ class Publication:
 
     @property
     def is_done(self) -> bool:
-        """Whether it was delivered, or never will be."""
+        """True if it was delivered, or never will be."""
         return self.reason_code is not None
 
     def __await__(self) -> Generator[None, None, int]:
-        """Wait for the delivery; the server's reason code, below 0x80.
+        """Wait for the delivery; return the server's reason code, below 0x80.
 
-        To cancel the waiting does not take the message back.
+        Cancelling the wait does not take the message back.
 
         Raises:
             PublishFailed: the server refused it, or it was given up.
@@ -70,7 +70,7 @@ class Publication:
         return self.reason_code
 
     def settle(self, reason_code: int, error: PublishFailed | None) -> None:
-        """It is over; who awaits it goes on."""
+        """Record the outcome, and wake the waiting tasks."""
         self.reason_code = reason_code
         self._error = error
         if self._waiters is not None:
@@ -82,34 +82,34 @@ class Publication:
 
 @final
 class Publications(Sender):
-    """Those of one client."""
+    """The publications of one client that are on their way."""
 
     def __init__(self) -> None:
         self._pending: dict[int, Publication] = {}  # by offset, oldest first
-        self.lost_qos0 = -1  # why the latest QoS 0 message was dropped here
+        self.lost_qos0 = -1  # why the latest QoS 0 message was dropped here; -1: it was not
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, offset: int, topic: str) -> Publication:
-        """One more is on its way."""
+        """Add a message that is on its way, and return its publication."""
         publication = Publication(topic)
         self._pending[offset] = publication
         return publication
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
-        """The server has it."""
+        """Settle a message that the server has acknowledged."""
         publication = self._pending.pop(delivery.offset, None)
         if publication is not None:
             publication.settle(reason_code, None)
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
-        """The server refused it."""
+        """Settle a message that the server refused."""
         why = reasons.name_of(reason_code)
         self._fail(delivery.offset, f"the server refused the message: {why}", reason_code)
 
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """It was dropped on its way."""
+        """Settle a message that was dropped on its way."""
         del client_id
         if delivery.qos == 0:
             self.lost_qos0 = reason
@@ -117,7 +117,7 @@ class Publications(Sender):
         self._fail(delivery.offset, f"given up: {drop_counts.REASONS[reason]}", 0)
 
     def lose_all(self, why: str, is_kept: bool = False) -> None:
-        """Nothing more will be heard of any."""
+        """Fail all publications: nothing more will be heard of them."""
         for known in list(self._pending):
             self._fail(known, why, 0, is_kept)
 

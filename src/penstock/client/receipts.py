@@ -1,4 +1,4 @@
-"""Receipts: a Penstock broker tells when a message is in a table (docs/spark.md).
+"""Receipts: a Penstock broker reports when a message is in a table (docs/spark.md).
 
 ::
 
@@ -25,13 +25,13 @@ from penstock.store.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, OFFSET, 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Where a message is.
+    """The place of a message in a table.
 
     Attributes:
-        table: the table it is in.
-        epoch: with ``offset``, which row it is there.
+        table: name of the table.
+        epoch: with ``offset``, identifies the row of the table.
         offset: position of the message in the broker's log.
-        at: when the broker was told, UTC.
+        at: when the broker learned of it, UTC.
     """
 
     table: str
@@ -42,10 +42,10 @@ class Landed:
 
 @final
 class Receipt:
-    """Asks that one message be in a table; ``await`` it for the answer.
+    """Asks a broker to report when one message is in a table; ``await`` it for the answer.
 
     Args:
-        table: name of the table; "*": any that gets the message, of which the first tells.
+        table: name of the table; "*": any that gets the message; the first one reports.
     """
 
     def __init__(self, table: str = ANY_TABLE) -> None:
@@ -54,18 +54,18 @@ class Receipt:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has come, or never will."""
+        """True if the answer has come, or never will."""
         return self._response is not None and self._response.done()
 
     def __await__(self) -> Generator[Any, None, Landed]:
         """Wait until the message is in the table, for as long as that takes.
 
-        To cancel the waiting, as ``asyncio.timeout`` does, does not take it back: it may be awaited
-        again.
+        Cancelling the wait, as ``asyncio.timeout`` does, does not cancel the receipt: it may be
+        awaited again.
 
         Raises:
             NotConnected: the client was closed.
-            ClientError: it was not published with a message.
+            ClientError: it was not passed to ``publish``.
         """
         if self._response is None:
             raise ClientError("a receipt is asked for with publish(…, receipt=…)")
@@ -76,7 +76,7 @@ class Receipt:
         )
 
     async def ask(self, responses: Responses, properties: Properties | None) -> Properties:
-        """A copy of these properties that asks for this receipt; for ``Client.publish``."""
+        """Return a copy of these properties that asks for this receipt; for ``Client.publish``."""
         if self._response is not None:
             raise ClientError("a receipt is for one message; make another one for the next")
         asked, self._response = await responses.ask(properties)

@@ -1,10 +1,10 @@
-"""Requests: published, and answered by whoever subscribes to them (MQTT 5 §4.10)."""
+"""Requests: published, and answered by a subscriber of their topic (MQTT 5 §4.10)."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from penstock.client.checks import Payload
 from penstock.client.message import Message
@@ -13,12 +13,9 @@ from penstock.errors import RequestFailed
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties
 
-if TYPE_CHECKING:
-    from penstock.client.client import Client
-
 
 async def request(
-    client: Client,
+    publish: Callable[[str, Payload, int, bool, Properties], Awaitable[int]],
     responses: Responses,
     topic: str,
     payload: Payload,
@@ -26,14 +23,14 @@ async def request(
     timeout_s: float,
     properties: Properties | None,
 ) -> Message:
-    """Publish a request, and wait for its response: see ``Client.request``."""
+    """Publish a request with ``publish``, and wait for its response: see ``Client.request``."""
     response: Response | None = None
     try:
         async with asyncio.timeout(timeout_s):
             asked, response = await responses.ask(properties)
-            if asked.message_expiry_interval is None:  # nobody waits for it any longer
+            if asked.message_expiry_interval is None:  # after that no one waits for the response
                 asked.message_expiry_interval = math.ceil(timeout_s)
-            code = await client.publish(topic, payload, qos, False, asked)
+            code = await publish(topic, payload, qos, False, asked)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:
                 raise RequestFailed(f"nobody subscribes to {topic}", code)
             return await response

@@ -1,10 +1,10 @@
-"""Responses to what this client has published (MQTT 5 §4.10).
+"""Responses to requests that this client has published (MQTT 5 §4.10).
 
 ::
 
-      PUBLISH with response topic and correlation data ─▶ … whoever answers …
-                                                                   │
-      the one who waits ◀── by correlation data ◀── PUBLISH to our topic
+      PUBLISH with response topic and correlation data ─▶ … a responder …
+                                                                 │
+      the waiting task ◀── by correlation data ◀── PUBLISH to our topic
 
 One response topic serves a client; it subscribes to it when the first response is asked for.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
 from penstock.client.checks import copy_of
@@ -24,9 +25,6 @@ from penstock.errors import NotConnected
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties
 
-if TYPE_CHECKING:
-    from penstock.client.client import Client
-
 PREFIX: Final = "penstock/responses/"
 
 Response: TypeAlias = asyncio.Future[Message]
@@ -34,34 +32,35 @@ Response: TypeAlias = asyncio.Future[Message]
 
 @final
 class Responses:
-    """Those that one client waits for.
+    """The responses that one client waits for.
 
     Args:
-        client: subscribes to their topic.
-        core: of that.
+        subscribe: subscribes the client to a topic filter, with QoS 2.
+        core: the engine of the client.
     """
 
-    def __init__(self, client: Client, core: Core) -> None:
+    def __init__(self, subscribe: Callable[[str], Awaitable[object]], core: Core) -> None:
         self._topic = f"{PREFIX}{core.client_id}/{secrets.token_hex(6)}"
         self._subscribing = asyncio.Lock()
         self._is_subscribed = False
-        self._client = client
+        self._subscribe = subscribe
         self._core = core
         self._waiting: WeakValueDictionary[bytes, Response] = WeakValueDictionary()
         core.take_reply = self._take
         core.end_replies = self._end
 
     async def ask(self, properties: Properties | None) -> tuple[Properties, Response]:
-        """A copy of these properties that asks for a response, and where that will be.
+        """Ask for a response: return a copy of these properties that does, and the response's
+        future.
 
-        Whoever waits keeps the latter; when nobody does, the response is forgotten.
+        The caller keeps the future; once it is gone, the response is forgotten.
 
         Raises:
             SubscribeFailed: the client may not subscribe to its response topic.
         """
         async with self._subscribing:
             if not self._is_subscribed:
-                await self._client.subscribe(self._topic, qos=2)
+                await self._subscribe(self._topic)
                 self._is_subscribed = True
         asked = copy_of(properties)
         asked.response_topic = self._topic
@@ -72,7 +71,7 @@ class Responses:
         return asked, response
 
     def _take(self, arrival: Arrival) -> bool:
-        """Whether it is a response; it is acknowledged then."""
+        """Take a message if it is a response, and acknowledge it; return whether it was."""
         if arrival.topic != self._topic:
             return False
         message = Message(arrival)
@@ -89,8 +88,8 @@ class Responses:
         return True
 
     def _end(self, why: str) -> None:
-        """There will be no response any more."""
+        """Fail all waiting requests: no response will come any more."""
         for response in list(self._waiting.values()):
             if not response.done():
                 response.set_exception(NotConnected(why))
-                response.exception()  # who still publishes what asks hears of that instead
+                response.exception()  # a request that is still being published raises that itself

@@ -2,7 +2,7 @@
 
 ::
 
-      there is room, nobody waits ─▶ go on
+      there is room, none waits ─▶ go on
       else ─▶ in line ── first, and there is room ─▶ go on
 
 QoS 0 needs a connection with room in its socket, QoS 1 and 2 a place in the queue: each has its
@@ -15,35 +15,35 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
-_LOOK_AGAIN_S: Final = 0.25  # nobody tells when the store works again
+_LOOK_AGAIN_S: Final = 0.25  # there is no signal when the store works again
 
 
 @final
 class Room:
-    """One line.
+    """A first-come, first-served line of waiting publishers.
 
     Args:
-        has_room: whether one more may go on.
+        has_room: returns whether one more may go on.
     """
 
     def __init__(self, has_room: Callable[[], bool]) -> None:
         self.has_room = has_room
-        self.is_over = False
+        self.is_closed = False
         self._line = asyncio.Lock()
-        self.waiting = 0  # also while the line is handed from one to the next
+        self.waiting = 0  # including while the line moves from one to the next
         self._first: asyncio.Future[None] | None = None
 
     @property
     def is_free(self) -> bool:
-        """Whether one may go on at once: there is room, and nobody waits."""
+        """True if one may go on at once: there is room, and no one waits."""
         return self.waiting == 0 and self.has_room()
 
     async def wait(self) -> None:
-        """Wait for room; it is there when this returns, unless the client is over."""
+        """Wait for room. On return there is room, unless the line was closed."""
         self.waiting += 1
         try:
             async with self._line:
-                while not self.is_over and not self.has_room():
+                while not self.is_closed and not self.has_room():
                     self._first = asyncio.get_running_loop().create_future()
                     await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
                 self._first = None
@@ -51,11 +51,11 @@ class Room:
             self.waiting -= 1
 
     def close(self) -> None:
-        """There will be none any more."""
-        self.is_over = True
-        self.tell()
+        """Let all go on: there will be no room any more."""
+        self.is_closed = True
+        self.notify()
 
-    def tell(self) -> None:
-        """There may be room."""
+    def notify(self) -> None:
+        """Wake the first of the line: there may be room."""
         if self._first is not None and not self._first.done():
             self._first.set_result(None)

@@ -1,4 +1,4 @@
-"""What a client subscribes to: asked of the server, answered, and asked again.
+"""The subscriptions of a client: sent to the server, answered, and sent again.
 
 ::
 
@@ -6,8 +6,8 @@
                       ▲                      │
                       ╰── connection lost ◀──╯
 
-What was granted is asked for again when the server has lost the session. What the server refuses
-then is told in the log: nobody waits for it.
+Granted subscriptions are asked for again when the server has lost the session. If it refuses one
+then, that is logged, because no caller waits for the answer.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-_AT_ONCE_MAX: Final = 50  # filters in one SUBSCRIBE that asks again
+_AT_ONCE_MAX: Final = 50  # most filters in a SUBSCRIBE that asks again
 _UNANSWERED_MAX: Final = 5
 
 
 @final
 class _Ask:
-    """One SUBSCRIBE or UNSUBSCRIBE, and who waits for its answer."""
+    """One SUBSCRIBE or UNSUBSCRIBE, and the future of its answer."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class _Ask:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """True if no one waits for the answer any more."""
         return self.answer is not None and self.answer.done()
 
 
@@ -88,14 +88,14 @@ class Subscriptions:
         return answer
 
     def connected(self, connection: ClientConnection, session_present: bool) -> None:
-        """A connection: ask for what nobody answered, and what the server has forgotten."""
+        """Use a new connection: send unanswered requests, and what the server has forgotten."""
         self._connection = connection
         if not session_present:
             self._ask_again()
         self._send_waiting()
 
     def disconnected(self) -> None:
-        """The connection is gone: what was sent waits again, in its order."""
+        """Queue unanswered requests again, in their order: the connection is gone."""
         self._connection = None
         for ask in reversed(self._sent.values()):
             ask.unanswered += 1
@@ -111,10 +111,10 @@ class Subscriptions:
         self._sent.clear()
 
     def answered(self, packet: Packet) -> None:
-        """SUBACK or UNSUBACK.
+        """Take a SUBACK or UNSUBACK.
 
         Raises:
-            RemoteProtocolError: it does not say one thing for each filter [MQTT-3.8.4-6]
+            RemoteProtocolError: it has not one reason code for each filter [MQTT-3.8.4-6]
                 [MQTT-3.11.3-1].
         """
         if not isinstance(packet, Suback | Unsuback):
@@ -123,7 +123,7 @@ class Subscriptions:
         if ask is None:
             return
         codes = list(packet.reason_codes)
-        if ask.ended and not codes:  # before MQTT 5 it has none
+        if ask.ended and not codes:  # before MQTT 5 UNSUBACK has none
             codes = [reasons.SUCCESS] * len(ask.ended)
         asked = len(ask.ended or ask.subscriptions)
         if isinstance(packet, Suback) == bool(ask.ended) or len(codes) != asked:
@@ -152,11 +152,11 @@ class Subscriptions:
 
     @property
     def is_asking(self) -> bool:
-        """Return whether an answer is awaited."""
+        """True while an answer is awaited."""
         return bool(self._sent or self._waiting)
 
     def close(self, why: str) -> None:
-        """Nothing is asked any more."""
+        """Fail all waiting requests; nothing is sent any more."""
         self._closed = True
         for ask in (*self._sent.values(), *self._waiting):
             if ask.answer is not None and not ask.answer.done():
@@ -167,7 +167,7 @@ class Subscriptions:
     # -- inside ----------------------------------------------------------------------------
 
     def _ask_again(self) -> None:
-        """For all that was granted, and nothing of that twice."""
+        """Queue a request for all granted subscriptions, each once."""
         self._waiting = deque(ask for ask in self._waiting if ask.answer is not None)
         by_properties: dict[int, _Ask] = {}
         asks: list[_Ask] = []
@@ -200,7 +200,7 @@ class Subscriptions:
                 else:
                     ask.answer.set_exception(SubscribeFailed(error.message, error.reason))
                 continue
-            if packet_id == 0:  # all are in use: with the next answer
+            if packet_id == 0:  # all identifiers are in use: try again with the next answer
                 self._waiting.appendleft(ask)
                 return
             self._sent[packet_id] = ask

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Client
-from penstock.client import life
+from penstock.client import lifecycle
 from penstock.errors import NotConnected
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S
@@ -105,7 +105,7 @@ async def test_a_defect_behind_it(
     async with asyncio.timeout(DEADLINE_S):
         client = Client(NOBODY, client_id="meter", outbox=tmp_path)
         with monkeypatch.context() as patched:
-            patched.setattr(life, name, fails)
+            patched.setattr(lifecycle, name, fails)
             with pytest.raises(RuntimeError, match="too many"):
                 await client.open()
         assert client.status.state == "closed"

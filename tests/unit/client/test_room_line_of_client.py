@@ -22,7 +22,7 @@ async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
     second = asyncio.create_task(publisher("second"))
     await asyncio.sleep(0)  # both stand in line
     places[0] = 3
-    room.tell()
+    room.notify()
     await asyncio.sleep(0)  # the first is about to go on: then the line is nobody's for a moment
     third = asyncio.create_task(publisher("third"))
     await asyncio.gather(first, second, third)

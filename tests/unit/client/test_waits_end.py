@@ -165,7 +165,7 @@ async def test_who_does_not_drain_ends_a_close_that_does() -> None:
         await client.send("a", b"1")
         closing = asyncio.create_task(client.close())
         core = core_of(client)
-        await until("it drains", lambda: core.is_watched)
+        await until("it drains", lambda: core.has_waiters)
         await client.close(drain=False)
         assert client.status.state == "closed"
         with pytest.raises(PublishFailed, match="1 messages were not acknowledged"):
