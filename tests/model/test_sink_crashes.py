@@ -26,15 +26,15 @@ import pytest
 
 from penstock.broker import sinks as sinks_module
 from penstock.broker.sinks import SinkPublisher
+from penstock.control import client as control
+from penstock.control.client import Published
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.runtime.driver import Driver
-from penstock.store import control
 from penstock.store import staging as staging_module
-from penstock.store.control import Published
 from penstock.store.memory import MemoryStore
 from penstock.store.staging import DECIDED, Staging
 from penstock.store.watermark import sync_directory

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
+from penstock.control.admin_requests import ListSessions, Page
+from penstock.control.client import NoBroker, ask
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
-from penstock.store.admin_requests import ListSessions, Page
-from penstock.store.control import NoBroker, ask
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients

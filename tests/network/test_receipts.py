@@ -14,11 +14,11 @@ from argon2 import PasswordHasher
 
 from penstock.auth.files import write_passwords
 from penstock.auth.tokens import OWN_FILE
+from penstock.control.landed_requests import OFFSETS_MAX, Landed, TableState
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Puback, Publish
 from penstock.protocol.properties import Properties
-from penstock.store.landed_requests import OFFSETS_MAX, Landed, TableState
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import Credentials
 from tests.support.broker import Broker

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.control.client import REQUEST_BYTES_MAX
+from penstock.control.reader_requests import Lease, ReaderState
 from penstock.errors import ConfigError, EpochMismatch
-from penstock.store.control import REQUEST_BYTES_MAX
-from penstock.store.reader_requests import Lease, ReaderState
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.support.broker import Broker, environment
 from tests.support.deadline import wait_for

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.auth.tokens import OWN_FILE
+from penstock.control.landed_requests import Landed
+from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, PenstockError
-from penstock.store.landed_requests import Landed
-from penstock.store.reader_requests import Lease
 from penstock.stream.client import StreamClient
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import PutRequest, SetRequest

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from penstock.store.reader_requests import ReaderState
+from penstock.control.reader_requests import ReaderState
 from penstock.stream.client import StreamClient
 from tests.spark.waiting import DEADLINE_S, run_available, wait_until
 from tests.support.broker import Broker

@@ -52,17 +52,17 @@ from penstock.broker.sys_topics import SysTopics
 from penstock.config.machine import available
 from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
+from penstock.control.client import Abandon, Backup, Publish
+from penstock.control.landed_requests import ForgetTable, Landed, ListTables
+from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.acts import ban_source
 from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
-from penstock.store.control import Abandon, Backup, Publish
 from penstock.store.identity import new_epoch
-from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
 from penstock.store.private import make_private, privately, warn_of_readable
-from penstock.store.reader_requests import Lease, ListReaders, Release
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger

@@ -1,4 +1,4 @@
-"""What an operator asks of a running broker (``store.admin_requests``), done in its loop.
+"""What an operator asks of a running broker (``control.admin_requests``), done in its loop.
 
 ::
 
@@ -18,6 +18,26 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.broker.control import Control
+from penstock.control.admin_requests import (
+    LIMIT_MAX,
+    ClearRetained,
+    Count,
+    Drain,
+    DrainState,
+    EndDrain,
+    Kick,
+    LiftBan,
+    ListBans,
+    ListRetained,
+    ListSessions,
+    MakeBan,
+    Page,
+    RemoveSessions,
+    ShowDrain,
+    ShowRetained,
+    ShowSession,
+    Which,
+)
 from penstock.engine.acts import ban, clear, drain, end_drain, kick, lift, remove
 from penstock.engine.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
@@ -38,26 +58,6 @@ from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
-from penstock.store.admin_requests import (
-    LIMIT_MAX,
-    ClearRetained,
-    Count,
-    Drain,
-    DrainState,
-    EndDrain,
-    Kick,
-    LiftBan,
-    ListBans,
-    ListRetained,
-    ListSessions,
-    MakeBan,
-    Page,
-    RemoveSessions,
-    ShowDrain,
-    ShowRetained,
-    ShowSession,
-    Which,
-)
 from penstock.telemetry.logs import Sentence, get_logger, short
 
 logger = get_logger(__name__)

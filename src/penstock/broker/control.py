@@ -1,4 +1,4 @@
-"""The broker's end of the control socket (``store.control``): it does what a command asks.
+"""The broker's end of the control socket (``control.client``): it does what a command asks.
 
 Each kind of request has a handler, which the composition of the broker gives it.
 """
@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar, final
 
 import msgspec
 
-from penstock.errors import PenstockError, StoreError
-from penstock.store.control import (
+from penstock.control.client import (
     REQUEST_BYTES_MAX,
     SOCKET_NAME,
     Answer,
@@ -24,6 +23,7 @@ from penstock.store.control import (
     Request,
     short_path,
 )
+from penstock.errors import PenstockError, StoreError
 from penstock.store.manifest import Manifest
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import get_logger

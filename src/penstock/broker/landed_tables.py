@@ -36,10 +36,7 @@ from penstock.broker.lag import Lag, lags
 from penstock.broker.readers import check_owner
 from penstock.broker.receipts import Receipts
 from penstock.config.stream import Stream
-from penstock.engine.clock import Now
-from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
-from penstock.store.api import Store
-from penstock.store.landed_requests import (
+from penstock.control.landed_requests import (
     ForgetTable,
     Landed,
     ListTables,
@@ -47,6 +44,9 @@ from penstock.store.landed_requests import (
     Through,
     check_table,
 )
+from penstock.engine.clock import Now
+from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -22,10 +22,10 @@ from penstock.broker.kept_file import KeptFile
 from penstock.broker.lag import Lag, lags
 from penstock.broker.readers import Reader, Readers
 from penstock.config.stream import Stream
+from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
 from penstock.store.api import Store
-from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

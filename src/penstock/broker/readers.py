@@ -34,9 +34,9 @@ from typing import final
 
 import msgspec
 
+from penstock.control.reader_requests import Granted, Lease, check_group
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.store.api import NOTHING_HELD
-from penstock.store.reader_requests import Granted, Lease, check_group
 
 
 class Reader(msgspec.Struct):

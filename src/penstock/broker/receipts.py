@@ -24,6 +24,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
 
+from penstock.control.landed_requests import (
+    EPOCH,
+    LANDED_AT,
+    OFFSET,
+    RECEIPT,
+    asks_for_receipt,
+)
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.topics import is_system_topic
@@ -32,13 +39,6 @@ from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import Properties, decode_properties, encode_properties
 from penstock.runtime.driver import Driver
 from penstock.store.api import Store
-from penstock.store.landed_requests import (
-    EPOCH,
-    LANDED_AT,
-    OFFSET,
-    RECEIPT,
-    asks_for_receipt,
-)
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -30,12 +30,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, final
 
+from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import MICROSECONDS
 from penstock.engine.server import Server
 from penstock.engine.sinks import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
-from penstock.store.control import Abandon, Publish, Published
 from penstock.store.staging import RowSet, Staging, without_owner
 from penstock.telemetry.logs import get_logger
 

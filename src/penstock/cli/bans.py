@@ -37,7 +37,7 @@ def list_bans(
     as_json: AsJson = False,
 ) -> None:
     """List bans, those of too many wrong passwords among them; the oldest first."""
-    from penstock.store.admin_requests import ListBans
+    from penstock.control.admin_requests import ListBans
 
     found, further = entries(config, data_dir, ListBans(cursor), limit)
     if as_json:
@@ -54,7 +54,7 @@ def show(
     data_dir: DataDir = None,
 ) -> None:
     """Show one ban as JSON; exit code 2 where there is none."""
-    from penstock.store.admin_requests import ListBans
+    from penstock.control.admin_requests import ListBans
 
     found, _ = entries(config, data_dir, ListBans(), 1_000_000)
     bans = [ban for ban in found if (ban["kind"], ban["value"]) == (kind, value)]
@@ -82,7 +82,7 @@ def add(
 
     MQTT 5 clients are refused with 0x8A. Bans end with the broker.
     """
-    from penstock.store.admin_requests import Count, Kick, MakeBan
+    from penstock.control.admin_requests import Count, Kick, MakeBan
 
     banned = ask_broker(config, data_dir, MakeBan(kind, value, age_s("--for", lasts), why), str)
     print(f"banned {kind} {banned}")
@@ -97,7 +97,7 @@ def add(
 @app.command()
 def lift(kind: Kind, value: Value, config: ConfigFile = None, data_dir: DataDir = None) -> None:
     """End a ban before its time."""
-    from penstock.store.admin_requests import LiftBan
+    from penstock.control.admin_requests import LiftBan
 
     if not ask_broker(config, data_dir, LiftBan(kind, value), bool):
         raise ConfigError(f"there is no ban of {kind} {value}")

@@ -49,7 +49,7 @@ def list_clients(
     as_json: AsJson = False,
 ) -> None:
     """List connected clients, those first whose sessions are oldest."""
-    from penstock.store.admin_requests import ListSessions
+    from penstock.control.admin_requests import ListSessions
 
     asked = ListSessions(which(client, user, address, older_than, True), cursor)
     found, further = entries(config, data_dir, asked, limit)
@@ -68,7 +68,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show all about one client: address, window, queue, drops, subscriptions."""
-    from penstock.store.admin_requests import ShowSession
+    from penstock.control.admin_requests import ShowSession
 
     told = ask_broker(config, data_dir, ShowSession(client_id), JsonObject | None)
     if told is None:
@@ -101,7 +101,7 @@ def kick(
 ) -> None:
     """End connections: MQTT 5 clients are told 0x98. Sessions stay, and without '--ban' they may
     come again at once."""
-    from penstock.store.admin_requests import Count, Kick
+    from penstock.control.admin_requests import Count, Kick
 
     if (client_id is None) == (client is user is address is older_than is None):
         raise ConfigError("name one client, or give options that say which")
@@ -141,7 +141,7 @@ def drain(
     """
     from msgspec import to_builtins
 
-    from penstock.store.admin_requests import Drain, DrainState, EndDrain, ShowDrain
+    from penstock.control.admin_requests import Drain, DrainState, EndDrain, ShowDrain
 
     if end:
         if not ask_broker(config, data_dir, EndDrain(), bool):

@@ -19,8 +19,8 @@ from penstock.cli import screen
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.store.admin_requests import ListBans, ListRetained, ListSessions, Which
-    from penstock.store.control import Request
+    from penstock.control.admin_requests import ListBans, ListRetained, ListSessions, Which
+    from penstock.control.client import Request
 
 JsonObject = dict[str, Any]
 
@@ -63,9 +63,9 @@ def age_s(option: str, text: str | None) -> float:
 
 def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
     """Return what the broker that uses the data directory answers; errors as in
-    `store.control.ask`."""
+    `control.client.ask`."""
     from penstock.config.load import load_settings
-    from penstock.store.control import ask
+    from penstock.control.client import ask
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
     return ask(settings.durability.data_dir, request, done, _ANSWER_S_MAX)
@@ -80,7 +80,7 @@ def entries(
     """At most `limit` entries of a list, page by page, and where it goes on ("": at its end)."""
     from msgspec.structs import replace
 
-    from penstock.store.admin_requests import LIMIT_MAX, Page
+    from penstock.control.admin_requests import LIMIT_MAX, Page
 
     found: list[JsonObject] = []
     while True:
@@ -124,7 +124,7 @@ def which(
     connected: bool | None,
 ) -> Which:
     """The selection that the options name."""
-    from penstock.store.admin_requests import Which
+    from penstock.control.admin_requests import Which
 
     older_than_s = age_s("--older-than", older_than)
     return Which(client, user, address, connected, older_than_s)

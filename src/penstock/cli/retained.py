@@ -43,7 +43,7 @@ def list_retained(
     as_json: AsJson = False,
 ) -> None:
     """List retained messages whose topics match a filter."""
-    from penstock.store.admin_requests import ListRetained
+    from penstock.control.admin_requests import ListRetained
 
     asked = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
     found, further = entries(config, data_dir, asked, limit)
@@ -64,7 +64,7 @@ def show(
 
     On a terminal what it would obey is escaped.
     """
-    from penstock.store.admin_requests import ShowRetained
+    from penstock.control.admin_requests import ShowRetained
 
     told = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
     if told is None:
@@ -85,7 +85,7 @@ def clear(
     yes: Yes = False,
 ) -> None:
     """Forget retained messages whose topics match a filter. Subscribers are told nothing."""
-    from penstock.store.admin_requests import ClearRetained, Count
+    from penstock.control.admin_requests import ClearRetained, Count
 
     older_than_s = age_s("--older-than", older_than)
 

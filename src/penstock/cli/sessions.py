@@ -53,7 +53,7 @@ def list_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List sessions, the oldest first."""
-    from penstock.store.admin_requests import ListSessions
+    from penstock.control.admin_requests import ListSessions
 
     asked = ListSessions(which(client, user, address, older_than, connected), cursor)
     found, further = entries(config, data_dir, asked, limit)
@@ -81,7 +81,7 @@ def remove(
     yes: Yes = False,
 ) -> None:
     """End sessions, and drop what waits for them. Without options all that are away."""
-    from penstock.store.admin_requests import Count, RemoveSessions
+    from penstock.control.admin_requests import Count, RemoveSessions
 
     if client_id is not None:
         if not client is user is older_than is None:

@@ -127,7 +127,7 @@ def backup(
     Everything acknowledged before is in it. A path in the same file system takes almost no space
     or time (hard links); copy it elsewhere then.
     """
-    from penstock.store.control import NoBroker, ask_for_backup
+    from penstock.control.client import NoBroker, ask_for_backup
 
     directory = _directory(config, data_dir)
     try:

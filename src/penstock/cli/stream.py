@@ -16,8 +16,8 @@ from penstock.cli.stream_service import SERVER, Access, Server
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.store.landed_requests import TableState
-    from penstock.store.reader_requests import ReaderState
+    from penstock.control.landed_requests import TableState
+    from penstock.control.reader_requests import ReaderState
     from penstock.stream.client import StreamClient
 
 SERVER_ANSWER_S_MAX: Final = 5.0

@@ -18,9 +18,9 @@ from datetime import datetime
 from typing import Any, final
 
 from penstock.client.responses import Response, Responses
+from penstock.control.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, OFFSET, RECEIPT
 from penstock.errors import ClientError
 from penstock.protocol.properties import Properties
-from penstock.store.landed_requests import ANY_TABLE, EPOCH, LANDED_AT, OFFSET, RECEIPT
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from __future__ import annotations
 import socket
 import time
 
+from penstock.control.reader_requests import Granted, Lease
 from penstock.spark.offsets import LogPosition
-from penstock.store.reader_requests import Granted, Lease
 from penstock.stream.client import StreamClient, StreamUnavailable
 
 LEASE_S = 3600.0

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.control.reader_requests import check_group
 from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
 from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
 from penstock.spark.topics import parse_topics
 from penstock.spark.wanted import AtTime, Wanted, moves, parse_offsets, parse_time
-from penstock.store.reader_requests import check_group
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.control.landed_requests import Landed
 from penstock.errors import PenstockError
 from penstock.spark.pins import remembered
-from penstock.store.landed_requests import Landed
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger
 

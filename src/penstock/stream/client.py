@@ -29,6 +29,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from penstock.control.landed_requests import Landed, TableState, Through
+from penstock.control.reader_requests import Granted, Lease, ReaderState
 from penstock.errors import (
     ConfigError,
     EpochMismatch,
@@ -36,8 +38,6 @@ from penstock.errors import (
     PenstockError,
     StoreFailed,
 )
-from penstock.store.landed_requests import Landed, TableState, Through
-from penstock.store.reader_requests import Granted, Lease, ReaderState
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import PutRequest, RangeRequest, Refusal, SetRequest
 

@@ -21,9 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.auth.tokens import Grant
 from penstock.config.stream import StreamDefinition
-from penstock.engine.topics import filter_covers
-from penstock.protocol.properties import parse_properties
-from penstock.store.landed_requests import (
+from penstock.control.landed_requests import (
     OFFSETS_MAX,
     RECEIPT,
     ForgetTable,
@@ -33,6 +31,8 @@ from penstock.store.landed_requests import (
     Through,
     asks_for_receipt,
 )
+from penstock.engine.topics import filter_covers
+from penstock.protocol.properties import parse_properties
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.selection import TopicSelector

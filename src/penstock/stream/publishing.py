@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.auth.tokens import EVERYTHING, Grant
+from penstock.control import client as control
+from penstock.control.client import NoBroker, Published
 from penstock.engine.message import is_utf8
 from penstock.engine.topics import is_system_topic, is_topic_name, topic_matches
 from penstock.errors import ProtocolError, StoreFailed
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
-from penstock.store import control
-from penstock.store.control import NoBroker, Published
 from penstock.store.secondary import StoreNotReady
 from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned
 from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest

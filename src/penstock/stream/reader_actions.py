@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.auth.tokens import Grant
+from penstock.control.client import PROMPT_S, NoBroker, Request, ask
+from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
-from penstock.store.control import PROMPT_S, NoBroker, Request, ask
-from penstock.store.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.store.secondary import LogFollower, StoreNotReady
 from penstock.stream.requests import Refusal, RequestError
 

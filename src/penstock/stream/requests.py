@@ -24,8 +24,8 @@ Requests are small JSON objects::
 
 `latest` is the offset after the last row. `given_up` are ranges of offsets, [first, after the
 last], that the repair of a damaged store has given up; a range with any of them is refused.
-Leases are explained in `penstock.store.reader_requests`, landed messages in
-`penstock.store.landed_requests`.
+Leases are explained in `penstock.control.reader_requests`, landed messages in
+`penstock.control.landed_requests`.
 A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of the chosen rows.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at

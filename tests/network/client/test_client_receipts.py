@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.control.landed_requests import Landed
 from penstock.errors import ClientError, NotConnected, RequestFailed
-from penstock.store.landed_requests import Landed
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S

@@ -9,10 +9,7 @@ import pytest
 
 from penstock.broker import administration
 from penstock.broker.administration import WALKS_MAX, Administration
-from penstock.engine.clock import Now
-from penstock.engine.message import Message
-from penstock.errors import ConfigError, StoreError
-from penstock.store.admin_requests import (
+from penstock.control.admin_requests import (
     ClearRetained,
     Kick,
     ListRetained,
@@ -20,6 +17,9 @@ from penstock.store.admin_requests import (
     RemoveSessions,
     Which,
 )
+from penstock.engine.clock import Now
+from penstock.engine.message import Message
+from penstock.errors import ConfigError, StoreError
 from tests.unit.engine.bench import Bench
 
 SESSIONS = 1000

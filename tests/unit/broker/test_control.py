@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.broker.control import Control
+from penstock.control.client import SOCKET_NAME, Backup, ask, short_path
 from penstock.errors import StoreError, StoreFailed
-from penstock.store.control import SOCKET_NAME, Backup, ask, short_path
 from penstock.store.manifest import Manifest
 from tests.support.deadline import DEADLINE_S
 

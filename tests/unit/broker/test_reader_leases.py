@@ -17,14 +17,14 @@ from penstock.broker.landed_tables import LandedTables
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.broker.receipts import Told
 from penstock.config.stream import Stream
+from penstock.control.landed_requests import ForgetTable, Landed, ListTables
+from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreFailed
 from penstock.store.api import NOTHING_HELD
-from penstock.store.landed_requests import ForgetTable, Landed, ListTables
 from penstock.store.memory import MemoryStore
-from penstock.store.reader_requests import Lease, ListReaders, Release
 
 EPOCH = "e1"
 END = 40

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.broker.readers import Reader, Readers
+from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.store.api import NOTHING_HELD
-from penstock.store.reader_requests import Lease
 
 EPOCH = "20261121T000000-00000001"
 END = 100

@@ -12,6 +12,7 @@ import pytest
 from penstock.broker import retention
 from penstock.broker.reader_leases import ReaderLeases
 from penstock.config.stream import Stream
+from penstock.control.reader_requests import Lease
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.server import Server
@@ -20,7 +21,6 @@ from penstock.protocol.packets import Connect, Puback
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import LogExtent
 from penstock.store.memory import MemoryStore
-from penstock.store.reader_requests import Lease
 from tests.support.deadline import until
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import Pair, numbered

@@ -13,13 +13,13 @@ import pytest
 
 from penstock.broker import sinks as sinks_module
 from penstock.broker.sinks import SinkPublisher
+from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server import Server
 from penstock.engine.sinks import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
-from penstock.store.control import Abandon, Publish, Published
 from penstock.store.memory import MemoryStore
 from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
 from tests.support.deadline import DEADLINE_S, until

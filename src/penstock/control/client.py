@@ -21,11 +21,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from penstock.control.admin_requests import AdminRequest
+from penstock.control.landed_requests import LandedRequest
+from penstock.control.reader_requests import ReaderRequest
 from penstock.errors import ConfigError, StoreError, StoreFailed
-from penstock.store.admin_requests import AdminRequest
-from penstock.store.landed_requests import LandedRequest
 from penstock.store.manifest import Manifest
-from penstock.store.reader_requests import ReaderRequest
 
 SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 524_288

@@ -1,4 +1,4 @@
-"""What the stream service asks the broker for on behalf of tables: receipts (``store.control``).
+"""What the stream service asks the broker for on behalf of tables: receipts (``control.client``).
 
 A *table* has committed all messages of its selection up to an offset. The broker remembers that,
 and tells publishers that asked; what becomes of it is in ``broker.landed_tables``.

@@ -1,4 +1,4 @@
-"""What the stream service asks the broker for on behalf of readers: leases (``store.control``).
+"""What the stream service asks the broker for on behalf of readers: leases (``control.client``).
 
 A *reader* is known by its group. Its lease says how far it is, and that nothing from there on
 may leave the log while the lease lasts; what becomes of it is in ``broker.readers``.
