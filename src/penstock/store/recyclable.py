@@ -26,6 +26,10 @@ leaves it out; a byte overwritten there takes nothing away.
 
 A log that is being written has none: a reader sees the first bytes of what was written, and each of
 them is true. A database that is in use is therefore never mended.
+
+This file goes when the RocksDB in rocksdict gets past such a record by itself. Its tests:
+`tests/contract/test_recyclable.py` with RocksDB, `tests/unit/store/test_recyclable_bytes.py` for
+any bytes.
 """
 
 from __future__ import annotations
