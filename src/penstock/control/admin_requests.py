@@ -1,8 +1,8 @@
-"""What an operator asks a running broker, or has it do, over the control socket.
+"""The requests of an operator to a running broker, over the control socket.
 
 Lists come in pages: an answer's ``cursor`` goes into the next request, and is empty at the end. An
-act that is to be *tried* changes nothing, and says how many it would concern. What is told of a
-session or a retained message is a JSON object (docs/control.md).
+act with ``only_count`` changes nothing, and returns how many it would concern. A session or a
+retained message is described by a JSON object (docs/control.md).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ goes each way::
     {"do": "backup", "destination": "/absolute/path"}  ─▶
                                      ◀─  {"done": …}   or   {"error": "a sentence"}
 
-What may be asked is a type each, told apart by ``do``; what is done, ``done`` has.
+Each request is a type, told apart by ``do``; ``done`` is the answer.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
 
 
 def _why(data_dir: Path, error: OSError) -> str:
-    """Return why nobody answers, and what to do."""
+    """Return why the broker does not answer, and what to do."""
     if not data_dir.is_dir():
         return "there is no such directory; name the broker's with --data-dir or --config"
     if isinstance(error, PermissionError):
@@ -162,7 +162,7 @@ def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:
 
 @contextlib.contextmanager
 def short_path(data_dir: Path) -> Iterator[str]:
-    """A path of the socket that fits the 107 bytes which a Unix socket's address may have."""
+    """Yield a path of the socket that fits the 107 bytes which a Unix socket's address may have."""
     directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{SOCKET_NAME}"

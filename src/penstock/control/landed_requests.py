@@ -1,4 +1,4 @@
-"""What the stream service asks the broker for on behalf of tables: receipts (``control.client``).
+"""The requests of the stream service on behalf of tables: receipts (``control.client``).
 
 A *table* has committed all messages of its selection up to an offset. The broker remembers that,
 and tells publishers that asked; what becomes of it is in ``broker.landed_tables``.
@@ -46,7 +46,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
         begin: of the range that was looked at.
         until: the offset after it, at most ``end``; None: nothing was looked at yet.
         asking: offsets of messages in it whose publishers asked for a receipt.
-        owner: whose token asks; empty: of one that may do everything.
+        owner: the owner of the token that asks; empty where the token may do everything.
     """
 
     table: str
@@ -123,7 +123,11 @@ def asks_for_receipt(properties: Properties, table: str) -> bool:
 
 
 def check_table(table: str) -> str:
-    """``table``, if it may be the name of one; else ConfigError."""
+    """Return ``table`` if it may be the name of one.
+
+    Raises:
+        ConfigError: it may not.
+    """
     if not 1 <= len(table) <= NAME_LENGTH_MAX or not table.isprintable() or table == ANY_TABLE:
         raise ConfigError(
             f"the name of a table must be 1 to {NAME_LENGTH_MAX} printable characters, and not *,"

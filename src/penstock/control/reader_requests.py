@@ -1,4 +1,4 @@
-"""What the stream service asks the broker for on behalf of readers: leases (``control.client``).
+"""The requests of the stream service on behalf of readers: leases (``control.client``).
 
 A *reader* is known by its group. Its lease says how far it is, and that nothing from there on
 may leave the log while the lease lasts; what becomes of it is in ``broker.readers``.
@@ -20,15 +20,15 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     """Register a reader, or renew its lease; ``done`` is ``Granted``.
 
     Attributes:
-        group: who it is.
-        stream: what it reads.
-        topics: of that, only what matches one of these filters; empty: all.
+        group: its name.
+        stream: the stream that it reads.
+        topics: of that, only messages that match one of these filters; empty: all.
         epoch: of the log that ``offset`` belongs to.
-        offset: everything before it is needed no more.
+        offset: the reader needs nothing before it any more.
         ttl_s: how long the lease lasts unless it is renewed, in seconds.
         resume: a group that is known stays where it is; ``offset`` is for one that is new.
-        about: who reads, for those who look at the list.
-        owner: whose token asks; empty: of one that may do everything.
+        about: a description of the reader, shown in the list.
+        owner: the owner of the token that asks; empty where the token may do everything.
     """
 
     group: str
@@ -80,15 +80,15 @@ class ReaderState(msgspec.Struct, frozen=True):
     """The position of a registered reader, and its lease.
 
     Attributes:
-        group: who it is.
-        stream: what it reads.
+        group: its name.
+        stream: the stream that it reads.
         topics: of that, only these topic filters; empty: all.
         offset: everything before it is needed no more.
         lag_messages: how many there are in the log from there on.
         lag_s: for how long the oldest of them has waited, in seconds; None where it is gone.
-        lease_left_s: until the lease ends, in seconds; 0: it has, and holds nothing.
+        lease_left_s: until the lease ends, in seconds; 0 when it has ended, and protects nothing.
         lost: messages that left the log although they were held for it.
-        about: who reads, as it said.
+        about: the description that it gave.
     """
 
     group: str
@@ -106,7 +106,11 @@ ReaderRequest = Lease | Release | ListReaders
 
 
 def check_group(group: str) -> str:
-    """``group``, if it may be the name of one; else ConfigError."""
+    """Return ``group`` if it may be the name of one.
+
+    Raises:
+        ConfigError: it may not.
+    """
     if _GROUP.fullmatch(group) is None:
         raise ConfigError(
             "a group must be 1 to 64 letters, digits and . _ - that start with a letter or"

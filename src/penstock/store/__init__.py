@@ -1,4 +1,5 @@
-"""What remembers: one port (``api``), two bodies (``rocks``, ``memory``), and their formats.
+"""The store: durable state behind one port (``api``), its two implementations (``rocks``,
+``memory``), and their formats.
 
 ``chunk`` and ``log`` are the log's rows, ``record_batch`` writes those as Arrow does, ``parts``
 cuts what is large, ``records`` the values of everything else, ``secondary`` reads the log of a

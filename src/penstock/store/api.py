@@ -1,6 +1,6 @@
-"""The store port: what the broker asks of the thing that remembers.
+"""The store port: what the broker asks of durable storage.
 
-Two bodies stand behind it, ``RocksStore`` (file) and ``MemoryStore``; one contract suite
+Two implementations stand behind it, ``RocksStore`` (file) and ``MemoryStore``; one contract suite
 (``tests/contract``) runs against both.
 
 Rules:
@@ -39,13 +39,13 @@ class Store(Protocol):
     """Durable log and state of one broker."""
 
     acknowledged_when: str
-    """What an acknowledgement promises: "fsync" or "memory"."""
+    """The promise of an acknowledgement: "fsync" or "memory"."""
 
     writes_columns: bool
-    """Whether it is content with the columns of a commit, see ``Commit.columns``."""
+    """True where the columns of a commit are all that it writes, see ``Commit.columns``."""
 
     def recover(self) -> Recovered:
-        """Everything that was committed, but the bodies in the log.
+        """Return everything that was committed, except the message bodies in the log.
 
         Raises:
             StoreFormatError: the store is of a format this version does not read.
@@ -66,16 +66,16 @@ class Store(Protocol):
         """
 
     def reopen(self) -> None:
-        """After a failed ``commit``, from the same thread: make it possible to try again.
+        """Make it possible to write again after a failed ``commit``; called from the same thread.
 
         Raises:
             StoreFailed: the store still cannot write; what is wrong, and what to do.
-            StoreDamaged: it does not hold any more what was acknowledged, or holds what
-                somebody else wrote: there is no going on.
+            StoreDamaged: messages that were acknowledged are missing, or another process has
+                written to it: the broker cannot go on.
         """
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """The messages at ``offsets``; those the log no longer has are missing."""
+        """Return the messages at ``offsets``; those that the log no longer has are missing."""
 
     def retain(
         self,
@@ -85,7 +85,7 @@ class Store(Protocol):
         held_from: int = NOTHING_HELD,
         held_bytes_max: int = 0,
     ) -> int:
-        """Remove whole chunks from the front of the log, and say where it starts then.
+        """Remove whole chunks from the front of the log; return the offset where it starts then.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
         of the steady clock, ``engine.steady``), or while the log is larger than
@@ -95,13 +95,13 @@ class Store(Protocol):
         """
 
     def trim_archives(self, now_us: int) -> None:
-        """Remove what streams need not keep any more, of what has left the log.
+        """Remove archived messages that streams need not keep any more.
 
         Args:
             now_us: the time, microseconds of the steady clock.
 
         Raises:
-            StoreError: it could not be done.
+            StoreError: they could not be removed.
         """
 
     def log_extent(self) -> LogExtent:

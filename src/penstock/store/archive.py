@@ -72,9 +72,9 @@ class Archive(msgspec.Struct, array_like=True):
         size_bytes: of its pieces.
         retention_s: age in seconds beyond which messages leave; 0 = no limit.
         bytes_max: size beyond which the oldest leave; 0 = no limit.
-        is_open: whether what leaves the log is added.
+        is_open: whether messages that leave the log are added.
         given_up: offsets whose messages are lost, in the log before or in the archive.
-        is_retired: whether it stays closed, for its offsets stand for other messages now.
+        is_retired: whether it stays closed, because its offsets stand for other messages now.
     """
 
     layout: int
@@ -94,7 +94,7 @@ class Archive(msgspec.Struct, array_like=True):
 
     @property
     def key(self) -> bytes:
-        """Under which it is kept in `meta`."""
+        """The key of its record in `meta`."""
         return ARCHIVE + encode_key(self.number)
 
     def is_of(self, stream: str, topic_filters: list[str] | tuple[str, ...]) -> bool:
@@ -111,12 +111,12 @@ class Archive(msgspec.Struct, array_like=True):
             setattr(self, name, getattr(other, name))
 
     def piece_key(self, base: int) -> bytes:
-        """The key of its piece whose span begins at `base`."""
+        """Return the key of its piece whose span begins at `base`."""
         return encode_key(self.number) + encode_key(base)
 
 
 def new_archive(number: int, stream: str, topic_filters: tuple[str, ...], begin: int) -> Archive:
-    """An archive with nothing in it, of a stream whose messages leave the log from `begin` on."""
+    """Return an empty archive of a stream whose messages leave the log from `begin` on."""
     return Archive(_LAYOUT, number, stream, sorted(set(topic_filters)), begin, begin, begin)
 
 
@@ -161,14 +161,14 @@ class Piece:
 
 
 def choose_rows(chunks: pa.Table, offsets: pa.Array, selector: TopicSelector) -> pa.Table:
-    """The messages of a stream among rows of the log, in the columns of `ARCHIVE_SCHEMA`."""
+    """Return the messages of a stream among rows of the log, in the columns of `ARCHIVE_SCHEMA`."""
     mask = selector.mask(chunks)
     rows = chunks.add_column(0, ARCHIVE_SCHEMA.field("offset"), offsets)
     return rows if mask is None else rows.filter(mask)
 
 
 def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
-    """The pieces with `rows` that span the offsets from `base` up to `end`; one at least."""
+    """Return the pieces with `rows` that span the offsets from `base` up to `end`; one at least."""
     if not rows.num_rows:
         return [Piece(base, end, 0, pa.RecordBatch.from_pylist([], schema=ARCHIVE_SCHEMA))]
     parts = [
@@ -187,12 +187,13 @@ def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
 
 
 def hour_of(received_at_us: int) -> int:
-    """Of the clock, since the Unix epoch."""
+    """Return the hour of the clock, counted since the Unix epoch."""
     return received_at_us // _HOUR_US
 
 
 def _by_hour(received_at: pa.Array) -> list[tuple[int, int]]:
-    """Ranges of rows, each within one hour; a clock that runs backwards is taken to stand still."""
+    """Return ranges of rows, each within one hour; a clock that runs backwards is taken to stand
+    still."""
     hours = pc.divide(pc.cumulative_max(received_at), _HOUR_US)
     changes = pc.not_equal(hours[1:], hours[:-1])
     firsts = [0, *(index + 1 for index in pc.indices_nonzero(changes).to_pylist())]
@@ -200,14 +201,14 @@ def _by_hour(received_at: pa.Array) -> list[tuple[int, int]]:
 
 
 def encode_piece(piece: Piece) -> Pieces:
-    """The stored form: end and time as 8 bytes each, big-endian; an Arrow IPC message. They are to
-    be joined."""
+    """Return the stored form, in parts that are to be joined: end and time as 8 bytes each,
+    big-endian, and an Arrow IPC message."""
     span = encode_key(piece.end) + encode_key(max(0, piece.newest_us))
     return [span, memoryview(piece.batch.serialize())]
 
 
 def decode_span(value: bytes) -> tuple[int, int]:
-    """The end of a piece, or of what `value` is the head of, and its newest time.
+    """Return the end of a piece and its newest time; `value` may be the head of a large one.
 
     Raises:
         StoreFormatError: `value` is no piece.

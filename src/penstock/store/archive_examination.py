@@ -40,10 +40,10 @@ class ArchiveExaminer:
     """Reads all archives of a store, and copies what is good.
 
     Args:
-        view: what can be read.
-        found: gets what is found.
+        view: the readable part of the store.
+        found: takes the findings.
         archives: as they describe themselves.
-        copy: gets what is good; None for none.
+        copy: takes the good pieces; None for none.
     """
 
     def __init__(
@@ -73,9 +73,10 @@ class ArchiveExaminer:
             found.incomplete.add("archive")
 
     def see_again(self, again: log_walk.Piece) -> None:
-        """Something before the end of the open archives is in the log again, by damage.
+        """Take a piece of the log that lies before the end of the open archives, where damage has
+        brought it back.
 
-        Removed messages come back so, and such as an archive has lost: those it gets.
+        Removed messages come back so, and messages that an archive has lost: it takes the latter.
         """
         if again.chunk is None:
             return
@@ -94,7 +95,7 @@ class ArchiveExaminer:
                     self._keep(archive.number, piece, b"".join(encode_piece(piece)))
 
     def conclude(self) -> None:
-        """See what is missing, now that it is known where the log begins and ends."""
+        """Report what is missing, now that it is known where the log begins and ends."""
         found = self._found
         for number in sorted(self._strangers):
             found.incomplete.add("archive")
@@ -166,7 +167,7 @@ class ArchiveExaminer:
             self._copy.put("meta", kept.key, encode_archive(kept))
 
     def _lose(self, archive: Archive, missing: Ranges, why: str) -> Ranges:
-        """Tell what of `missing` nobody has given up yet; all of it."""
+        """Report the part of `missing` that no repair has given up yet; return `missing`."""
         for hole in missing:
             for begin, end in without(*hole, archive.given_up):
                 self._found.tell(

@@ -122,7 +122,8 @@ class Archives:
             self._remove_unused_parts(archive)
 
     def _remove_unused_parts(self, archive: Archive) -> None:
-        """A departure that was not done may have left parts, from a small last piece on."""
+        """Remove the parts that an unfinished departure may have left, from a small last piece
+        on."""
         begin, end = encode_key(archive.number), encode_key(archive.number + 1)
         pieces = self._database.families[ARCHIVE_FAMILY].iter()
         pieces.seek_for_prev(end)
@@ -195,11 +196,11 @@ class Archives:
 
     @property
     def is_any_open(self) -> bool:
-        """Return whether something of what leaves the log is kept."""
+        """Return whether any archive takes messages that leave the log."""
         return bool(self._open)
 
     def closed(self) -> list[Archive]:
-        """Return the archives that nothing is added to, and that no stream reads."""
+        """Return the archives that no stream reads and that take no more messages."""
         return [archive for archive in self._all.values() if not archive.is_open]
 
     def depart(self) -> Departure:
@@ -289,11 +290,11 @@ class Departure:
 
     @property
     def is_large(self) -> bool:
-        """Return whether it should be written before more is added."""
+        """Return whether the departure should be written before more is added."""
         return self._kept_bytes >= PIECE_BYTES
 
     def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:
-        """The next chunk, with its first offset and its size in the log."""
+        """Add the next chunk, with its first offset and its size in the log."""
         if not self._kept:
             return
         self._waiting.append(batch)
@@ -303,7 +304,7 @@ class Departure:
             self._choose()
 
     def pass_over(self, begin: int, end: int) -> None:
-        """The log has a hole here."""
+        """Skip a hole of the log."""
         self._holes.append((begin, end))
 
     def _choose(self) -> None:
@@ -346,7 +347,8 @@ class Departure:
         archive.covered = archive.end
 
     def _small_last_piece(self, archive: Archive, next_us: int) -> tuple[Piece, int] | None:
-        """The last piece and its size in bytes, if a message received at `next_us` may join it.
+        """Return the last piece and its size in bytes if a message received at `next_us` may join
+        it.
 
         One that cannot be read stays as it is, for a repair to see.
         """
@@ -369,6 +371,6 @@ class Departure:
         return (piece, len(value)) if is_last and is_same_hour else None
 
     def done(self) -> None:
-        """The write is done."""
+        """Take over the new state of the archives, after the write."""
         for archive, after in self._after:
             archive.become(after)

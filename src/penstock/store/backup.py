@@ -104,7 +104,7 @@ def back_up_unused(data_dir: Path, destination: Path) -> Manifest:
 
 
 def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
-    """Make a store of ``backup`` below ``data_dir``; the manifest, and the new epoch.
+    """Make a store of ``backup`` below ``data_dir``; return the manifest and the new epoch.
 
     Raises:
         StoreError: ``backup`` is none, or there is a store in ``data_dir``.

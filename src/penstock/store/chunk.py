@@ -82,7 +82,8 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
 
 @final
 class ChunkFacts:
-    """What is asked of a chunk most often, and known of a large one without reading its parts.
+    """The facts that are asked of a chunk most often, known of a large one without reading its
+    parts.
 
     Attributes:
         rows: how many it has.

@@ -15,7 +15,7 @@ from penstock.store.offline import open_offline
 
 
 def compact(data_dir: Path) -> tuple[int, int]:
-    """Compact the store below ``data_dir``; its size in bytes before and after.
+    """Compact the store below ``data_dir``; return its size in bytes before and after.
 
     Raises:
         StoreLocked: a broker has it open.

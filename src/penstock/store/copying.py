@@ -35,7 +35,7 @@ class Copy:
 
     Args:
         data_dir: where, in ``store`` beneath it; it must not be there yet.
-        copied: is told how many more bytes were copied.
+        copied: called with the number of further bytes copied.
     """
 
     def __init__(self, data_dir: Path, copied: Callable[[int], None]) -> None:
@@ -48,7 +48,7 @@ class Copy:
         self._batch_bytes = 0
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
-        """Copy one value, all of it where it is large.
+        """Copy one value, with all its parts where it is large.
 
         Raises:
             StoreFailed: it could not be written.
@@ -63,7 +63,7 @@ class Copy:
         self.put("log", encode_key(begin), chunk)
 
     def finish(self, found: Examination) -> str:
-        """Write down which log it is, and its watermark, and sync all of it; the epoch.
+        """Write down the log's identity and its watermark, and sync all of it; return the epoch.
 
         The epoch is a new one unless nothing of the log is lost.
 
@@ -124,7 +124,7 @@ class Copy:
 
 
 def _note(family: str, value: bytes) -> bytes:
-    """What the head of a large value says of it."""
+    """Return the note that the head of a large value carries."""
     if len(value) >= LARGE_BYTES and family == "log":
         facts = facts_of(value)
         return chunk_note(facts.rows, facts.newest_us)

@@ -24,8 +24,8 @@ parts         of whose value, run, number    part of a large value (``store.part
 
 A write is durable when RocksDB has synced its write-ahead log (fdatasync), which is asked of it
 in a second call: rocksdict holds the interpreter's lock while it writes, and with
-``WriteOptions.sync`` while the disk works, but not in ``flush_wal``. So everybody else goes on
-while the disk works. A batch is one record of that log: after a crash it is there whole or not at
+``WriteOptions.sync`` while the disk works, but not in ``flush_wal``. So other threads run while
+the disk works. A batch is one record of that log: after a crash it is there whole or not at
 all.
 """
 
@@ -97,12 +97,12 @@ PRODUCERS: Final = b"producer/"
 
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
-_PAUSE_S: Final = 0.0002  # after a part: others take the interpreter's lock
+_PAUSE_S: Final = 0.0002  # after a part: other threads take the interpreter's lock
 _FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
 _FULL_S_MAX: Final = 30.0  # then the store cannot write, and says so
 _ROOM_BYTES: Final = 262_144  # a larger batch asks for room first: such fill RocksDB's memory
 _ROOM_S_MAX: Final = 2.0
-_NOTHING: Final = b"\x00"  # a key that nobody writes
+_NOTHING: Final = b"\x00"  # a key that is never written
 _WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
 _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
@@ -177,7 +177,7 @@ class Database:
 
         Args:
             wait_s: for how long, in seconds.
-            key: of what is written with the room; one that nobody has where nothing is.
+            key: of the value that is written with the room; one that is never used where none is.
             part: what is written.
             family: where to.
 
@@ -204,7 +204,7 @@ class Database:
                 return None
 
     def _parts_handle(self) -> ColumnFamily:
-        """The column family of parts, made where there is none; the store is of format 2 then."""
+        """Return the column family of parts; make it if there is none, and the store format 2."""
         with self._making_parts:
             if not self.has_parts:
                 self.rocks.create_column_family(PARTS_FAMILY, _family_options())
@@ -284,13 +284,15 @@ class Database:
             self.write(batch)
 
     def whole(self, family: str, key: bytes, value: bytes) -> bytes:
-        """The value under ``key``, of which ``value`` was found there (``store.parts.whole``)."""
+        """Return the value under ``key``, of which ``value`` was found there
+        (``store.parts.whole``)."""
         return whole(family, key, value, self.families.get(PARTS_FAMILY))
 
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a column family, those that begin with ``prefix``, in their order.
+        """Yield keys and values of a column family, those that begin with ``prefix``, in their
+        order.
 
-        They pass by RocksDB's cache: who reads all of a family does so once.
+        They bypass RocksDB's cache, because a whole family is read only once.
 
         Raises:
             StoreFailed: not all of it can be read.
@@ -412,7 +414,7 @@ def unused(data_dir: Path) -> Iterator[None]:
 
 
 def check(entries: RdictIter) -> None:
-    """An iterator that stopped is at the end, and not at something it could not read."""
+    """Raise if an iterator stopped at something that it could not read, and not at the end."""
     try:
         entries.status()
     except Exception as error:  # rocksdict raises bare Exception for every I/O error

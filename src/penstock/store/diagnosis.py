@@ -29,7 +29,8 @@ _MANIFEST: Final = re.compile(r"(MANIFEST-\d+)\b")
 
 
 def damaged_part(error: object) -> str | None:
-    """Which part of a database ``error`` of RocksDB calls damaged; None for any other error."""
+    """Return the part of a database that ``error`` of RocksDB calls damaged; None for other
+    errors."""
     text = str(error)
     is_missing = "No such file" in text
     if not is_missing and "Corruption" not in text and "corrupt" not in text:
@@ -47,13 +48,13 @@ def damaged_part(error: object) -> str | None:
 
 
 def damaged_table(text: str) -> str:
-    """The name of the table that an error's ``text`` is about; empty where it names none."""
+    """Return the name of the table that an error's ``text`` is about; empty where it names none."""
     table = _TABLE.search(text)
     return "" if table is None else table[1]
 
 
 def lacks_current(store: Path) -> bool:
-    """Whether there are files of a database in ``store``, but not CURRENT, its first.
+    """Return whether there are files of a database in ``store``, but not CURRENT, its first.
 
     RocksDB takes such a directory for an empty one, and would remove what is there. The creation of
     a database that was killed leaves no table and no log with anything in it.
@@ -64,12 +65,12 @@ def lacks_current(store: Path) -> bool:
 
 
 def unfinished_repair(data_dir: Path) -> Path | None:
-    """What an interrupted repair has finished, but not put in its place."""
+    """Return the directory that an interrupted repair has finished, but not put in its place."""
     return max(data_dir.glob(f"{REPAIR_FINISHED}*"), default=None)
 
 
 def broken(data_dir: Path, part: str) -> StoreBroken:
-    """What to raise where the database below ``data_dir`` has a damaged ``part``."""
+    """Return the error for a damaged ``part`` of the database below ``data_dir``."""
     return StoreBroken(
         f"the store in {data_dir} is damaged: {part}; see with 'penstock store check --data-dir"
         f" {data_dir}' what is lost, then run 'penstock store repair --data-dir {data_dir}' to go"
@@ -79,7 +80,7 @@ def broken(data_dir: Path, part: str) -> StoreBroken:
 
 @contextmanager
 def broken_where_damaged(data_dir: Path) -> Iterator[None]:
-    """Turn what RocksDB says of damage, and values nobody understands, into ``broken``."""
+    """Turn RocksDB's errors about damage, and values that cannot be decoded, into ``broken``."""
     try:
         yield
     except StoreBroken:

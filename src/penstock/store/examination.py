@@ -63,8 +63,8 @@ def examine_view(view: View, claimed: Committed | None, copy: Copy | None = None
 
     Args:
         view: what can be read of a store.
-        claimed: how far it should reach, as far as anybody knows.
-        copy: gets what is good and fits together.
+        claimed: the watermark, if there is one.
+        copy: takes all values that are good and fit together; None for none.
 
     Raises:
         StoreFormatError: it is of another format.
@@ -268,7 +268,7 @@ class _Examiner:
     # -- any family --------------------------------------------------------------------
 
     def _values(self, family: str, take: Callable[[bytes, bytes], None]) -> int:
-        """Read all of a column family; how many values it has."""
+        """Read all of a column family; return how many values it has."""
         count = 0
         found = self._found
         for item in self._view.walk(family):
@@ -294,7 +294,7 @@ class _Examiner:
         return count
 
     def _whereabouts(self, family: str, gap: Gap) -> str:
-        """Between which two keys something cannot be read."""
+        """Return in words between which two keys something cannot be read."""
         by_number = family in ("subscriptions", "progress", "queue")
         ends = []
         for key in (gap.after, gap.before):

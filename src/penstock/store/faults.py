@@ -39,12 +39,12 @@ _REMEDIES: Final = (
     ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
 )
 _BY_SETTINGS: Final = ("Permission denied", "in use by another process")
-"""What other settings may mend; the rest is up to the machine, and may be over by itself."""
+"""Errors that other settings may mend; all others are the machine's, and may end by themselves."""
 _UNKNOWN: Final = "look at the disk and the permissions of {data_dir}"
 
 
 def with_remedy(error: object, data_dir: Path) -> str:
-    """What ``error`` says in short, and what to do about it."""
+    """Return ``error`` in short, and what the operator can do about it."""
     text = str(error)
     for symptom, remedy in _REMEDIES:
         if symptom in text:
@@ -53,9 +53,10 @@ def with_remedy(error: object, data_dir: Path) -> str:
 
 
 def is_failure(error: object) -> bool:
-    """Whether the machine is at fault for ``error`` (its disk is full), and not a setting.
+    """Return whether ``error`` is the machine's fault (its disk is full), and not a setting's.
 
-    What it was in the way of may work later; a service manager tells the two by the exit code.
+    What failed because of the machine may work later; a service manager tells the two apart by the
+    exit code.
     """
     text = str(error)
     is_known = any(symptom in text for symptom, _ in _REMEDIES)
@@ -92,9 +93,9 @@ def probe(data_dir: Path, database: Path) -> None:
 
 @final
 class Usage:
-    """Many may use a thing at the same time, or one may replace it.
+    """A lock for a thing that many use at the same time, and that one may replace.
 
-    Who wants to replace it waits for those who use it, and keeps further ones waiting.
+    A replacement waits for present users to finish, and keeps further users waiting.
     """
 
     def __init__(self) -> None:
@@ -104,7 +105,7 @@ class Usage:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Use it."""
+        """Use the thing, beside other users."""
         with self._changed:
             while self._replacing:
                 self._changed.wait()
@@ -118,7 +119,7 @@ class Usage:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Replace it."""
+        """Replace the thing, when nobody uses it."""
         with self._changed:
             while self._replacing:
                 self._changed.wait()

@@ -16,17 +16,17 @@ PROBLEMS_MAX: Final = 100
 
 @dataclass(slots=True)
 class Examination:
-    """What was found.
+    """The result of an examination.
 
     Attributes:
         problems: sentences, none where all is well.
-        notes: what should be known and is no damage.
-        loss: what was acknowledged and is missing at the end.
+        notes: sentences about what is no damage and should be known all the same.
+        loss: acknowledged messages that are missing at the end.
         spans: the offsets that are in the log.
         lost: offsets that should be in the log and are not.
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: offsets that earlier repairs have given up.
-        archives: what streams keep longer than the log, without what is lost of it.
+        archives: those of all streams, without the messages that are lost of them.
         archives_made: how many there ever were.
         archives_lost: offsets between which they should hold messages, and cannot be read.
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:
@@ -66,14 +66,14 @@ class Examination:
     incomplete: set[str] = field(default_factory=set)
 
     def tell(self, problem: str) -> None:
-        """Note a problem."""
+        """Add a sentence to ``problems``."""
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(problem)
         else:
             self.problems_untold += 1
 
     def holds(self, offset: int) -> bool:
-        """Whether the message is in the log."""
+        """Return whether the message is in the log."""
         at = bisect_right(self.spans, (offset, 2**64)) - 1
         return at >= 0 and offset < self.spans[at][1]
 
@@ -90,5 +90,5 @@ class Examination:
 
     @property
     def same_until(self) -> int:
-        """Up to here the log is what it was, but for what had been given up before."""
+        """The offset up to which the log is what it was, but for what had been given up before."""
         return min(self.end, self.lost[0][0]) if self.lost else self.end

@@ -1,4 +1,5 @@
-"""Which log this is, how far it reaches, and whether that is as far as was promised.
+"""The identity of the log: its epoch, how far it reaches, and whether that is as far as was
+acknowledged.
 
 A log has an *epoch*: its incarnation. (epoch, offset) names one message for ever, so whatever may
 make offsets mean other messages than before starts a new epoch: a new store, one that lost
@@ -53,7 +54,7 @@ decode_given_up: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
 
 
 def new_epoch() -> str:
-    """A name for a new incarnation of the log: sortable by time, never given twice."""
+    """Return a new name for an incarnation of the log: sortable by time, never given twice."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
@@ -89,7 +90,7 @@ class Loss:
 
 
 def read_epoch(database: Database) -> str | None:
-    """The epoch of the log in ``database``; None where nothing was written to it yet.
+    """Return the epoch of the log in ``database``; None where nothing was written to it yet.
 
     Raises:
         StoreFormatError: it is of a format that this version does not read.
@@ -120,13 +121,13 @@ def refuse_format(kept: bytes) -> None:
 
 
 def read_lineage(database: Database) -> list[tuple[str, int]]:
-    """Former epochs, oldest first, each with the offset up to which it is the same log."""
+    """Return former epochs, oldest first, each with the offset up to which it is the same log."""
     value: bytes | None = database.families["meta"].get(LINEAGE)
     return [] if value is None else decode_lineage(value)
 
 
 def begin_epoch(database: Database) -> str:
-    """Start a new epoch at the log's present end, synced; its name."""
+    """Start a new epoch at the log's present end, synced; return its name."""
     epoch = new_epoch()
     meta = database.handles["meta"]
     batch = WriteBatch(raw_mode=True)
@@ -150,13 +151,13 @@ def created_at_us(database: Database) -> int:
 
 
 def counter(database: Database, key: bytes) -> int:
-    """A number kept in the column family ``meta``; 0 until it is written."""
+    """Return a number kept in the column family ``meta``; 0 until it is written."""
     value: bytes | None = database.families["meta"].get(key)
     return 0 if value is None else decode_key(value)
 
 
 def find_begin(database: Database) -> int:
-    """Offset of the first message in the log; 0 for an empty one."""
+    """Return the offset of the first message in the log; 0 for an empty one."""
     chunks = database.families["log"].iter()
     chunks.seek_to_first()
     if not chunks.valid():
@@ -166,7 +167,7 @@ def find_begin(database: Database) -> int:
 
 
 def find_end(database: Database) -> int:
-    """Offset after the last message in the log; 0 for an empty one."""
+    """Return the offset after the last message in the log; 0 for an empty one."""
     chunks = database.families["log"].iter()
     chunks.seek_to_last()
     if not chunks.valid():
@@ -228,7 +229,7 @@ def refuse_losses(data_dir: Path) -> None:
 
 
 def refuse_broken_files(data_dir: Path) -> None:
-    """Refuse what must not even be opened for writing.
+    """Refuse a database that must not even be opened for writing.
 
     Raises:
         StoreBroken: a file without which nothing can be found is missing.

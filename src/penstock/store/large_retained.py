@@ -37,7 +37,7 @@ class LargeRetained:
         self._replaced: dict[bytes, int] = {}  # how many of them the next commit removes
 
     def recover(self, database: Database) -> list[Message]:
-        """All retained messages; parts that belong to none are removed.
+        """Return all retained messages; remove parts that belong to none.
 
         Raises:
             StoreFormatError: not all parts of one are there.
@@ -73,7 +73,8 @@ class LargeRetained:
     def put(
         self, batch: WriteBatch, database: Database, topic: bytes, message: Message
     ) -> Large | None:
-        """Add a message to ``batch``; what is to be written before that, if it is large."""
+        """Add a message to ``batch``; if it is large, return what must be written before the
+        batch."""
         self._drop_parts(batch, database, topic)
         if len(message.payload) < LARGE_BYTES:
             batch.put(topic, records.encode_message(message), database.handles[_FAMILY])

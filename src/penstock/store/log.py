@@ -15,7 +15,8 @@ from penstock.store.parts import PART_BYTES
 
 
 def chunk_of(columns: Columns) -> list[bytes]:
-    """The chunk with ``columns``, of at least one message, in pieces that are to be joined."""
+    """Return the chunk with ``columns``, of at least one message, in pieces that are to be
+    joined."""
     count = columns.count
     properties = columns.has_properties
     without = count - properties.true
@@ -38,7 +39,8 @@ def chunk_of(columns: Columns) -> list[bytes]:
 def messages_of(
     batch: pa.RecordBatch, base_offset: int, rows: Sequence[int], leads: Leads
 ) -> list[Message]:
-    """The messages in ``rows`` of the chunk that starts at ``base_offset``, dated by ``leads``."""
+    """Return the messages in ``rows`` of the chunk that starts at ``base_offset``, dated by
+    ``leads``."""
     payloads = batch.column("payload")
     is_large = payloads.buffers()[2].size >= PART_BYTES
     columns = batch.drop_columns("payload") if is_large else batch
@@ -61,7 +63,7 @@ def messages_of(
 
 
 def _payload(payloads: pa.Array, row: int) -> bytes:
-    """One payload; a large one is copied step by step, and others run in between."""
+    """Return one payload; a large one is copied step by step, and other threads run in between."""
     positions = memoryview(payloads.buffers()[1]).cast("i")
     first, end = positions[payloads.offset + row], positions[payloads.offset + row + 1]
     if end - first < PART_BYTES:
@@ -75,7 +77,7 @@ def _payload(payloads: pa.Array, row: int) -> bytes:
 
 
 def rehearse() -> None:
-    """Write and read a chunk that nobody keeps.
+    """Write and read a chunk, and throw it away.
 
     Arrow's first conversion loads modules for a quarter of a second; better before the
     first message than while it waits for its acknowledgement.

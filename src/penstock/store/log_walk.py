@@ -35,7 +35,7 @@ class Piece:
 
 
 def walk_log(view: View, begin: int) -> Iterator[Piece]:
-    """The pieces of the log in the order of their offsets.
+    """Yield the pieces of the log in the order of their offsets.
 
     Args:
         view: whose log is walked.

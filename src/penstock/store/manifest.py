@@ -15,7 +15,7 @@ MANIFEST_FILE: Final = "backup.json"
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What `backup.json` says.
+    """The content of `backup.json`.
 
     Attributes:
         epoch: of the log.
@@ -40,7 +40,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """The manifest of the backup in ``directory``; None where it is no backup.
+    """Return the manifest of the backup in ``directory``; None where it is no backup.
 
     Raises:
         StoreError: it cannot be read.
@@ -55,7 +55,8 @@ def read_manifest(directory: Path) -> Manifest | None:
 
 
 def refuse_backup(data_dir: Path) -> None:
-    """Refuse to run a broker in a backup: both would go on in one epoch.
+    """Raise if ``data_dir`` is a backup: a broker that ran in it would go on in the same epoch as
+    the original.
 
     Raises:
         StoreError: ``data_dir`` is a backup, or may not be entered.

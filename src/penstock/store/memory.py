@@ -55,7 +55,7 @@ class MemoryStore:
         self._clock: ClockRecord | None = None
 
     def recover(self) -> Recovered:
-        """Everything that was committed; see ``Store.recover``."""
+        """Return everything that was committed; see ``Store.recover``."""
         recovered = Recovered(self._epoch, self._end)
         recovered.sessions = list(self._sessions.values())
         for by_filter in self._subscriptions.values():
@@ -74,7 +74,7 @@ class MemoryStore:
         return recovered
 
     def prepare(self, commit: Commit) -> None:
-        """Nothing; see ``Store.prepare``."""
+        """Do nothing; see ``Store.prepare``."""
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
@@ -123,10 +123,10 @@ class MemoryStore:
                 self._producers[key] = record
 
     def reopen(self) -> None:
-        """Nothing ever fails here."""
+        """Do nothing: a write to memory never fails."""
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Messages by offset; see ``Store.read``."""
+        """Return messages by offset; see ``Store.read``."""
         found: dict[int, Message] = {}
         for offset in offsets:
             message = self._log.get(offset)  # retain may run beside this
@@ -158,11 +158,11 @@ class MemoryStore:
         return self._earliest
 
     def trim_archives(self, now_us: int) -> None:
-        """Nothing outlives the log here: nobody could read it."""
+        """Do nothing: streams of a memory store keep nothing longer than the log."""
 
     def log_extent(self) -> LogExtent:
         """Return what the log holds; see ``Store.log_extent``."""
         return LogExtent(self._earliest, self._end, self._log_bytes)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no files."""

@@ -1,4 +1,4 @@
-"""Large values, kept in parts, so that nobody waits while the whole of one is written or read.
+"""Large values, kept in parts, so that other threads run while one is written or read.
 
 ::
 
@@ -8,8 +8,8 @@
                "l" 17 run 2 ─▶ ▒▒▒
 
 Why so. rocksdict holds the interpreter's lock while RocksDB takes a batch, and while that waits for
-room in memory: for a value of 100 MB everybody waited 0.4 s and more. The parts are written one by
-one, and others run in between (``Database.write_parts``).
+room in memory: for a value of 100 MB all threads waited 0.4 s and more. The parts are written one
+by one, and others run in between (``Database.write_parts``).
 
 Whole or not there. Parts are written before the batch with their head, and RocksDB's write-ahead
 log is read in order after a crash: when the head is there, so are its parts. Parts without a head
@@ -64,7 +64,7 @@ class Head(NamedTuple):
         run: tells the value's parts from others written for the same key.
         parts: how many it has.
         size_bytes: of the value.
-        note: a few bytes about it, for who does not want to read it.
+        note: a few bytes about it, for a reader that needs no more than these.
     """
 
     run: bytes
@@ -95,7 +95,7 @@ class Large:
         self._pieces = pieces
 
     def parts(self) -> Iterator[tuple[bytes, bytes]]:
-        """Key and value of each part, in the order in which they are written."""
+        """Yield key and value of each part, in the order in which they are written."""
         for number, part in enumerate(_cut(self._pieces)):
             yield self._prefix + number.to_bytes(_NUMBER_BYTES, "big"), part
 

@@ -1,4 +1,4 @@
-"""Whether something lies at a path, where that cannot always be told.
+"""Looking whether a path exists, where that cannot always be told.
 
 ``Path.exists`` raises for a directory that may not be entered, and the error of the system says
 nothing of the store. Here it is one sentence with what to do.
@@ -12,7 +12,7 @@ from penstock.errors import StoreError
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is something at ``path``; nothing is below what is no directory.
+    """Return whether ``path`` exists; nothing exists below a file that is no directory.
 
     Raises:
         StoreError: it cannot be told.
@@ -30,7 +30,7 @@ def is_there(path: Path) -> bool:
 
 
 def no_store(data_dir: Path) -> StoreError:
-    """What to raise where a command needs a store and there is none."""
+    """Return the error of a command that needs a store where there is none."""
     return StoreError(
         f"there is no store in {data_dir}; name the directory of one with --data-dir, or as"
         " durability.data_dir in a file with --config"

@@ -1,4 +1,4 @@
-"""Files that are their owner's alone: the data directory, and files with secrets in them.
+"""Files that only their owner may read: the data directory, and files with secrets in them.
 
 Messages, sessions and tokens lie in the data directory. It is made for its owner alone (0700, and
 files 0600 by the umask of what writes there); one of an older version is made so at the start.
@@ -23,7 +23,7 @@ _STORE: Final = "store"
 
 @contextlib.contextmanager
 def privately() -> Iterator[None]:
-    """Make all files that this process makes meanwhile their owner's alone."""
+    """Make all files that this process makes meanwhile readable for their owner only."""
     umask = os.umask(_OTHERS)
     try:
         yield
@@ -32,10 +32,10 @@ def privately() -> Iterator[None]:
 
 
 def make_private(data_dir: Path) -> int:
-    """Take the data directory and what is in it from everybody but its owner.
+    """Take permissions on the data directory and its files from everybody but its owner.
 
-    One that is not there yet is made by who opens the store, name by name and each of them synced,
-    and is private by the broker's umask. A directory that everybody may write to (/tmp) or that is
+    A missing one is made when the store is opened, name by name and each of them synced, and is
+    private by the broker's umask. A directory that everybody may write to (/tmp) or that is
     another user's is left as it is; in one without a store yet, what is there is not ours.
 
     Returns:
@@ -63,7 +63,7 @@ def make_private(data_dir: Path) -> int:
 
 
 def _close(path: Path) -> bool:
-    """Take ``path`` from everybody but its owner; whether others had it."""
+    """Take permissions on ``path`` from everybody but its owner; return whether others had any."""
     try:
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode) or not mode & _OTHERS:
@@ -80,6 +80,6 @@ def warn_of_readable(*files: tuple[str, str]) -> None:
         try:
             mode = Path(name).stat().st_mode if name else 0
         except OSError:
-            continue  # whoever reads it says so
+            continue  # reading it later reports that
         if mode & stat.S_IROTH and stat.S_ISREG(mode):
             logger.warning("every user can read the %s %s: chmod o-rwx it", what, Path(name))

@@ -1,4 +1,4 @@
-"""Examining what sessions wait for: their progress and their message queues.
+"""Examining the progress and the message queues of sessions.
 
 A queue, a window and what waits for PUBREL hold offsets, not bodies. Where a body is lost, the
 entry leaves, and is counted for its client. The numbers of a queue must stay right: a session whose
@@ -52,7 +52,7 @@ class QueueExaminer:
         self._values = values
         self._heads: dict[_Lane, int] = {}
         self._next: dict[_Lane, int] = {}
-        self._is_amending = False  # all has been told
+        self._is_amending = False  # true once all problems are reported
         # of a client and a place: messages that are not in the log, the first offset, and the last
         self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._stored: dict[_Lane, tuple[int, int]] = {}  # first and end, where progress is behind
@@ -146,7 +146,7 @@ class QueueExaminer:
             self._stored[lane] = (run.first, run.end)
 
     def _are_there(self, offsets: array[int]) -> bool:
-        """Whether the log holds all of them; quick where it has no hole."""
+        """Return whether the log holds all of them; quick where it has no hole."""
         if not offsets:
             return True
         spans = self._found.spans

@@ -1,4 +1,4 @@
-"""Ranges of offsets: what is in a log, and what is not."""
+"""Ranges of offsets: those in a log, and those missing from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Ranges: TypeAlias = list[tuple[int, int]]
 
 
 def without(begin: int, end: int, taken: Iterable[tuple[int, int]]) -> Ranges:
-    """The offsets from ``begin`` up to ``end`` that are not in ``taken``, which ascends."""
+    """Return the offsets from ``begin`` up to ``end`` that are not in ``taken``, which ascends."""
     left: Ranges = []
     for first, last in taken:
         if first > begin:
@@ -24,7 +24,7 @@ def without(begin: int, end: int, taken: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """The same offsets, in order, with neighbours made one."""
+    """Return the same offsets in order, with adjacent ranges made one."""
     joined: Ranges = []
     for begin, end in sorted(ranges):
         if joined and begin <= joined[-1][1]:
@@ -35,5 +35,5 @@ def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def in_words(begin: int, end: int) -> str:
-    """The offsets from ``begin`` up to and without ``end``, for people."""
+    """Return the offsets from ``begin`` up to and without ``end`` in words."""
     return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"

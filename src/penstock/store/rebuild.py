@@ -107,20 +107,21 @@ def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
 
 
 def table_and_log_files(store: Path) -> list[Path]:
-    """The tables and write-ahead logs in ``store``."""
+    """Return the tables and write-ahead logs in ``store``."""
     return [
         path for path in store.iterdir() if path.suffix in (".sst", ".log") and path.stem.isdigit()
     ]
 
 
 def number_of(path: Path) -> int:
-    """The number in a name such as MANIFEST-000027; 0 where there is none."""
+    """Return the number in a name such as MANIFEST-000027; 0 where there is none."""
     number = path.name.partition("-")[2]
     return int(number) if number.isdigit() else 0
 
 
 def _empty_tables(store: Path, skeleton: Path) -> list[Path]:
-    """A table for each column family, with nothing in it, numbered as those of ``store``."""
+    """Make an empty table for each column family, numbered as those of ``store``; return their
+    paths."""
     options_file = max(store.glob("OPTIONS-*"), default=None, key=number_of)
     if options_file is None:
         return []

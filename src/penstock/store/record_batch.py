@@ -63,7 +63,7 @@ class RecordBatchForm:
     def encode(
         self, rows: int, null_counts: Sequence[int], buffers: Sequence[bytes | list[bytes]]
     ) -> list[bytes]:
-        """One batch, in pieces that are to be joined: a large buffer is not copied here.
+        """Return one batch, in pieces that are to be joined: a large buffer is not copied here.
 
         Args:
             rows: how many it has, 1 or more.
@@ -102,7 +102,7 @@ class RecordBatchForm:
 
 @final
 class _Table:
-    """A table of a FlatBuffer: where its fields are."""
+    """A table of a FlatBuffer, and the places of its fields."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
@@ -110,12 +110,12 @@ class _Table:
         self._fields_at = at - _signed(data, at) + 4
 
     def place(self, field: int) -> int:
-        """Of a number that lies in the table."""
+        """Return the place of a number that lies in the table."""
         at = self._fields_at + 2 * field
         return self._at + int.from_bytes(self._data[at : at + 2], "little")
 
     def points_to(self, field: int) -> int:
-        """Where a table or vector is that the table points to."""
+        """Return the place of a table or vector that the table points to."""
         place = self.place(field)
         return place + _unsigned(self._data, place)
 

@@ -108,7 +108,7 @@ _will = msgspec.msgpack.Decoder(_WillRow)
 
 
 def encode_session(record: SessionRecord) -> bytes:
-    """The value under a client identifier."""
+    """Return the value under a client identifier."""
     return _encode(
         (
             _LAYOUT,
@@ -139,7 +139,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
 
 
 def encode_subscription(subscription: Subscription, identifier: int) -> bytes:
-    """The value under (session number, topic filter)."""
+    """Return the value under (session number, topic filter)."""
     return _encode(
         (
             _LAYOUT,
@@ -160,7 +160,7 @@ def decode_subscription(number: int, topic_filter: str, value: bytes) -> Subscri
 
 
 def encode_progress(progress: Progress) -> bytes:
-    """The value under a session number, without the segment."""
+    """Return the value under a session number, without the segment."""
     return _encode(
         (
             _LAYOUT,
@@ -197,7 +197,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
 
 
 def encode_segment(segment: Run) -> bytes:
-    """The value under (session number, first sequence)."""
+    """Return the value under (session number, first sequence)."""
     return _encode(
         (
             _SEGMENT_LAYOUT,
@@ -249,13 +249,13 @@ def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
 
 
 def encode_message(message: Message) -> bytes:
-    """A retained message, outside the log's retention."""
+    """Return the value of a retained message, outside the log's retention."""
     return _encode((_LAYOUT, _row(message), message.lead_us))
 
 
 def message_pieces(message: Message) -> list[bytes]:
-    """The same of one with a payload of 64 KiB or more, in pieces that are to be joined: the
-    payload is one of them, and is not copied."""
+    """Return the same for a message with a payload of 64 KiB or more, in pieces that are to be
+    joined: the payload is one of them, and is not copied."""
     without = _encode((_LAYOUT, (message.topic, b"", *_row(message)[2:]), message.lead_us))
     at = 3 + len(_encode(message.topic))  # behind the beginnings of two arrays, and the layout
     begin = b"\xc6" + len(message.payload).to_bytes(4, "big")  # MessagePack's bin 32
@@ -269,7 +269,7 @@ def decode_message(value: bytes) -> Message:
 
 
 def encode_will(will: WillRecord) -> bytes:
-    """The value under a client identifier."""
+    """Return the value under a client identifier."""
     return _encode((_LAYOUT, _row(will.message), will.delay_s, will.due_at_us, will.username))
 
 
@@ -299,7 +299,7 @@ def _from_row(row: _MessageRow, lead_us: int = 0) -> Message:
 
 
 def encode_producer(record: ProducerRecord) -> bytes:
-    """The value of a producer."""
+    """Return the value of a producer."""
     return _encode((_LAYOUT, record.sequence, record.used_at_us))
 
 
@@ -310,7 +310,7 @@ def decode_producer(key: str, value: bytes) -> ProducerRecord:
 
 
 def encode_clock(record: ClockRecord) -> bytes:
-    """The value that says how the steady clock stood."""
+    """Return the value that says how the steady clock stood."""
     return _encode(
         (
             _LAYOUT,

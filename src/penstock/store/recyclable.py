@@ -1,4 +1,4 @@
-"""Recyclable records: what no log of ours has, and what RocksDB 9.8 never gets past.
+"""Recyclable records: no log of ours has any, and RocksDB 9.8 reads one for ever.
 
 RocksDB writes its write-ahead logs and its MANIFEST as records in blocks of 32 KiB. What is left of
 a block and too short for a header is passed over (``db/log_format.h``)::

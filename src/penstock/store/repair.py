@@ -54,12 +54,12 @@ _UNFINISHED: Final = "repair.unfinished"
 _SPARE_BYTES: Final = 64 * 1_048_576
 
 Told = Callable[[str, int, int], None]
-"""Is told what is done, how many bytes of it, and of how many."""
+"""A progress callback: the step, how many bytes of it are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has done, or would do.
+    """The outcome of a repair, or of its rehearsal.
 
     Attributes:
         epoch: of the store as it is now.
@@ -80,7 +80,7 @@ class Repaired:
 
     @property
     def kept_bytes(self) -> int:
-        """What the kept files take on disk."""
+        """The size of the kept files on disk, in bytes."""
         files = [path for top in self.kept for path in (top, *top.rglob("*")) if path.is_file()]
         return sum(path.stat().st_size for path in files)
 
@@ -91,7 +91,7 @@ def repair(data_dir: Path, is_rehearsal: bool = False, tell: Told | None = None)
     Args:
         data_dir: a store that is whole is left as it is.
         is_rehearsal: only look, and change nothing.
-        tell: is told how far it is.
+        tell: called with the progress.
 
     Raises:
         StoreLocked: a broker has it open.
@@ -143,7 +143,7 @@ def _repair(data_dir: Path, has_database: bool, is_rehearsal: bool, tell: Told) 
 
 
 def _all_lost(claimed: Committed | None) -> Examination:
-    """What is found where there is no database, but a watermark."""
+    """Return the findings where there is a watermark and no database."""
     found = Examination()
     if claimed is not None:
         found.epoch = claimed.epoch
@@ -156,7 +156,7 @@ def _all_lost(claimed: Committed | None) -> Examination:
 def _copy(
     data_dir: Path, unfinished: Path, has_database: bool, claimed: Committed | None, tell: Told
 ) -> str:
-    """Copy what is good to ``unfinished``; the epoch of the copy."""
+    """Copy what is good to ``unfinished``; return the epoch of the copy."""
     scratch = unfinished / "scratch"
     scratch.mkdir()
     copied_bytes = total_bytes = 0
@@ -193,7 +193,7 @@ def _copy(
 
 
 def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
-    """Put a finished copy in the place of the damaged store; what was kept of that."""
+    """Put a finished copy in the place of the damaged store; return what was kept of that."""
     stamp = finished.name.removeprefix(REPAIR_FINISHED)
     kept = []
     for name in (STORE_DIRECTORY, WATERMARK_FILE):

@@ -182,7 +182,7 @@ class RocksStore:
     # -- recovery ----------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Everything that was committed; see ``Store.recover``."""
+        """Return everything that was committed; see ``Store.recover``."""
         with broken_where_damaged(self._data_dir):
             return self._recover()
 
@@ -309,9 +309,8 @@ class RocksStore:
             self._is_writable = True
 
     def _take_up(self) -> None:
-        """What may differ from memory: a run of retention that was not synced, and the file that
-        is mapped, where another file system was mounted in its place.
-        """
+        """Bring memory in line with the database: a run of retention may not have been synced, and
+        the mapped file may lie on another file system now."""
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
@@ -321,7 +320,7 @@ class RocksStore:
         former.close()
 
     def _refuse_strangers(self) -> None:
-        """Refuse the database if anybody else wrote to it while it was closed."""
+        """Raise if another process wrote to the database while it was closed."""
         loss = find_loss(
             self._database, Committed(self._end, self._earliest, self._commits, self._epoch)
         )
@@ -367,7 +366,7 @@ class RocksStore:
     # -- reading -----------------------------------------------------------------------
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Messages by offset; see ``Store.read``."""
+        """Return messages by offset; see ``Store.read``."""
         with self._usage.shared():
             return self._read(offsets)
 
@@ -404,7 +403,7 @@ class RocksStore:
         return found
 
     def _chunk(self, key: bytes, value: bytes, facts: ChunkFacts) -> pa.RecordBatch:
-        """The chunk under ``key``, of which ``value`` was found there."""
+        """Return the chunk under ``key``, of which ``value`` was found there."""
         if facts.batch is not None:
             return facts.batch
         return decode_chunk(self._database.whole("log", key, value))
@@ -471,7 +470,7 @@ class RocksStore:
         return self._earliest
 
     def _tell_hole(self, begin: int, end: int) -> None:
-        """Say that the log has a hole, where no repair has said so."""
+        """Log a hole of the log that no repair has logged."""
         kept: bytes | None = self._families["meta"].get(GIVEN_UP)
         for hole in without(begin, end, [] if kept is None else decode_given_up(kept)):
             logger.error(

@@ -1,7 +1,7 @@
 """Reading the log from another process, without holding up the one that writes it.
 
-What it is. `LogFollower` opens the broker's RocksDB as a *secondary*: it reads the same files,
-takes no lock, and is never waited for. `catch_up` lets it see what was written since.
+`LogFollower` opens the broker's RocksDB as a *secondary*: it reads the same files,
+takes no lock, and the broker never waits for it. `catch_up` lets it see later writes.
 
 What is visible. A secondary reads bytes the broker has written but not yet synced; a power cut
 would take them back. So nothing at or above the *committed watermark* is ever shown
@@ -106,7 +106,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The database, and of it what is read; a store that is older has no archives."""
+    """The open database and its column families; an older store has no archives."""
 
     database: Rdict
     meta: Rdict
@@ -136,7 +136,7 @@ class LogFollower:
         new.
 
         Args:
-            stream: counts what is kept of it longer than the log; None for the log alone.
+            stream: its archive counts, too; None for the log alone.
 
         Raises:
             StoreNotReady: no log to read yet.
@@ -168,7 +168,7 @@ class LogFollower:
         return Extent(epoch, earliest, end, tuple(hole for hole in lost if hole[0] < hole[1]))
 
     def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
-        """The rows from `start` up to and without `end`, piece by piece, in order of offset.
+        """Yield the rows from `start` up to and without `end`, piece by piece, in order of offset.
 
         `end` must not exceed the `end` of an `extent` seen before. One RocksDB iterator lives
         as long as the generator, and keeps the files it reads from: do not hold it for long.
@@ -176,8 +176,8 @@ class LogFollower:
         Args:
             start: first offset.
             end: offset after the last.
-            stream: whose rows are wanted. What has left the log is found in its archive, and there
-                are no rows of others there. None: the log alone.
+            stream: whose rows are wanted; those that have left the log come from its archive,
+                which has no rows of other streams. None: the log alone.
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
@@ -213,7 +213,7 @@ class LogFollower:
                     self._close()
 
     def _logged(self, opened: _Opened, start: int, end: int) -> Iterator[Rows]:
-        """What the log has, up to the first gap, and one more; small chunks are put together."""
+        """Yield the rows of the log up to the first gap, and one more; join small chunks."""
         chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
@@ -255,7 +255,8 @@ class LogFollower:
             self._refuse_unreadable(chunks)
 
     def _whole(self, opened: _Opened, family: str, key: bytes, value: bytes) -> bytes | None:
-        """The value under `key`, of which `value` was found there; None: it is just removed.
+        """Return the value under `key`, of which `value` was found there; None if it was just
+        removed.
 
         Raises:
             StoreNotReady: it is the first large one, and the log was opened before it.
@@ -273,7 +274,7 @@ class LogFollower:
             raise StoreFailed(f"the log cannot be read: {error}") from error
 
     def _archived(self, opened: _Opened, archive: Archive, start: int, end: int) -> Iterator[Rows]:
-        """What an archive has, up to the first gap."""
+        """Yield the rows of an archive up to the first gap."""
         position = start
         if opened.archive is not None and position < archive.covered:
             pieces = opened.archive.iter()
@@ -312,7 +313,7 @@ class LogFollower:
         self._seen_end = 0
 
     def _refuse_unreadable(self, chunks: RdictIter) -> None:
-        """An iterator that stopped is at the end, and not at something it could not read."""
+        """Raise if an iterator stopped at something that it could not read, and not at the end."""
         try:
             check(chunks)
         except StoreFailed as error:
@@ -322,7 +323,7 @@ class LogFollower:
             raise StoreFailed(f"the log cannot be read: {why}") from error
 
     def _gap(self, position: int, found: int, archive: Archive | None) -> StoreError:
-        """What to raise when the rows from `position` up to `found` are not there."""
+        """Return the error for rows from `position` up to `found` that are missing."""
         with self._lock:
             self._close()
         if archive is not None and archive.begin <= position < archive.end:
@@ -351,7 +352,7 @@ class LogFollower:
         return None
 
     def _read_watermark(self) -> Committed:
-        """Where what may be shown begins and ends, and of which log."""
+        """Return the bounds of what may be shown, and the epoch of their log."""
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:
@@ -408,7 +409,7 @@ class LogFollower:
 
 
 def _lacks_parts(opened: _Opened) -> bool:
-    """Whether the first large value was written after the log was opened."""
+    """Return whether the first large value was written after the log was opened."""
     return opened.parts is None and opened.meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS
 
 
@@ -439,18 +440,18 @@ def _read_archives(opened: _Opened) -> tuple[Archive, ...]:
 
 
 def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes:
-    """What a stream has lost: in its archive, and behind it in the log."""
+    """Return the offsets that a stream has lost: in its archive, and behind it in the log."""
     behind = ((max(begin, archive.end), end) for begin, end in of_the_log if end > archive.end)
     return tuple(join_ranges([*archive.given_up, *behind]))
 
 
 def _joined(begin: int, end: int, batches: list[pa.RecordBatch]) -> Rows:
-    """Rows that follow each other, as one batch."""
+    """Return rows that follow each other as one batch."""
     return Rows(begin, end, pa.concat_batches(batches), pa.arange(begin, end))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
-    """The rows of a piece whose offsets are from `begin` up to `end`."""
+    """Return the rows of a piece whose offsets are from `begin` up to `end`."""
     offsets = batch.column(0)
     if len(offsets) and begin <= offsets[0].as_py() and offsets[-1].as_py() < end:
         return batch
@@ -458,7 +459,7 @@ def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
 
 
 def given_up(begin: int, end: int) -> OffsetOutOfRange:
-    """Return what to raise where a repair has given up the offsets from `begin` up to `end`."""
+    """Return the error for offsets from `begin` up to `end` that a repair has given up."""
     return OffsetOutOfRange(
         f"the offsets {begin} to {end - 1} are lost, a repair of the damaged store has given them"
         f" up: the log goes on at offset {end}"

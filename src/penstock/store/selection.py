@@ -1,4 +1,4 @@
-"""Which messages belong to a stream: those whose topic matches one of its filters.
+"""Selecting the messages of a stream: those whose topic matches one of its filters.
 
 A block of rows has far fewer topics than rows, so the filters are tried once per topic, and the
 verdict is remembered for the blocks that follow.
@@ -34,7 +34,7 @@ class TopicSelector:
         self._verdicts: dict[str, bool] = {}
 
     def matches(self, topic: str) -> bool:
-        """Whether a message with this topic is chosen."""
+        """Return whether a message with this topic is chosen."""
         verdict = self._verdicts.get(topic)
         if verdict is None:
             if len(self._verdicts) >= self._verdicts_max:
@@ -46,7 +46,7 @@ class TopicSelector:
         return verdict
 
     def mask(self, log_rows: pa.Table) -> pa.Array | None:
-        """True for each row that is chosen; None when all are.
+        """Return true for each row that is chosen; None when all are.
 
         A row that is internal, in the log for a session only, is in no stream.
         """

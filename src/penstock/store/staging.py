@@ -104,7 +104,7 @@ class Staging:
         """Write rows of ``STAGED_SCHEMA``; they are on disk when this returns.
 
         Args:
-            sink: who publishes them.
+            sink: the sink that publishes them.
             batch: its number.
             run: the attempt at this batch, see ``abandon``.
             partition: which part of it the rows are of.
@@ -122,7 +122,7 @@ class Staging:
         return StagedFile(name, rows.num_rows, data.size)
 
     def propose(self, row_set: RowSet) -> str:
-        """Write down which files are to be a batch; the name of the proposal.
+        """Write down which files are to be a batch; return the name of the proposal.
 
         Raises:
             StoreFailed: it could not be written.
@@ -132,13 +132,13 @@ class Staging:
         return name
 
     def size_bytes(self) -> int:
-        """Return what all that is staged occupies."""
+        """Return how many bytes all staged files occupy."""
         return sum(size for _, size, _ in self._files())
 
     # -- deciding ----------------------------------------------------------------------
 
     def decide(self, sink: str, batch: int, proposal: str) -> RowSet:
-        """Let a proposal be the batch, for good; if one was decided before, it is that one.
+        """Let a proposal be the batch, for good; if one was decided before, return that one.
 
         Raises:
             StoreError: the proposal, or a file it names, is not there.
@@ -160,7 +160,7 @@ class Staging:
         return (self._place(sink, batch) / DECIDED).exists()
 
     def decided(self) -> list[RowSet]:
-        """All batches that are decided and not forgotten; one that cannot be read is logged."""
+        """Return all batches that are decided and not forgotten; log one that cannot be read."""
         found: list[RowSet] = []
         for path in sorted(place / DECIDED for place in self._places()):
             if not path.exists():
@@ -193,7 +193,7 @@ class Staging:
     # -- publishing --------------------------------------------------------------------
 
     def read(self, row_set: RowSet, file: StagedFile, first: int, count: int) -> list[Row]:
-        """Rows of one file of a batch: up to ``count``, from number ``first`` of the file on.
+        """Return up to ``count`` rows of one file of a batch, from number ``first`` of the file on.
 
         Making objects of a column holds up all threads: ``count`` bounds that.
 
@@ -213,7 +213,7 @@ class Staging:
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
     def forget(self, sink: str, batch: int) -> None:
-        """A batch is published: remove all that is staged for it; what cannot go now goes later."""
+        """Remove all that is staged for a published batch; what cannot go now goes later."""
         place = self._place(sink, batch)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -237,7 +237,7 @@ class Staging:
         _remove_empty(place)
 
     def sweep(self, before_s: float) -> int:
-        """Remove what was staged before a time and is not decided; how many files it was.
+        """Remove what was staged before a time and is not decided; return how many files it was.
 
         Args:
             before_s: seconds since the Unix epoch.
@@ -260,7 +260,7 @@ class Staging:
         return self._top / _checked(sink) / str(batch)
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
-        """Path, bytes and time of change of each file."""
+        """Yield path, size in bytes and time of change of each file."""
         for place in self._places():
             for path in _entries(place):
                 with contextlib.suppress(OSError):  # it has just gone
@@ -268,7 +268,8 @@ class Staging:
                     yield path, found.st_size, found.st_mtime
 
     def _places(self) -> Iterator[Path]:
-        """The directory of each batch. Others remove them meanwhile, which `Path.glob` minds."""
+        """Yield the directory of each batch. Others remove them meanwhile, on which `Path.glob`
+        fails."""
         for sink in _entries(self._top):
             yield from _entries(sink)
 
@@ -303,17 +304,18 @@ class Staging:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a sink may be called so: it is the name of a directory, too."""
+    """Return whether a sink may have this name, which is the name of a directory, too."""
     return _NAME.fullmatch(name) is not None
 
 
 def owned(owner: str, sink: str) -> str:
-    """Return what a sink of `owner` is called here, so that another's of that name is another."""
+    """Return the name under which a sink of `owner` is stored; sinks of different owners never
+    share it."""
     return f"{owner}~{sink}" if owner else sink
 
 
 def without_owner(sink: str) -> str:
-    """Return what an `owned` sink was called before it had an owner; empty where it has none."""
+    """Return the name that an `owned` sink had before it had an owner; empty where it has none."""
     return sink.partition("~")[2]
 
 

@@ -1,4 +1,4 @@
-"""When the messages of each part of the log were received: what need not be read for a time.
+"""An index of the times at which parts of the log were received, to skip parts in a search by time.
 
     offsets     0 ──────── 16,000 ─────── 32,000 ─────── 48,000 ── end
     received    9:00-9:20    9:20-9:45      8:45-9:10      not looked at yet
@@ -42,17 +42,17 @@ class _Part(NamedTuple):
     newest: int = -1
 
     def with_(self, later: _Part) -> _Part:
-        """Both, as one."""
+        """Return both parts as one."""
         oldest, newest = min(self.oldest, later.oldest), max(self.newest, later.newest)
         return _Part(self.begin, later.end, oldest, newest)
 
 
 class TimeIndex:
-    """When the messages of a stream were received. Threads wait for each other.
+    """The times of receipt of a stream's messages, part by part. Threads wait for each other.
 
     Args:
-        log: has them.
-        stream: also what is kept of it longer than the log counts.
+        log: the log with the messages.
+        stream: the stream; its archive counts, too.
     """
 
     def __init__(self, log: LogFollower, stream: StreamDefinition) -> None:
@@ -65,7 +65,7 @@ class TimeIndex:
     def ranges(
         self, extent: Extent, span: tuple[int, int], since_us: int, until_us: int, ends_s: float
     ) -> Ranges | None:
-        """The offsets of `span` that may have messages received from one time up to another.
+        """Return the offsets of `span` that may have messages received from one time up to another.
 
         Args:
             extent: of the stream.
@@ -92,7 +92,7 @@ class TimeIndex:
         return without(*span, others)
 
     def _read(self, extent: Extent, ends_s: float) -> bool:
-        """Look at what is new; False where the time was over before."""
+        """Look at what is new; return False where the time was over before."""
         if self._epoch != extent.epoch:
             self._epoch, self._parts = extent.epoch, []
         self._parts = [part for part in self._parts if part.end > extent.earliest]
@@ -115,7 +115,7 @@ class TimeIndex:
 
 
 def _part(begin: int, end: int, batch: pa.RecordBatch) -> _Part:
-    """What is public of some rows."""
+    """Return the span and times of some rows, without the internal ones."""
     received = batch.column("received_at").filter(pc.invert(batch.column("internal")))
     found = pc.min_max(received).as_py()
     if found["min"] is None:
@@ -124,7 +124,7 @@ def _part(begin: int, end: int, batch: pa.RecordBatch) -> _Part:
 
 
 def _halved(parts: list[_Part]) -> list[_Part]:
-    """Half as many; a part that is not followed by the next one stays."""
+    """Return half as many parts; one that is not followed by the next one stays."""
     halved: list[_Part] = []
     is_whole = True
     for part in parts:

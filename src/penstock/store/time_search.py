@@ -1,4 +1,4 @@
-"""From a time to an offset: where in the log the messages begin that were received at or after it.
+"""Search by time: find the first offset in the log that was received at or after a time.
 
 Messages stand in the order in which they came, so the time of receipt grows with the offset, and a
 binary search over chunks finds the place; each step reads one of them. The answer is the first
@@ -23,13 +23,13 @@ from penstock.store.secondary import Extent, LogFollower
 def first_received_at(
     log: LogFollower, extent: Extent, received_at_us: int, stream: StreamDefinition
 ) -> int | None:
-    """The first offset of `extent` received at or after a time; None where there is none.
+    """Return the first offset of `extent` received at or after a time; None where there is none.
 
     Args:
-        log: what is searched.
+        log: the log that is searched.
         extent: of the stream.
         received_at_us: the time, µs since the Unix epoch.
-        stream: also what is kept of it longer than the log is searched.
+        stream: the stream whose archive is searched, too.
 
     Raises:
         OffsetOutOfRange: retention has removed rows of the extent meanwhile.

@@ -72,7 +72,7 @@ class View:
         self._rebuilt: dict[str, Rebuilt] = {}  # by the table that is left out
 
     def tell(self, problem: str) -> None:
-        """Note a problem, once."""
+        """Add a sentence to ``problems``, once."""
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -84,7 +84,7 @@ class View:
             self._tables[name] = (entry["start_key"], entry["end_key"], int(entry["level"]))
 
     def walk(self, family: str) -> Iterator[tuple[bytes, bytes] | Gap]:
-        """All of a column family that can be read, in the order of the keys.
+        """Yield all of a column family that can be read, in the order of the keys.
 
         What could be found in a gap comes after it.
         """
@@ -96,7 +96,7 @@ class View:
                 yield from self._fill(family, found)
 
     def _fill(self, family: str, gap: Gap) -> Iterator[tuple[bytes, bytes]]:
-        """What can be found in a ``gap``, without the table that tears it."""
+        """Yield what can be found in a ``gap`` without the table that tears it."""
         table = damaged_table(gap.reason)
         smallest, largest, level = self._tables.get(table, (b"", b"", 0))
         if family == "log" and gap.after is not None and (level > 0 or gap.after >= smallest):
@@ -118,7 +118,8 @@ class View:
             yield found
 
     def whole(self, family: str, key: bytes, value: bytes) -> bytes:
-        """The value under ``key``, of which ``value`` was found there (``store.parts.whole``).
+        """Return the value under ``key``, of which ``value`` was found there
+        (``store.parts.whole``).
 
         Raises:
             StoreFormatError: parts of it are missing.
@@ -165,7 +166,7 @@ def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Itera
     Args:
         data_dir: what is in it stays as it is.
         scratch: an empty directory; takes as much as the write-ahead logs hold.
-        claimed: what should be there, as far as anybody knows.
+        claimed: the watermark, if there is one.
 
     Raises:
         StoreError: nothing can be read, or not for damage.

@@ -40,7 +40,7 @@ class Gap:
 
 
 def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
-    """All keys with their values in their order, and the gaps between them."""
+    """Yield all keys with their values in their order, and the gaps between them."""
     entries = family.iter()
     entries.seek_to_first()
     last: bytes | None = None
@@ -66,7 +66,8 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
 
 
 def _next_readable(family: Rdict, last: bytes | None) -> bytes | None:
-    """The first key above ``last`` from which on the family can be read; None: there is none."""
+    """Return the first key above ``last`` from which on the family can be read; None: there is
+    none."""
     width = max(len(last or b""), _SHORTEST_BYTES) + _FINER_BYTES
     begin = int.from_bytes((last or b"").ljust(width, b"\0"), "big")
     room = (1 << 8 * width) - 1 - begin

@@ -1,6 +1,6 @@
 """The watermark: how far the log is synced, in a small file beside the database.
 
-What it is. `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it::
+The file is `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it::
 
     0        8        16        24                        48
     ┌────────┬────────┬─────────┬─────────────────────────┐
@@ -48,7 +48,7 @@ _EPOCH: Final = slice(24, 48)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What a watermark says. An older version's says nothing of commits and epoch: 0 and ""."""
+    """The content of a watermark. In an older version's, commits are 0 and the epoch is empty."""
 
     end: int
     begin: int = 0
@@ -56,7 +56,7 @@ class Committed:
     epoch: str = ""
 
     def encode(self) -> bytes:
-        """Its bytes in the file; `epoch` has at most 24 characters, all ASCII."""
+        """Return its bytes in the file; `epoch` has at most 24 characters, all ASCII."""
         numbers = (self.end, self.begin, self.commits)
         epoch = self.epoch.encode("ascii").ljust(LENGTH_BYTES - 24, b"\0")
         return b"".join(number.to_bytes(8, "little") for number in numbers) + epoch
@@ -73,7 +73,7 @@ class Committed:
 
 
 def read_watermark(data_dir: Path) -> Committed | None:
-    """What the watermark below `data_dir` says; None where there is none.
+    """Return the watermark below `data_dir`; None where there is none.
 
     Raises:
         StoreError: the file cannot be read.
@@ -87,7 +87,7 @@ def read_watermark(data_dir: Path) -> Committed | None:
 
 
 def write_watermark(data_dir: Path, committed: Committed) -> None:
-    """Replace the watermark below `data_dir` at once, and synced.
+    """Replace the watermark below `data_dir` atomically, synced.
 
     Raises:
         StoreError: the file cannot be written.
@@ -126,12 +126,12 @@ class Watermark:
             raise _unusable(data_dir, error) from error
 
     def move(self, end: int, commits: int) -> None:
-        """A commit is synced."""
+        """Record a commit that is synced."""
         self._map[_END] = end.to_bytes(NUMBER_LENGTH_BYTES, "little")
         self._map[_COMMITS] = commits.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def set_begin(self, begin: int) -> None:
-        """Retention removes what lies before `begin`."""
+        """Record that retention removes what lies before `begin`."""
         self._map[_BEGIN] = begin.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def sync(self) -> None:
@@ -146,7 +146,7 @@ class Watermark:
             raise StoreFailed(f"the watermark could not be synced: {error.strerror}") from error
 
     def close(self) -> None:
-        """Sync it and let go of it."""
+        """Sync the file and unmap it."""
         with contextlib.suppress(OSError):  # an older one does no harm
             os.fsync(self._descriptor)
         self._map.close()
