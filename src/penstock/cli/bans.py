@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.operating import (
+from penstock.cli.operator_commands import (
     AsJson,
     Cursor,
     JsonObject,

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.operating import (
+from penstock.cli.operator_commands import (
     AsJson,
     Client,
     Cursor,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import clients
-from penstock.cli.operating import (
+from penstock.cli.operator_commands import (
     AsJson,
     Client,
     Cursor,

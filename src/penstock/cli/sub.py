@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +12,7 @@ from penstock.cli.connection import Connection
 from penstock.cli.option_groups import grouped
 from penstock.cli.packet_properties import parse_properties
 from penstock.cli.printing import Printing
-from penstock.engine.topics import is_topic_filter, topic_matches
+from penstock.cli.selection import Selection
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Subscription
 
@@ -27,64 +26,6 @@ loses nothing if the broker keeps the session and the QoS is not 0:
 Exit codes: 0 done, or ended by SIGINT or SIGTERM; 1 it went wrong; 2 a mistake; 27 the time of -W
 is over.
 """
-
-_LEVELS_MAX: Final = 65_535
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The options that say which messages are printed, and when the command ends."""
-
-    filters_out: Annotated[
-        list[str] | None,
-        typer.Option("-T", "--filter-out", metavar="FILTER", help="Do not print these; repeat it."),
-    ] = None
-    count: Annotated[
-        int | None, typer.Option("-C", min=1, metavar="COUNT", help="End after so many messages.")
-    ] = None
-    timeout_s: Annotated[
-        float | None,
-        typer.Option("-W", "--timeout", min=0.0, metavar="SECONDS", help="End after this time."),
-    ] = None
-    no_retained: Annotated[
-        bool, typer.Option("-R", "--no-retained", help="Do not print retained messages.")
-    ] = False
-    retained_only: Annotated[
-        bool,
-        typer.Option(
-            "--retained-only",
-            help="End after the retained messages: with another one, or after --quiet-after.",
-        ),
-    ] = False
-    quiet_after_s: Annotated[
-        float,
-        typer.Option(
-            "--quiet-after",
-            min=0.01,
-            metavar="SECONDS",
-            help="With --retained-only: end when nothing came for this long.",
-        ),
-    ] = 1.0
-    remove_retained: Annotated[
-        bool,
-        typer.Option("--remove-retained", help="Let the broker forget retained messages received."),
-    ] = False
-
-    def check(self) -> None:
-        """Refuse what is none.
-
-        Raises:
-            ConfigError: no topic filter, or options that exclude each other.
-        """
-        for topic_filter in self.filters_out or []:
-            if not is_topic_filter(topic_filter, _LEVELS_MAX):
-                raise ConfigError(f"-T: not a topic filter: {topic_filter!r}")
-        if self.no_retained and self.retained_only:
-            raise ConfigError("give only one of -R and --retained-only")
-
-    def leaves_out(self, topic: str) -> bool:
-        """Return whether ``-T`` says so."""
-        return any(topic_matches(one, topic) for one in self.filters_out or [])
 
 
 @grouped

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.cli.exit_codes import EXIT_TIMED_OUT
 from penstock.cli.output import Output
 from penstock.cli.printing import Printer
-from penstock.cli.sub import Selection
+from penstock.cli.selection import Selection
 from penstock.client import Client, Message
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from penstock.cli.broker_options import Url, parse_url
 from penstock.cli.connection import Connection
 from penstock.cli.main import app
-from penstock.cli.sub import Selection
+from penstock.cli.selection import Selection
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Will
 from penstock.protocol.properties import Properties
