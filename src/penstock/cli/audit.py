@@ -1,4 +1,4 @@
-"""`penstock audit`: what became of messages and connections, from the broker's events.
+"""`penstock audit`: the fate of messages and connections, from the broker's events.
 
 Everything is imported when the command runs, so that `penstock --help` needs no Spark.
 """
@@ -132,7 +132,7 @@ def audit(
 
 
 def _reading(address: str) -> AbstractContextManager[object]:
-    """A sign of life on standard error, for Spark takes its time."""
+    """Show on standard error that Spark starts, because it takes its time."""
     console = Screen(stderr=True)
     said = f"Spark starts, and reads the events of {address}"
     if console.is_terminal:

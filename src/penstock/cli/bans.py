@@ -1,4 +1,4 @@
-"""`penstock bans`: who is not let in by a running broker, for a time."""
+"""`penstock bans`: clients that a running broker refuses for a time."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock.cli.operator_commands import (
     Limit,
     age_s,
     ask_broker,
-    entries,
-    literally,
+    exact_pattern,
+    fetch_entries,
     print_list,
-    which,
+    selection_of,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, help="Who is not let in by a running broker, for a time.")
+app = typer.Typer(no_args_is_help=True, help="Clients that a running broker refuses for a time.")
 
 Kind = Annotated[str, typer.Argument(metavar="client|user|address")]
 Value = Annotated[str, typer.Argument(metavar="WHO", help="An address may be a network.")]
@@ -36,10 +36,10 @@ def list_bans(
     cursor: Cursor = "",
     as_json: AsJson = False,
 ) -> None:
-    """List bans, those of too many wrong passwords among them; the oldest first."""
+    """List bans, the oldest first; too many wrong passwords also make a ban."""
     from penstock.control.admin_requests import ListBans
 
-    found, further = entries(config, data_dir, ListBans(cursor), limit)
+    found, further = fetch_entries(config, data_dir, ListBans(cursor), limit)
     if as_json:
         print_objects(found)
         return
@@ -56,7 +56,7 @@ def show(
     """Show one ban as JSON; exit code 2 where there is none."""
     from penstock.control.admin_requests import ListBans
 
-    found, _ = entries(config, data_dir, ListBans(), 1_000_000)
+    found, _ = fetch_entries(config, data_dir, ListBans(), 1_000_000)
     bans = [ban for ban in found if (ban["kind"], ban["value"]) == (kind, value)]
     if not bans:
         raise ConfigError(f"there is no ban of {kind} {value}")
@@ -72,13 +72,11 @@ def add(
         typer.Option("--for", metavar="AGE", help="10m, 12h, 7d; else until the broker ends."),
     ] = None,
     why: Annotated[str, typer.Option("--why", help="A sentence, for lists and the log.")] = "",
-    kick: Annotated[
-        bool, typer.Option("--kick", help="And disconnect those who are connected.")
-    ] = False,
+    kick: Annotated[bool, typer.Option("--kick", help="Also disconnect matching clients.")] = False,
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Let a client identifier, a user or an address not in. What is connected stays, or see --kick.
+    """Refuse a client identifier, a user or an address. Open connections stay, or see --kick.
 
     MQTT 5 clients are refused with 0x8A. Bans end with the broker.
     """
@@ -87,8 +85,8 @@ def add(
     banned = ask_broker(config, data_dir, MakeBan(kind, value, age_s("--for", lasts), why), str)
     print(f"banned {kind} {banned}")
     if kick:
-        names = {kind: banned if kind == "address" else literally(value)}
-        chosen = which(
+        names = {kind: banned if kind == "address" else exact_pattern(value)}
+        chosen = selection_of(
             names.get("client"), names.get("user"), names.get("address"), None, connected=True
         )
         print(f"disconnected {ask_broker(config, data_dir, Kick(chosen, why), Count).count:,}")

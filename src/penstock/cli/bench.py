@@ -1,4 +1,4 @@
-"""`penstock bench`: its options; what it does is in `penstock.bench`."""
+"""`penstock bench`: its options; `penstock.bench` does the work."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CLIENTS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchBroker(BrokerOptions):
-    """As for ``pub``; -P and -d mean something else here."""
+    """The options of ``pub`` for a broker, where -P and -d mean something else."""
 
     password: Annotated[
         str | None, typer.Option("--pw", metavar="PASSWORD", help="Others see it with 'ps'.")
@@ -56,22 +56,26 @@ def bench(
     publishers: Annotated[
         int,
         typer.Option(
-            "-P", "--publishers", min=1, max=_CLIENTS_MAX, metavar="COUNT", help="Who publish; 1."
+            "-P", "--publishers", min=1, max=_CLIENTS_MAX, metavar="COUNT", help="Publishers; 1."
         ),
     ] = 1,
     subscribers: Annotated[
         int,
         typer.Option(
-            "-S", "--subscribers", min=0, max=_CLIENTS_MAX, metavar="COUNT", help="Who receive; 1."
+            "-S", "--subscribers", min=0, max=_CLIENTS_MAX, metavar="COUNT", help="Subscribers; 1."
         ),
     ] = 1,
     payload_bytes: Annotated[
         int,
-        typer.Option("-s", "--size", max=200_000_000, metavar="BYTES", help="Of each payload; 64."),
+        typer.Option(
+            "-s", "--size", max=200_000_000, metavar="BYTES", help="Size of a payload; 64."
+        ),
     ] = 64,
     qos: Annotated[
         int,
-        typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="To and from the broker."),
+        typer.Option(
+            "-q", "--qos", min=0, max=2, metavar="0|1|2", help="QoS to and from the broker."
+        ),
     ] = 0,
     window: Annotated[
         int,
@@ -87,7 +91,7 @@ def bench(
     rate_per_s: Annotated[
         float,
         typer.Option(
-            "-r", "--rate", min=0, metavar="PER_SECOND", help="Of all messages; 0: as fast as can."
+            "-r", "--rate", min=0, metavar="PER_SECOND", help="Rate of all messages; 0: no limit."
         ),
     ] = 0.0,
     duration_s: Annotated[
@@ -97,7 +101,7 @@ def bench(
     messages: Annotated[
         int | None,
         typer.Option(
-            "-n", "--messages", min=1, metavar="COUNT", help="So many instead, of all publishers."
+            "-n", "--messages", min=1, metavar="COUNT", help="Messages instead of -d, in all."
         ),
     ] = None,
     topic: Annotated[
@@ -139,7 +143,8 @@ def bench(
         typer.Option("--patience", min=0, metavar="SECONDS", help="Wait for a lost broker; 5."),
     ] = 5.0,
     id_prefix: Annotated[
-        str, typer.Option("-I", "--id-prefix", metavar="PREFIX", help="Of client identifiers.")
+        str,
+        typer.Option("-I", "--id-prefix", metavar="PREFIX", help="Start of client identifiers."),
     ] = "bench-",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     broker: BenchBroker,

@@ -1,4 +1,4 @@
-"""How `penstock bench` looks: live in a terminal, and a table of the figures at the end."""
+"""The display of `penstock bench`: live in a terminal, and a table of the figures at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.protocol import reasons
 
 _PERIOD_NS: Final = 250_000_000
 _NS: Final = 1_000_000_000
-_BUSY_CORES: Final = 0.9  # above that the load generator is what was measured
+_BUSY_CORES: Final = 0.9  # above that the load generator itself was measured
 _BAR_WIDTH: Final = 40
 _PIPE_WIDTH: Final = 100
 
@@ -31,8 +31,8 @@ class Display:
     """The display of one run, on standard output.
 
     Args:
-        plan: what is asked for.
-        connections: of the run.
+        plan: the parameters of the run.
+        connections: the clients of the run.
         is_live: whether to show it while it runs, where standard output is a terminal.
     """
 
@@ -62,7 +62,7 @@ class Display:
             self._live.stop()
 
     def look(self, load: Load, phase: str, now_ns: int) -> None:
-        """Show how far it is, some times a second."""
+        """Update the live display, some times a second."""
         if self._live is None or now_ns - self._shown_ns < _PERIOD_NS:
             return
         counts = load.counts()
@@ -133,7 +133,7 @@ def _title(plan: Plan) -> str:
 
 
 def counts_table(figures: Figures) -> Table:
-    """Return what was counted, and how fast it was."""
+    """Return a table of counts and rates."""
     plan, counts = figures.plan, figures.counts
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -166,7 +166,7 @@ def counts_table(figures: Figures) -> Table:
 
 
 def latency_table(figures: Figures) -> Table:
-    """Return how long it took, milliseconds."""
+    """Return a table of latencies, in milliseconds."""
     table = Table(box=None, pad_edge=False)
     table.add_column("latency, ms")
     rows = _histograms(figures.acknowledgement, figures.end_to_end)

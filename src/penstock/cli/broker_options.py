@@ -1,7 +1,7 @@
-"""The options that say where a broker is and how it lets us in, as mosquitto_pub has them.
+"""The options for a broker's address and the login, as mosquitto_pub has them.
 
-One of three says where: ``-h`` and ``-p``, ``-L URL``, or ``--unix PATH``. TLS is spoken where an
-option of it is given, to port 8883, and to ``mqtts://`` and ``wss://``.
+The address is one of three: ``-h`` and ``-p``, ``-L URL``, or ``--unix PATH``. TLS is used where an
+option of TLS is given, for port 8883, and for ``mqtts://`` and ``wss://``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.transport.dialling import TlsFiles
 
 HELP_ONLY_LONG: Final = {"help_option_names": ["--help"]}
-"""For commands whose ``-h`` is the host."""
+"""Settings for commands whose ``-h`` is the host."""
 
 _TLS_PORT: Final = 8883
 _PORT: Final = 1883
@@ -44,13 +44,13 @@ _URL_FORM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """What ``-L`` says.
+    """The parts of ``-L``.
 
     Attributes:
-        server: without user, password and topic.
+        server: the URL without user, password and topic.
         username: user name; None if there is none.
-        password: None if there is none.
-        topic: empty if there is none.
+        password: password; None if there is none.
+        topic: topic; empty if there is none.
     """
 
     server: str
@@ -60,12 +60,12 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Read a URL as mosquitto_pub does: what comes after the host is the topic, as it stands.
+    """Parse a URL as mosquitto_pub does: everything after the host is the topic, not decoded.
 
     User and password may be percent-encoded.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not such a URL.
     """
     scheme, found, rest = text.partition("://")
     if not found:
@@ -89,7 +89,7 @@ def parse_url(text: str) -> Url:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """Where the broker is, how it lets us in, and how much is told of it."""
+    """The options for the broker's address, the login, and the output of messages about it."""
 
     host: Annotated[
         str | None, typer.Option("-h", "--host", metavar="HOST", help="The broker; localhost.")
@@ -117,7 +117,8 @@ class BrokerOptions:
         str | None, typer.Option("-u", "--username", metavar="NAME", help="User name.")
     ] = None
     password: Annotated[
-        str | None, typer.Option("-P", "--pw", metavar="PASSWORD", help="Others see it with 'ps'.")
+        str | None,
+        typer.Option("-P", "--pw", metavar="PASSWORD", help="Password; others see it with 'ps'."),
     ] = None
     password_file: Annotated[
         Path | None,
@@ -133,32 +134,34 @@ class BrokerOptions:
     ] = None
     ca_file: Annotated[
         str | None,
-        typer.Option("--cafile", metavar="FILE", help="Authorities; those of the system."),
+        typer.Option("--cafile", metavar="FILE", help="CA file; else the system's CAs."),
     ] = None
     certificate: Annotated[
         str | None, typer.Option("--cert", metavar="FILE", help="Our certificate.")
     ] = None
-    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its key.")] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="FILE", help="Its private key.")] = (
+        None
+    )
     insecure: Annotated[
-        bool, typer.Option("--insecure", help="Take a certificate for another host, too.")
+        bool, typer.Option("--insecure", help="Do not check the certificate's host name.")
     ] = False
     alpn: Annotated[
         str | None,
         typer.Option("--tls-alpn", metavar="NAME", help="Protocol to name in TLS; only 'mqtt'."),
     ] = None
     system_authorities: Annotated[
-        bool, typer.Option("--tls-use-os-certs", help="TLS with the authorities of the system.")
+        bool, typer.Option("--tls-use-os-certs", help="TLS with the CAs of the system.")
     ] = False
-    debug: Annotated[bool, typer.Option("-d", "--debug", help="Tell what happens.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="Tell no errors.")] = False
+    debug: Annotated[bool, typer.Option("-d", "--debug", help="Print debug logs.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no errors.")] = False
 
-    # -- where -----------------------------------------------------------------------------
+    # -- address -----------------------------------------------------------------------------
 
     def parsed_url(self) -> Url:
-        """Where the broker is.
+        """Return the address of the broker.
 
         Raises:
-            ConfigError: it is said twice, or is no URL.
+            ConfigError: it is given twice, or is not a URL.
         """
         is_tcp = self.host is not None or self.port is not None
         if (self.url is not None) + (self.unix is not None) + is_tcp > 1:
@@ -168,18 +171,18 @@ class BrokerOptions:
         if self.url is not None:
             return parse_url(self.url)
         host = "localhost" if self.host is None else self.host
-        scheme = "mqtts" if self._asks_for_tls() or self.port == _TLS_PORT else "mqtt"
+        scheme = "mqtts" if self._wants_tls() or self.port == _TLS_PORT else "mqtt"
         port = self.port or (_PORT if scheme == "mqtt" else _TLS_PORT)
         return Url(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", None, None, "")
 
-    def _asks_for_tls(self) -> bool:
+    def _wants_tls(self) -> bool:
         named = (self.ca_file, self.certificate, self.key, self.alpn)
         return self.insecure or self.system_authorities or any(name is not None for name in named)
 
-    # -- how it lets us in -------------------------------------------------------------------
+    # -- login -------------------------------------------------------------------
 
     def login(self) -> Settings:
-        """For ``Client``, beside the URL.
+        """Return the settings for ``Client`` that log in, beside the URL.
 
         Raises:
             ConfigError: a mistake in the options.
@@ -213,7 +216,7 @@ class BrokerOptions:
         return url.password if self.password is None else os.fsencode(self.password)
 
     def _tls(self, server: str) -> TlsFiles | None:
-        if not self._asks_for_tls():
+        if not self._wants_tls():
             return None
         if not server.startswith(("mqtts:", "wss:", "ssl:", "tls:")):
             raise ConfigError(f"{server} speaks no TLS: leave out its options, or say mqtts://")

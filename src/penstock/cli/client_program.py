@@ -1,4 +1,4 @@
-"""What `penstock pub`, `sub`, `rr` and `bench` have in common: a loop, until a signal.
+"""The common part of `penstock pub`, `sub`, `rr` and `bench`: an event loop, until a signal.
 
 ::
 
@@ -35,11 +35,11 @@ def client_for(
     properties: dict[str, Properties],
     further: Settings | None = None,
 ) -> Client:
-    """The client that the options describe; of errors on the way it tells on standard error.
+    """Return the client that the options describe; it reports connection errors on standard error.
 
     Args:
         connection: the options.
-        properties: of ``-D``, by command.
+        properties: those of ``-D``, by command.
         further: settings of this command.
 
     Raises:
@@ -63,7 +63,7 @@ def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> 
     again.
 
     Raises:
-        PenstockError: it failed, and that is to be told.
+        PenstockError: the program failed.
     """
     import uvloop
 
@@ -95,21 +95,21 @@ async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
 def _advice(error: ConnectFailed) -> str:
     match error.reason:
         case reasons.BAD_USER_NAME_OR_PASSWORD | reasons.NOT_AUTHORIZED:
-            return "-u and --pw say who asks"
+            return "log in with -u and --pw"
         case reasons.UNSUPPORTED_PROTOCOL_VERSION:
             return "-V 3.1.1 speaks an older version"
         case reasons.SUCCESS if "certificate" in error.message.lower():
             return "--cafile names the authorities to trust"
         case _:
-            return "-h and -p, or -L, say where the broker is"
+            return "give the broker's address with -h and -p, or -L"
 
 
 @final
 class StatusLines:
-    """Tells of a connection that was lost, and of its return.
+    """Prints when a connection is lost, and when it is back.
 
     Args:
-        tells_first: also of the first attempts; else whoever waits for them does.
+        tells_first: also report the first attempts; otherwise the caller that waits for them does.
     """
 
     def __init__(self, *, tells_first: bool) -> None:
@@ -117,7 +117,7 @@ class StatusLines:
         self._told = ""
 
     def __call__(self, status: Status) -> None:
-        """The client has a new status."""
+        """Print the new status of the client, if it says something new."""
         if status.state == "connected":
             if self._told:
                 _tell(f"connected to {status.url}")

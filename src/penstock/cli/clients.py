@@ -1,4 +1,4 @@
-"""`penstock clients`: who is connected to a running broker; send them away, one or all."""
+"""`penstock clients`: list the clients of a running broker, and disconnect one or all."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.cli.operator_commands import (
     Yes,
     age_s,
     ask_broker,
-    carry_out,
-    entries,
-    literally,
-    moment,
+    confirm_and_do,
+    exact_pattern,
+    fetch_entries,
     print_list,
     print_one,
-    which,
+    selection_of,
+    utc_text,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
@@ -33,7 +33,7 @@ from penstock.errors import ConfigError
 
 _VERSIONS: Final = {0: "", 3: "3.1", 4: "3.1.1", 5: "5"}
 
-app = typer.Typer(no_args_is_help=True, help="Who is connected to a running broker.")
+app = typer.Typer(no_args_is_help=True, help="Clients that are connected to a running broker.")
 
 
 @app.command(name="list")
@@ -48,11 +48,11 @@ def list_clients(
     cursor: Cursor = "",
     as_json: AsJson = False,
 ) -> None:
-    """List connected clients, those first whose sessions are oldest."""
+    """List connected clients, those with the oldest sessions first."""
     from penstock.control.admin_requests import ListSessions
 
-    asked = ListSessions(which(client, user, address, older_than, True), cursor)
-    found, further = entries(config, data_dir, asked, limit)
+    asked = ListSessions(selection_of(client, user, address, older_than, True), cursor)
+    found, further = fetch_entries(config, data_dir, asked, limit)
     if as_json:
         print_objects(found)
         return
@@ -94,21 +94,21 @@ def kick(
         str, typer.Option("--why", help="A sentence that MQTT 5 clients are told.")
     ] = "",
     ban: Annotated[
-        str | None, typer.Option("--ban", metavar="AGE", help="Not let in for so long: 10m, 7d.")
+        str | None, typer.Option("--ban", metavar="AGE", help="Refused for so long: 10m, 7d.")
     ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """End connections: MQTT 5 clients are told 0x98. Sessions stay, and without '--ban' they may
-    come again at once."""
+    """Disconnect clients: MQTT 5 clients are told 0x98. Sessions stay, and without '--ban' they may
+    connect again at once."""
     from penstock.control.admin_requests import Count, Kick
 
     if (client_id is None) == (client is user is address is older_than is None):
         raise ConfigError("name one client, or give options that say which")
     if client_id is not None:
-        client = literally(client_id)
+        client = exact_pattern(client_id)
     ban_s = None if ban is None else age_s("--ban", ban)
-    chosen = which(client, user, address, older_than, True)
+    chosen = selection_of(client, user, address, older_than, True)
 
     def do(only_count: bool) -> int:
         count = int(ask_broker(config, data_dir, Kick(chosen, why, ban_s, only_count), Count).count)
@@ -117,25 +117,27 @@ def kick(
         return count
 
     agreed = yes or client_id is not None
-    carry_out("clients", "disconnect", "disconnected", dry_run=dry_run, yes=agreed, do=do)
+    confirm_and_do("clients", "disconnect", "disconnected", dry_run=dry_run, yes=agreed, do=do)
 
 
 @app.command()
 def drain(
     to: Annotated[
-        str, typer.Option("--to", metavar="HOST[:PORT]", help="Another server's name.")
+        str, typer.Option("--to", metavar="HOST[:PORT]", help="The server to go to.")
     ] = "",
     per_s: Annotated[
         float, typer.Option("--per-second", help="Clients sent away a second.")
     ] = 100.0,
-    moved: Annotated[bool, typer.Option("--moved", help="For good: 0x9D instead of 0x9C.")] = False,
+    moved: Annotated[
+        bool, typer.Option("--moved", help="Permanently: 0x9D instead of 0x9C.")
+    ] = False,
     end: Annotated[bool, typer.Option("--end", help="Let clients in again.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Only say how far it is.")] = False,
     config: ConfigFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Empty the broker: nobody is let in, and clients are sent elsewhere, gently.
+    """Empty the broker: refuse new clients, and send connected ones elsewhere, some a second.
 
     Until '--end', or the broker's next start. Sessions and messages stay.
     """
@@ -167,7 +169,7 @@ def _row(told: JsonObject) -> tuple[str, ...]:
         "bridge" if told["bridge"] else told["address"] or "",
         _VERSIONS.get(told["version"], str(told["version"])),
         told["listener"],
-        moment(told["since_us"]),
+        utc_text(told["since_us"]),
         f"{told['window']}/{told['window_size']}",
         str(told["queue"]),
     )

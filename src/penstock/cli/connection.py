@@ -1,4 +1,4 @@
-"""The options of a client of its own: where the broker is, and who we are to it."""
+"""The options of a command that is a client of its own: address, login, session, will."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOR_EVER_S: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection(BrokerOptions):
-    """The options that say where the broker is, who we are, and how much is printed."""
+    """The options for the broker's address, the login, the session and the will."""
 
     client_id: Annotated[
         str | None,
@@ -51,18 +51,18 @@ class Connection(BrokerOptions):
     follow_references: Annotated[
         bool,
         typer.Option(
-            "--follow-references", help="Go where the broker says that another one is, MQTT 5."
+            "--follow-references", help="Connect to another broker that it names, MQTT 5."
         ),
     ] = False
     will_topic: Annotated[
         str | None,
-        typer.Option("--will-topic", metavar="TOPIC", help="Where our loss is published."),
+        typer.Option("--will-topic", metavar="TOPIC", help="Topic of the will."),
     ] = None
     will_payload: Annotated[
-        str | None, typer.Option("--will-payload", metavar="TEXT", help="What is said then.")
+        str | None, typer.Option("--will-payload", metavar="TEXT", help="Payload of the will.")
     ] = None
     will_qos: Annotated[int, typer.Option("--will-qos", min=0, max=2, metavar="0|1|2")] = 0
-    will_retain: Annotated[bool, typer.Option("--will-retain", help="It is retained.")] = False
+    will_retain: Annotated[bool, typer.Option("--will-retain", help="Retain the will.")] = False
     properties: Annotated[
         list[str] | None,
         typer.Option(
@@ -80,11 +80,11 @@ class Connection(BrokerOptions):
         return [*(given or []), *([of_url] if of_url else [])]
 
     def settings(self, properties: dict[str, Properties], *, durable: bool = False) -> Settings:
-        """For ``Client``, beside the URL.
+        """Return the settings for ``Client``, beside the URL.
 
         Args:
-            properties: of ``-D``, by command.
-            durable: there is an outbox, which has a session without end.
+            properties: those of ``-D``, by command.
+            durable: there is an outbox, whose session never expires.
 
         Raises:
             ConfigError: a mistake in the options.

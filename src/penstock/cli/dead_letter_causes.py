@@ -1,7 +1,7 @@
-"""Why messages became dead letters: one line for each cause, with one of its messages.
+"""The causes of dead letters: one line for each, with one of its messages.
 
-The reason of a dead letter says what was wrong with this message: at which byte, with which value.
-Two reasons have one cause when they differ in nothing but numbers and what they quote.
+The reason of a dead letter describes the mistake of one message: at which byte, with which value.
+Two reasons have the same cause when they differ only in numbers and quoted text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER: Final = re.compile(
 
 @dataclass(slots=True)
 class Cause:
-    """A cause: how many messages it has, and the newest one as an example."""
+    """A cause: the number of its messages, and the newest one as an example."""
 
     count: int
     kind: str
@@ -33,12 +33,12 @@ class Cause:
 
 
 def cause_of(reason: str) -> str:
-    """The reason without what is of one message only."""
+    """Return the reason without the parts that belong to one message only."""
     return _NUMBER.sub("0", _QUOTED.sub("''", reason))
 
 
 def causes(letters: Iterable[tuple[str, str, int]]) -> list[Cause]:
-    """The causes of dead letters, the most frequent first.
+    """Return the causes of dead letters, the most frequent first.
 
     Args:
         letters: kind, reason and offset of each, in order of offset.
@@ -52,6 +52,6 @@ def causes(letters: Iterable[tuple[str, str, int]]) -> list[Cause]:
 
 
 def cause_line(cause: Cause) -> str:
-    """The cause in one line."""
+    """Return the cause in one line."""
     example = ", such as" if cause.count > 1 else ""
     return f"{cause.count:,} {cause.kind}{example}: {cause.reason} (offset {cause.offset})"

@@ -37,7 +37,7 @@ from penstock.transport.tls import Certificates
 
 PYTHON_MIN: Final = (3, 11)
 
-_ROOM_BYTES: Final = 16_777_216  # for what opening a store writes, and some commits
+_ROOM_BYTES: Final = 16_777_216  # for opening a store, and some commits
 
 
 class Verdict(StrEnum):
@@ -53,10 +53,10 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        subject: what was looked for.
+        subject: the thing that was checked.
         verdict: whether it is there, and whether it must be.
-        detail: what was found.
-        remedy: what to do; empty where nothing is to be done.
+        detail: the result of the check.
+        remedy: the action to take; empty if none is needed.
     """
 
     subject: str
@@ -66,12 +66,12 @@ class Finding:
 
     @property
     def is_blocking(self) -> bool:
-        """Return whether Penstock cannot run like this."""
+        """True if Penstock cannot run like this."""
         return self.verdict is Verdict.MISSING
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All checks, in the order they are shown."""
+    """Run all checks; return the findings in the order they are shown."""
     findings = [
         python(),
         build(),
@@ -98,7 +98,7 @@ def examine(settings: Settings) -> list[Finding]:
 
 
 def print_report(findings: Sequence[Finding]) -> None:
-    """Show the findings as a table, and below it what to do."""
+    """Print the findings as a table, and the remedies below it."""
     from rich.table import Table
     from rich.text import Text
 
@@ -119,7 +119,7 @@ def print_report(findings: Sequence[Finding]) -> None:
 
 
 def memory(settings: Settings) -> Finding:
-    """The worst case of memory that clients may make the broker hold."""
+    """Return the most memory that clients may make the broker use."""
     there_is = available()
     settings = fitted(settings, there_is)
     said = statement(settings, there_is)
@@ -133,7 +133,7 @@ def memory(settings: Settings) -> Finding:
 
 
 def wall_clock(wall_us: int) -> Finding:
-    """Return whether the wall clock, which says ``wall_us``, was ever set; messages are dated by
+    """Check that the wall clock, which shows ``wall_us``, was ever set; messages are dated by
     it."""
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
@@ -143,7 +143,7 @@ def wall_clock(wall_us: int) -> Finding:
 
 
 def users(settings: Settings) -> Finding:
-    """Return who gets in: the password file and the access list, where there are any."""
+    """Check the password file and the access list, and say who may connect."""
     subject = "users"
     files = settings.access
     try:
@@ -174,7 +174,7 @@ def users(settings: Settings) -> Finding:
 
 
 def python() -> Finding:
-    """Python itself."""
+    """Check the version of Python."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON_MIN:
         return Finding("Python", Verdict.MISSING, version, "install Python 3.11 or newer.")
@@ -182,7 +182,7 @@ def python() -> Finding:
 
 
 def build() -> Finding:
-    """Return whether the inner loops run as machine code."""
+    """Check whether the inner loops run as machine code."""
     kind = build_kind()
     if kind == "compiled":
         return Finding("Penstock", Verdict.OK, kind)
@@ -191,7 +191,7 @@ def build() -> Finding:
 
 
 def compiler() -> Finding:
-    """A C compiler, needed only to build Penstock compiled."""
+    """Look for a C compiler, needed only to build Penstock compiled."""
     path = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if path is None:
         return Finding("C compiler", Verdict.ABSENT, "none", "to build it compiled, install gcc.")
@@ -199,7 +199,7 @@ def compiler() -> Finding:
 
 
 def package(name: str, purpose: str, *, required: bool) -> Finding:
-    """A Python package: installed, and importable on this machine."""
+    """Check that a Python package is installed, and can be imported on this machine."""
     version = package_version(name)
     verdict = Verdict.MISSING if required else Verdict.ABSENT
     if version is None:
@@ -214,7 +214,7 @@ def package(name: str, purpose: str, *, required: bool) -> Finding:
 
 
 def java() -> Finding:
-    """The Java that Spark would run on."""
+    """Look for the Java that Spark would run on."""
     try:
         found = find_java()
     except JavaNotFound as error:
@@ -223,7 +223,7 @@ def java() -> Finding:
 
 
 def tool(command: str, package_name: str) -> Finding:
-    """A program that only the tests need."""
+    """Look for a program that only the tests need."""
     path = shutil.which(command)
     if path is None:
         remedy = f"only tests need it: apt-get install {package_name}."
@@ -232,7 +232,7 @@ def tool(command: str, package_name: str) -> Finding:
 
 
 def port(subject: str, setting: str, bind: Address) -> Finding:
-    """Return whether an address can be listened on."""
+    """Check that an address can be listened on."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -248,7 +248,7 @@ def port(subject: str, setting: str, bind: Address) -> Finding:
 
 
 def stream(settings: Stream) -> Finding:
-    """Return whether the stream service's address can be listened on, and its files be read."""
+    """Check that the stream service's address can be listened on, and its files be read."""
     subject = "stream port"
     try:
         check_stream_files(settings)
@@ -258,7 +258,7 @@ def stream(settings: Stream) -> Finding:
 
 
 def listening(listener: MainListener | OtherListener) -> Finding:
-    """Return whether a listener's address can be listened on, and its certificates be read."""
+    """Check that a listener's address can be listened on, and its certificates be read."""
     subject = f"listener {listener.name}"
     if listener.is_encrypted:
         try:
@@ -278,7 +278,7 @@ def listening(listener: MainListener | OtherListener) -> Finding:
 
 
 def data_directory(path: Path) -> Finding:
-    """Return whether the data directory, there or still to be made, takes files and has room."""
+    """Check that the data directory, existing or not, takes files and has room."""
     place = path
     while not place.exists() and place != place.parent:
         place = place.parent

@@ -12,6 +12,6 @@ EXIT_TIMED_OUT: Final = 27  # that of mosquitto_sub and mosquitto_rr
 
 
 def exit_code(error: PenstockError) -> int:
-    """The exit code for an error: 2 where the caller can mend it by asking differently."""
+    """Return the exit code for an error: 2 if the caller can avoid it with other arguments."""
     is_mistake = isinstance(error, (ConfigError, StoreLocked))
     return EXIT_MISTAKE if is_mistake else EXIT_FAILED

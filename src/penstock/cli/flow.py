@@ -1,7 +1,7 @@
 """`penstock flow`: the flow of every client of a running broker, as a table.
 
-It asks the broker as any MQTT client may: it subscribes to `$penstock/flow/#` and shows the first
-whole round (docs/sys_topics.md). What holds a client up stands first.
+It asks like any MQTT client: it subscribes to `$penstock/flow/#` and shows the first
+whole round (docs/sys_topics.md). Clients at a limit come first.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ JsonObject = dict[str, Any]  # the flow of one client, docs/sys_topics.md
 
 
 class FlowUnavailable(PenstockError):
-    """The broker did not tell."""
+    """Raised when the broker did not report the flow."""
 
 
 class Login(NamedTuple):
-    """The user who asks; both None for an anonymous client."""
+    """The user that asks; both None for an anonymous client."""
 
     username: str | None
     password: bytes | None
@@ -61,10 +61,10 @@ class Login(NamedTuple):
 
 def show_flow(
     broker: Annotated[
-        str, typer.Option("--broker", metavar="HOST:PORT", help="Where the broker listens.")
+        str, typer.Option("--broker", metavar="HOST:PORT", help="The broker's address.")
     ] = "127.0.0.1:1883",
     username: Annotated[
-        str | None, typer.Option("--username", metavar="NAME", help="Who asks.")
+        str | None, typer.Option("--username", metavar="NAME", help="User name.")
     ] = None,
     password_file: Annotated[
         Path | None,
@@ -91,11 +91,11 @@ def show_flow(
 
 
 def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObject]:
-    """The flow of every session of the broker, those at a limit first.
+    """Return the flow of every session of the broker, those at a limit first.
 
     Raises:
         ConfigError: there is no broker at ``address``.
-        FlowUnavailable: it does not tell, or not to us, or not in time.
+        FlowUnavailable: it does not report it, or not to this user, or not in time.
     """
     ends_s = time.monotonic() + timeout_s
     try:
@@ -113,11 +113,11 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
         own_id = ""
         for packet in _packets(connection, ends_s):
             if isinstance(packet, Connack):
-                own_id = _welcomed(packet)
+                own_id = _assigned_client_id(packet)
                 asks = Subscribe(1, [Subscription(f"{FLOW_TOPIC}/#", 0)])
                 connection.sendall(encode(asks, V5))
             elif isinstance(packet, Suback):
-                _allowed(packet)
+                _check_granted(packet)
             elif isinstance(packet, Publish) and packet.topic != FLOW_TOPIC:
                 flow = json.loads(packet.payload)
                 if flow["client_id"] != own_id:
@@ -132,7 +132,7 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
 
 
 def table_of(flows: list[JsonObject], rows: int) -> Table:
-    """The first ``rows`` of ``flows`` as a table."""
+    """Return the first ``rows`` of ``flows`` as a table."""
     shown = f"{rows} of {len(flows)}" if rows < len(flows) else str(len(flows))
     table = Table(title=f"{shown} clients, those held up first")
     for column in ("client", "MQTT"):
@@ -172,14 +172,14 @@ def _cells(flow: JsonObject) -> list[str]:
 
 
 def _urgency(flow: JsonObject) -> tuple[bool, float, str]:
-    """Sorts those at a limit first, the longest first; then by what waits."""
+    """Return a sort key: those at a limit first, the longest first; then by waiting messages."""
     longest_s = max(use["lasts_s"] for use in flow["limits"].values())
     waiting = flow["queue"]["messages"]
     return longest_s == 0, -(longest_s or waiting), str(flow["client_id"])
 
 
 def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
-    """What the broker sends until ``ends_s``, a time of the monotonic clock."""
+    """Yield the packets that the broker sends until ``ends_s``, a time of the monotonic clock."""
     decoder = Decoder(PACKET_SIZE_BYTES_MAX, V5, server=False)
     while True:
         try:
@@ -203,8 +203,8 @@ def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
         decoder.feed(data)
 
 
-def _welcomed(answer: Connack) -> str:
-    """Our client identifier, which the broker chose."""
+def _assigned_client_id(answer: Connack) -> str:
+    """Return our client identifier, which the broker chose."""
     if answer.reason_code != reasons.SUCCESS:
         raise FlowUnavailable(
             f"the broker does not let us in: {reasons.name_of(answer.reason_code)}; see"
@@ -214,7 +214,7 @@ def _welcomed(answer: Connack) -> str:
     return "" if properties is None else properties.assigned_client_identifier or ""
 
 
-def _allowed(answer: Suback) -> None:
+def _check_granted(answer: Suback) -> None:
     code = answer.reason_codes[0]
     if code >= 0x80:
         raise FlowUnavailable(

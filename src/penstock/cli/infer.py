@@ -1,4 +1,4 @@
-"""`penstock tables infer`: a declaration of tables, written from what is in the log."""
+"""`penstock tables infer`: write a declaration of tables from the messages in the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def infer(
             "--topics",
             "-t",
             metavar="FILTER",
-            help="Which messages: an MQTT filter; its levels may have names, plant/{line}/#.",
+            help="An MQTT filter of messages; its levels may have names, plant/{line}/#.",
         ),
     ],
     sample: Annotated[
@@ -65,7 +65,7 @@ def infer(
     """Look at messages in the log, and write a declaration of the tables they would make.
 
     Topic levels that vary become columns, and so do the fields of payloads, each with its type;
-    comments say what each line rests on. Try it with 'penstock tables validate -c FILE'.
+    comments say why. Try it with 'penstock tables validate -c FILE'.
     """
     from penstock.config.load import load_settings
 
@@ -125,7 +125,7 @@ def _body(found: list[TriedTable], stream: str) -> Iterator[str]:
 
 
 def _tell(found: list[TriedTable], count: int, output: Path | None) -> None:
-    """Say on standard error what was found, and what to do next."""
+    """Print on standard error what was found, and what to do next."""
     dead = sum(sum(tried.dead_letters.values()) for tried in found)
     names = ", ".join(tried.table.name for tried in found)
     file = "FILE" if output is None else str(output)
@@ -154,7 +154,7 @@ def _nothing_there(client: StreamClient, stream: str, topics: str) -> str:
 
 @contextmanager
 def _shown() -> Iterator[Show]:
-    """Show what is done on standard error while it takes time, if that is a terminal."""
+    """Show the current step on standard error while it takes time, if that is a terminal."""
     screen = Screen(stderr=True)
     if not screen.is_terminal:
         yield lambda _text: None

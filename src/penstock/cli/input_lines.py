@@ -2,7 +2,7 @@
 
 ::
 
-      standard input ── a thread reads ─▶ lines, as many as came at once ─▶ who publishes them
+      standard input ── a thread reads ─▶ lines, as many as came at once ─▶ the publisher
                               ▲ waits ──────────────────────────────────────────╯
 """
 
@@ -26,17 +26,17 @@ _LINES_AT_ONCE_MAX: Final = 1000
 
 
 class InputFailed(PenstockError):
-    """Standard input cannot be read, or has a line that no packet holds."""
+    """Raised when standard input cannot be read, or has a line too long for a packet."""
 
 
 @final
 class Lines:
-    """The lines of standard input, without their ends.
+    """The lines of standard input, without line ends.
 
     Attributes:
-        read: lines so far.
-        read_bytes: of standard input, so far.
-        size_bytes: of all of it, where that is known.
+        read: the number of lines read so far.
+        read_bytes: the bytes of standard input read so far.
+        size_bytes: the size of the whole input, where it is known.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Lines:
         self._queue: asyncio.Queue[list[bytes] | InputFailed | None] = asyncio.Queue(1)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """The lines, as many at a time as came at once.
+        """Yield the lines, as many at a time as arrived together.
 
         Raises:
             InputFailed: standard input cannot be read, or has a line that is too long.
@@ -63,8 +63,8 @@ class Lines:
             yield batch
 
     def _read(self) -> None:
-        """The thread; it ends with the input, or with the program."""
-        begun: list[bytes] = []  # of a line whose end was not read
+        """Read standard input; run by a thread, which ends with the input or with the program."""
+        begun: list[bytes] = []  # parts of a line whose end was not read
         begun_bytes = 0
         while piece := self._piece():
             self.read_bytes += len(piece)
@@ -95,7 +95,7 @@ class Lines:
 
     def _put(self, item: list[bytes] | InputFailed | None) -> None:
         putting = self._queue.put(item)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants it
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one reads it
             asyncio.run_coroutine_threadsafe(putting, self._loop).result()
             return
         putting.close()

@@ -1,12 +1,12 @@
 """The commands of `penstock`, and the exit codes.
 
     0  done
-    1  it went wrong
+    1  failed
     2  a mistake of the caller: arguments, settings, a taken port, a store in use
-   27  pub, sub, rr: the time of -W is over
+   27  pub, sub, rr: the time given with -W is over
 
-An error that Penstock raises on purpose is its sentence on standard error. A traceback means a
-defect of Penstock.
+An error that Penstock raises on purpose is printed as a sentence on standard error. A traceback
+means a defect of Penstock.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def serve(
     config: ConfigFile = None,
     bind: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where MQTT clients connect; 127.0.0.1:1883."),
+        typer.Option(metavar="HOST:PORT", help="Address for MQTT clients; 127.0.0.1:1883."),
     ] = None,
     data_dir: DataDir = None,
     persistence: Annotated[
@@ -140,11 +140,11 @@ def serve(
     ] = None,
     password_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Who gets in: users, as 'penstock passwd' writes them."),
+        typer.Option(metavar="FILE", help="Users, as 'penstock passwd' writes them."),
     ] = None,
     stream_bind: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where Spark reads the log; 127.0.0.1:8815."),
+        typer.Option(metavar="HOST:PORT", help="Address for readers of the log; 127.0.0.1:8815."),
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="debug|info|warning|error", help="Least severe log line.")

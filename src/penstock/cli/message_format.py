@@ -1,11 +1,11 @@
-r"""How a received message is printed: ``-F`` in the format of mosquitto_sub, and JSON.
+r"""Formats a received message for printing: ``-F`` as in mosquitto_sub, and JSON.
 
 ::
 
       '%t: %p\n'  ── read once ─▶ one function for each piece ── for each message ─▶ bytes
 
-``%`` stands before what a message has, with a field width (``%-10t``, ``%05l``) and for %C %I %R %t
-a greatest one (``%.8t``); ``@`` before what strftime has; ``\`` before 0 a e n r t v.
+``%`` precedes a field of the message, with a field width (``%-10t``, ``%05l``) and for %C %I %R %t
+a maximum (``%.8t``); ``@`` precedes a code of strftime; ``\`` precedes 0 a e n r t v.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WIDE: Final = "ACEFIlmpRStxX"
 
 
 class NotJson(PenstockError):
-    """``%J`` wants payloads that are JSON."""
+    """Raised when ``%J`` gets a payload that is not JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class Received:
     """A message, and when it came.
 
     Attributes:
-        message: the one.
+        message: the message.
         packet_id: its packet identifier; 0 with QoS 0.
-        at_ns: nanoseconds of the wall clock.
+        at_ns: when it came, nanoseconds of the wall clock.
     """
 
     message: Message
@@ -66,12 +66,12 @@ class Received:
 
     @property
     def properties(self) -> Properties:
-        """Those of the message; empty if it has none."""
+        """The properties of the message; empty if it has none."""
         return self.message.properties or Properties()
 
 
 def received_now(message: Message) -> Received:
-    """``message``, which came just now."""
+    """Return ``message`` as received just now."""
     arrival = message.arrival
     packet_id = None if arrival is None else arrival.publish.packet_id
     return Received(message, packet_id or 0, time.time_ns())
@@ -81,11 +81,11 @@ Piece = Callable[[Received], bytes]
 
 
 def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
-    """Read ``-F``. What the format itself has, such as colours, comes as ``Obeyed``.
+    """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``Obeyed``.
 
     Args:
         text: the format.
-        pretty: JSON over several lines.
+        pretty: print JSON over several lines.
 
     Raises:
         ConfigError: there is no such code.
@@ -106,7 +106,7 @@ def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
 
 
 def as_json(received: Received) -> bytes:
-    """``--json``: all of a message on one line, whatever is in it."""
+    """Return ``--json`` output: all of a message on one line, whatever is in it."""
     message = received.message
     shown: dict[str, Any] = {"topic": message.topic}
     try:
@@ -262,7 +262,7 @@ def _mosquitto_json(received: Received, payload: Any, pretty: bool) -> bytes:
 def _mosquitto_properties(properties: Properties) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in properties.present():
-        if name == "user_properties":  # of a name that stands twice the last, as readers do
+        if name == "user_properties":  # of a repeated name the last, as JSON readers do
             shown["user-properties"] = dict(properties.user_properties or [])
         elif name == "subscription_identifiers":
             identifiers = properties.subscription_identifiers or []

@@ -1,4 +1,4 @@
-"""What commands for operators share: how they ask the broker, and how lists look.
+"""The common part of commands for operators: how they ask the broker, and how lists look.
 
 On a terminal a list is a table. In a pipe it is one line each, columns apart, without headings
 that wrap; `--json` is one object a line.
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many it concerns.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many it concerns.")]
 Client = Annotated[
     str | None, typer.Option("--client", metavar="PATTERN", help="Client identifier, as 'm-*'.")
 ]
@@ -40,11 +40,11 @@ Peer = Annotated[
 ]
 OlderThan = Annotated[
     str | None,
-    typer.Option("--older-than", metavar="AGE", help="As it is for longer: 90s, 10m, 12h, 7d."),
+    typer.Option("--older-than", metavar="AGE", help="Older than this: 90s, 10m, 12h, 7d."),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="Entries shown.")]
 Cursor = Annotated[
-    str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+    str, typer.Option("--cursor", metavar="CURSOR", help="Continue where a list ended.")
 ]
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -52,7 +52,7 @@ _ANSWER_S_MAX: Final = 600.0
 
 
 def age_s(option: str, text: str | None) -> float:
-    """An age in seconds; ConfigError where `text` is none."""
+    """Return an age in seconds; raise ConfigError if `text` is none."""
     if text is None:
         return 0.0
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", text)
@@ -62,8 +62,10 @@ def age_s(option: str, text: str | None) -> float:
 
 
 def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
-    """Return what the broker that uses the data directory answers; errors as in
-    `control.client.ask`."""
+    """Ask the broker that uses the data directory, and return its answer.
+
+    Raises as `control.client.ask` does.
+    """
     from penstock.config.load import load_settings
     from penstock.control.client import ask
 
@@ -71,13 +73,14 @@ def ask_broker(config: Path | None, data_dir: Path | None, request: Request, don
     return ask(settings.durability.data_dir, request, done, _ANSWER_S_MAX)
 
 
-def entries(
+def fetch_entries(
     config: Path | None,
     data_dir: Path | None,
     request: ListSessions | ListRetained | ListBans,
     limit: int,
 ) -> tuple[list[JsonObject], str]:
-    """At most `limit` entries of a list, page by page, and where it goes on ("": at its end)."""
+    """Return at most `limit` entries of a list, page by page, and the cursor of the next ("":
+    end)."""
     from msgspec.structs import replace
 
     from penstock.control.admin_requests import LIMIT_MAX, Page
@@ -92,20 +95,20 @@ def entries(
         request = replace(request, cursor=page.cursor)
 
 
-def carry_out(
+def confirm_and_do(
     what: str, act: str, act_done: str, *, dry_run: bool, yes: bool, do: Callable[[bool], int]
 ) -> None:
-    """Do something to many things, once the operator saw how many and agreed; say what was done.
+    """Do something to many things after the operator saw how many and agreed; print the result.
 
     Args:
         what: the things, in the plural.
-        act: what is done to them, and `act_done`: what was.
-        dry_run: only say how many it concerns.
+        act: the verb, such as "remove", and `act_done`: its past participle.
+        dry_run: only print how many it concerns.
         yes: do not ask.
-        do: does it, or counts only where it is called with true; how many things.
+        do: does it, or only counts when called with true; returns how many things.
 
     Raises:
-        ConfigError: the operator does not want it.
+        ConfigError: the operator did not agree.
     """
     count = do(True)
     if dry_run or count == 0:
@@ -116,39 +119,39 @@ def carry_out(
         raise ConfigError(f"no {what} were {act_done}")
 
 
-def which(
+def selection_of(
     client: str | None,
     user: str | None,
     address: str | None,
     older_than: str | None,
     connected: bool | None,
 ) -> Which:
-    """The selection that the options name."""
+    """Return the selection that the options describe."""
     from penstock.control.admin_requests import Which
 
     older_than_s = age_s("--older-than", older_than)
     return Which(client, user, address, connected, older_than_s)
 
 
-def literally(text: str) -> str:
-    """A pattern that matches `text` alone."""
+def exact_pattern(text: str) -> str:
+    """Return a pattern that matches only `text`."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in text)
 
 
 def print_list(headings: tuple[str, ...], rows: Iterable[Iterable[str]], cursor: str) -> None:
-    """A table on a terminal, else lines; then how to go on."""
+    """Print a table on a terminal, else lines; then the cursor of the next page."""
     screen.print_table(headings, rows)
     if cursor:
         typer.echo(f"there are more: --cursor {cursor}", err=not sys.stdout.isatty())
 
 
 def print_one(told: JsonObject) -> None:
-    """All that is told of one thing, a line each."""
+    """Print all fields of one thing, a line each."""
     screen.print_pairs(_flat(told))
 
 
-def moment(at_us: int | None) -> str:
-    """A time in UTC; empty where there is none."""
+def utc_text(at_us: int | None) -> str:
+    """Return a time in UTC as text; empty if there is none."""
     if not at_us:
         return ""
     return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
@@ -157,7 +160,7 @@ def moment(at_us: int | None) -> str:
 def _flat(told: JsonObject) -> Iterator[tuple[str, str]]:
     for name, value in told.items():
         if name.endswith("_us"):
-            yield name.removesuffix("_us").replace("_", " "), moment(value) or "never"
+            yield name.removesuffix("_us").replace("_", " "), utc_text(value) or "never"
         elif isinstance(value, list):
             for one in value:
                 words = (f"{key} {part}" for key, part in one.items() if key != "filter")

@@ -1,11 +1,11 @@
-"""Options that several commands share, as one value: a dataclass whose fields are the options.
+"""Groups of options that several commands share: a dataclass whose fields are the options.
 
 ::
 
       @grouped
       def sub(topic: …, connection: Connection) -> None: …
 
-is for Typer a function with ``topic`` and every field of ``Connection``.
+is to Typer a function with ``topic`` and every field of ``Connection``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` for Typer: in place of each parameter that is a dataclass, its fields."""
+    """Return ``command`` for Typer, with its dataclass parameters replaced by their fields."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []

@@ -1,12 +1,12 @@
-"""Where received messages are written: standard output, a file, or a file for each topic.
+"""The output of received messages: standard output, a file, or a file for each topic.
 
 ::
 
       message ─▶ bytes ── all of them with the operating system ─▶ acknowledged
                               ╰── the reader of the pipe is gone, the disk is full ─▶ not
 
-A reader that is slow must not keep the client from its pings: what might block is written in a
-thread, which ends with the program whatever it waits for.
+A slow reader must not keep the client from its pings: a write that might block runs in a thread,
+which ends with the program whatever it waits for.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from penstock.telemetry.terminal import bytes_for_terminal
 
 STDOUT: Final = 1
 _NAME_BYTES_MAX: Final = 200  # file systems take 255
-_MODE: Final = 0o666  # less what the umask says
+_MODE: Final = 0o666  # less the bits of the umask
 
 
 class OutputFailed(PenstockError):
-    """A message could not be written."""
+    """Raised when a message could not be written."""
 
 
 @final
 class Output:
-    """The place where messages are written.
+    """The output to which messages are written.
 
     Args:
-        path: a directory, which gets a file for each topic; a file that is made or appended to;
+        path: a directory, which gets a file for each topic; a file, created or appended to;
             None for standard output.
 
     Raises:
@@ -64,13 +64,13 @@ class Output:
         self._is_terminal = self._directory is None and os.isatty(self._fd)
 
     async def write(self, topic: str, data: bytes) -> None:
-        """Write a message; the operating system has all of it when this returns.
+        """Write a message; on return the operating system has all of it.
 
         On a terminal it is escaped, unless it is ``Obeyed``.
 
         Raises:
-            BrokenPipeError: nobody reads any more.
-            OutputFailed: the disk is full, for example.
+            BrokenPipeError: the reader is gone.
+            OutputFailed: it cannot be written, for example because the disk is full.
         """
         if self._is_terminal:
             data = bytes_for_terminal(data)
@@ -87,7 +87,7 @@ class Output:
 
 
 def file_name(topic: str) -> str:
-    """A file name for ``topic``: no two topics have the same, and none leads elsewhere."""
+    """Return a file name for ``topic``, different for every topic and within the directory."""
     name = quote(topic, safe=" $@:,;=()[]").replace("~", "%7E")
     if name.startswith("."):
         name = "%2E" + name[1:]
@@ -114,14 +114,14 @@ async def write_all(fd: int, data: bytes) -> None:
 
 
 def _has_room(fd: int) -> bool:
-    """Whether PIPE_BUF bytes can be written without waiting; also true of a broken pipe."""
+    """Return whether PIPE_BUF bytes can be written at once; also true of a broken pipe."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     return bool(poll.poll(0))
 
 
 async def _in_thread(call: Callable[[], int]) -> int:
-    """``call``, in a thread that nobody waits for when this is cancelled."""
+    """Run ``call`` in a thread that is not waited for if this is cancelled."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[int] = loop.create_future()
 
@@ -139,7 +139,7 @@ async def _in_thread(call: Callable[[], int]) -> int:
             result = call()
         except OSError as error:
             failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
             loop.call_soon_threadsafe(finish, result, failure)
 
     threading.Thread(target=run, name="penstock output", daemon=True).start()

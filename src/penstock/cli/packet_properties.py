@@ -1,11 +1,11 @@
-"""``-D COMMAND IDENTIFIER VALUE``: properties of MQTT 5, in the form that mosquitto_pub has.
+"""``-D COMMAND IDENTIFIER VALUE``: properties of MQTT 5, in the form of mosquitto_pub.
 
 ::
 
       -D publish content-type text/plain            three words follow,
       -D publish user-property room kitchen         or four
 
-No option of Typer takes "three or four", so ``PropertyCommand`` makes one word of them before the
+No option of Typer takes "three or four" words, so ``PropertyCommand`` joins them to one before the
 rest is parsed.
 """
 
@@ -49,7 +49,7 @@ _IDENTIFIERS: Final = {
     "subscription_identifiers": "subscription-identifier",
 }
 _RULES: Final = {_IDENTIFIERS.get(r.name, r.name.replace("_", "-")): r for r in RULES}
-_OURS: Final = {  # what the client sets itself
+_OURS: Final = {  # set by the client itself
     CONNECT: (
         "topic_alias_maximum",
         "authentication_method",
@@ -63,10 +63,10 @@ _OURS: Final = {  # what the client sets itself
 
 @final
 class PropertyCommand(TyperCommand):
-    """A command with the option ``-D``."""
+    """A Typer command that understands the option ``-D``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse ``args``, those of ``-D`` first.
+        """Parse ``args``, after joining the words of each ``-D``.
 
         Raises:
             ConfigError: too few of them follow ``-D``, or text is not UTF-8.
@@ -77,15 +77,15 @@ class PropertyCommand(TyperCommand):
             if not getattr(parameter, "is_flag", False)
             for option in parameter.opts
         }
-        return super().parse_args(ctx, folded(args, with_value))
+        return super().parse_args(ctx, fold_properties(args, with_value))
 
 
-def folded(arguments: Sequence[str], with_value: Collection[str]) -> list[str]:
-    """``arguments`` with one word after each ``-D``.
+def fold_properties(arguments: Sequence[str], with_value: Collection[str]) -> list[str]:
+    """Return ``arguments`` with one word after each ``-D``.
 
     Args:
-        arguments: of the command.
-        with_value: options after which one value stands, which may itself be ``-D``.
+        arguments: those of the command.
+        with_value: options that take one value, which may itself be ``-D``.
 
     Raises:
         ConfigError: too few follow ``-D``, or text is not UTF-8.
@@ -113,14 +113,14 @@ def folded(arguments: Sequence[str], with_value: Collection[str]) -> list[str]:
 
 
 def parse_properties(given: list[str] | None, commands: Collection[str]) -> dict[str, Properties]:
-    """What the options ``-D`` say, by command.
+    """Return the properties of the options ``-D``, by command.
 
     Args:
-        given: each as ``folded`` made it.
-        commands: those it may be said of.
+        given: each as ``fold_properties`` made it.
+        commands: the commands that may be named.
 
     Raises:
-        ConfigError: there is no such property of this command, or it has another kind of value.
+        ConfigError: the command has no such property, or its value is of another kind.
     """
     parsed: dict[str, Properties] = {}
     for one in given or []:

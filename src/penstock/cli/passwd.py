@@ -11,7 +11,7 @@ import typer
 
 from penstock.errors import ConfigError
 
-PASSWORD_BYTES_MAX = 65_535  # what a CONNECT can carry
+PASSWORD_BYTES_MAX = 65_535  # the most that CONNECT can carry
 
 
 def passwd(

@@ -1,4 +1,4 @@
-"""The options that say what is published: text, a file, or all of standard input."""
+"""The options for the payload to publish: text, a file, or all of standard input."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import typer
 
 from penstock.errors import ConfigError
 
-PAYLOAD_BYTES_MAX: Final = 268_435_455 - 65_537 - 2  # what is left of a packet with any topic
+PAYLOAD_BYTES_MAX: Final = 268_435_455 - 65_537 - 2  # the rest of a packet with the longest topic
 _STDIN_PATH: Final = "/dev/stdin"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """Where the payload is; at most one of these."""
+    """The options for the payload; at most one may be given."""
 
     message: Annotated[
         str | None, typer.Option("-m", "--message", metavar="TEXT", help="The payload.")
@@ -34,12 +34,12 @@ class Payload:
 
     @property
     def count(self) -> int:
-        """How many of them were given."""
+        """The number of these options that were given."""
         given = (self.message is not None, self.file is not None)
         return sum((*given, self.null_message, self.stdin_file))
 
     def read(self) -> bytes:
-        """The payload.
+        """Return the payload.
 
         Raises:
             ConfigError: the file cannot be read, or it is too large.

@@ -1,4 +1,4 @@
-"""The options that say how received messages are printed, and the printing."""
+"""The options for printing received messages, and the printing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Printer = Callable[["Message"], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printing:
-    """How a message is printed."""
+    """The options for printing a message."""
 
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Print the topic before the payload.")
@@ -46,10 +46,10 @@ class Printing:
     ] = False
 
     def printer(self, *, on_terminal: bool) -> Printer:
-        """The function that makes of a message what is printed; nothing of an empty one.
+        """Return a function that formats a message for printing; an empty one prints nothing.
 
         Args:
-            on_terminal: escape the message's parts of a format, and not the format's own.
+            on_terminal: escape the parts that come from the message, not those of the format.
 
         Raises:
             ConfigError: there is no such format.

@@ -1,4 +1,4 @@
-"""How far `penstock pub` is: a bar on a terminal, for work that takes longer than a moment."""
+"""The progress of `penstock pub`: a bar on a terminal, for work longer than a moment."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Progress(NamedTuple):
     """The progress of a command.
 
     Attributes:
-        done: of ``total``, in the same unit.
-        total: None if nobody knows.
-        text: beside the bar.
+        done: the part of ``total`` that is done, in the same unit.
+        total: the whole; None if unknown.
+        text: shown beside the bar.
     """
 
     done: int
@@ -29,11 +29,11 @@ class Progress(NamedTuple):
 
 @asynccontextmanager
 async def progress_shown(look: Callable[[], Progress], *, wanted: bool) -> AsyncIterator[None]:
-    """Show on standard error what ``look`` says, while the block runs.
+    """Show the progress on standard error while the block runs.
 
     Args:
-        look: asked again and again.
-        wanted: if not, nothing is shown; nor where standard error is no terminal.
+        look: returns the progress; called repeatedly.
+        wanted: show it; never shown if standard error is not a terminal.
     """
     if not wanted or not sys.stderr.isatty():
         yield

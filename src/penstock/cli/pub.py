@@ -1,4 +1,4 @@
-"""`penstock pub`: its options; what it does is in `publishing`."""
+"""`penstock pub`: its options; `publishing` does the work."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FURTHER: Final = """\
   tail -f readings.log | penstock pub -t plant/log -q 1 -l
   penstock pub --outbox box -i logger -t plant/log -l < readings.log
 
-With --outbox lines are on disk as soon as they are read, also while there is no broker; what is
-left in it is sent by the next 'penstock pub --outbox', which needs no message for that.
+With --outbox lines are on disk as soon as they are read, also while there is no broker; messages
+left in it are sent by the next 'penstock pub --outbox', which needs no message for that.
 
 Exit codes: 0 the broker has acknowledged everything (QoS 0: it was sent); 1 it has not; 2 a
 mistake; 27 the time of -W is over.
@@ -37,7 +37,7 @@ _QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 def pub(
     *,
     topic: Annotated[
-        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Where to publish.")
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Topic name.")
     ] = None,
     payload: Payload,
     by_line: Annotated[
@@ -52,19 +52,21 @@ def pub(
         bool, typer.Option("-r", "--retain", help="The broker keeps it for later subscribers.")
     ] = False,
     repeat: Annotated[
-        int, typer.Option("--repeat", min=1, metavar="COUNT", help="Publish it so often.")
+        int, typer.Option("--repeat", min=1, metavar="COUNT", help="How often to publish.")
     ] = 1,
     repeat_delay_s: Annotated[
         float,
-        typer.Option("--repeat-delay", min=0.0, metavar="SECONDS", help="Pause between two."),
+        typer.Option("--repeat-delay", min=0.0, metavar="SECONDS", help="Pause in between."),
     ] = 0.0,
     outbox: Annotated[
         Path | None,
-        typer.Option("--outbox", metavar="DIR", help="Keep messages here until they are there."),
+        typer.Option("--outbox", metavar="DIR", help="Store messages here until acknowledged."),
     ] = None,
     max_inflight: Annotated[
         int,
-        typer.Option("-M", "--max-inflight", min=1, metavar="COUNT", help="Most on their way."),
+        typer.Option(
+            "-M", "--max-inflight", min=1, metavar="COUNT", help="Most unacknowledged messages."
+        ),
     ] = 100,
     timeout_s: Annotated[
         float | None,
@@ -100,5 +102,5 @@ def pub(
     elif payload.count:
         work = partial(publishing.repeated, payload.read(), repeat, repeat_delay_s)
     else:
-        work = publishing.nothing
+        work = publishing.outbox_only
     run_client(publish(publishing, work, timeout_s, connection.quiet), connection)

@@ -1,4 +1,4 @@
-"""What `penstock pub` does: publish, and end when the broker has it.
+"""The work of `penstock pub`: publish, and end when the broker has acknowledged.
 
 ::
 
@@ -30,13 +30,13 @@ async def publish(
     timeout_s: float | None,
     quiet: bool,
 ) -> int:
-    """Publish, and wait for the acknowledgements; the exit code.
+    """Publish, and wait for the acknowledgements; return the exit code.
 
     Args:
-        publishing: not begun.
-        work: what of it is to be done.
+        publishing: the messages, not begun.
+        work: publishes them.
         timeout_s: give up after this; None: never.
-        quiet: tell nothing.
+        quiet: print nothing.
 
     Raises:
         PublishFailed: not everything is acknowledged.
@@ -55,21 +55,21 @@ async def publish(
             except asyncio.CancelledError:
                 if time.expired() or not client.is_connected:
                     raise
-                interrupted = True  # a signal: what was accepted is waited for, for a while
-                _go_on()
+                interrupted = True  # a signal: wait a while for accepted messages
+                _uncancel()
     except TimeoutError:
         if not time.expired():
             raise
         if not quiet:
-            print(f"penstock: time is over: {publishing.account()}", file=sys.stderr)
+            print(f"penstock: time is over: {publishing.summary()}", file=sys.stderr)
         return EXIT_TIMED_OUT
     if interrupted:
         publishing.check_after_interruption()
     return 0
 
 
-def _go_on() -> None:
-    """The task was cancelled, and ends in its own way."""
+def _uncancel() -> None:
+    """Undo the cancellation of the current task, which ends in its own way."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
@@ -77,14 +77,14 @@ def _go_on() -> None:
 
 @final
 class Publishing:
-    """What is published by one run.
+    """Publishes the messages of one run.
 
     Args:
-        client: opened.
+        client: the client, opened by ``publish``.
         topic: topic name.
         qos: 0 to 2.
-        retain: the broker keeps it.
-        properties: of MQTT 5.
+        retain: the broker keeps the last one.
+        properties: properties of MQTT 5.
     """
 
     def __init__(
@@ -98,13 +98,13 @@ class Publishing:
         self._outstanding: deque[Publication] = deque()
         self._accepted = 0
         self._delivered = 0
-        self._failures: list[PublishFailed] = []  # the first
+        self._failures: list[PublishFailed] = []  # only the first
         self._failed = 0
         self._wanted: int | None = None
         self._input: Lines | None = None
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """Return the progress of the run."""
         text = f"{self._delivered:,} messages"
         if self._input is not None:
             return Progress(self._input.read_bytes, self._input.size_bytes, text)
@@ -116,8 +116,8 @@ class Publishing:
         async for batch in self._input.batches():
             await self._accept(batch)
 
-    async def nothing(self) -> None:
-        """Only what is left in the outbox."""
+    async def outbox_only(self) -> None:
+        """Publish nothing new: only deliver what is left in the outbox."""
 
     async def repeated(self, payload: bytes, count: int, delay_s: float) -> None:
         """Publish ``payload`` ``count`` times; with a delay, that long after each delivery."""
@@ -130,10 +130,10 @@ class Publishing:
             await self._accept([payload] * min(at_once, count - start))
 
     async def delivered(self) -> None:
-        """Wait until the broker has acknowledged all of it, and what was in the outbox.
+        """Wait until the broker has acknowledged all messages, those of the outbox included.
 
         Raises:
-            PublishFailed: it refused some of it.
+            PublishFailed: it refused some of them.
         """
         while self._outstanding:
             await self._settle(self._outstanding.popleft())
@@ -144,24 +144,24 @@ class Publishing:
             raise PublishFailed(shown, first.reason)
         await self.client.drain()
 
-    def account(self) -> str:
-        """What became of the messages, in words."""
+    def summary(self) -> str:
+        """Return how many messages were acknowledged, in words."""
         wanted = self._wanted if self._input is None else self._input.read
         kept = "; the outbox keeps what it has" if self.client.options.outbox else ""
         return f"{self._delivered} of {wanted or 0} messages were acknowledged{kept}"
 
     def check_after_interruption(self) -> None:
-        """The client is closed.
+        """Check that everything was acknowledged, after the client was closed.
 
         Raises:
-            PublishFailed: not all that was read is acknowledged.
+            PublishFailed: some messages were not acknowledged.
         """
         for publication in self._outstanding:
             accepted = publication.reason_code is not None and publication.reason_code < 0x80
             self._delivered += accepted
         wanted = self._wanted if self._input is None else self._input.read
         if self._delivered < (wanted or 0):
-            raise PublishFailed(f"interrupted: {self.account()}")
+            raise PublishFailed(f"interrupted: {self.summary()}")
 
     async def _accept(self, payloads: list[bytes]) -> None:
         client, topic, qos = self.client, self._topic, self._qos

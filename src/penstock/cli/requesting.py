@@ -1,4 +1,4 @@
-"""What `penstock rr` does: a request and its response (MQTT 5 §4.10).
+"""The work of `penstock rr`: a request and its response (MQTT 5 §4.10).
 
 ::
 
@@ -20,16 +20,16 @@ from penstock.protocol.properties import Properties
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Whom to ask, and what counts as a response.
+class Exchange:
+    """A request to send, and what counts as its response.
 
     Attributes:
-        client: not opened.
-        topic: of the request.
+        client: the client, not opened yet.
+        topic: topic of the request.
         response_topic: where the response is expected.
-        qos: of both.
-        no_retained: a retained message is no response.
-        properties: of the request; None before MQTT 5.
+        qos: QoS of both.
+        no_retained: a retained message is not a response.
+        properties: properties of the request; None before MQTT 5.
     """
 
     client: Client
@@ -40,7 +40,7 @@ class Asking:
     properties: Properties | None
 
     def is_response(self, message: Message) -> bool:
-        """Whether ``message`` has our correlation data, or none."""
+        """Return whether ``message`` has our correlation data, or none."""
         if message.retain and self.no_retained:
             return False
         asked, given = self.properties, message.properties
@@ -49,22 +49,22 @@ class Asking:
 
 
 async def ask(
-    asking: Asking, request: bytes, printer: Printer, output: Output, timeout_s: float | None
+    exchange: Exchange, request: bytes, printer: Printer, output: Output, timeout_s: float | None
 ) -> int:
-    """Ask, and print the response; the exit code.
+    """Send the request, and print the response; return the exit code.
 
     Raises:
-        RequestFailed: nobody subscribes to the topic.
+        RequestFailed: there is no subscriber of the topic.
     """
-    client, qos = asking.client, asking.qos
+    client, qos = exchange.client, exchange.qos
     try:
         async with client, asyncio.timeout(timeout_s) as time:
-            await client.subscribe(asking.response_topic, qos=qos)
-            code = await client.publish(asking.topic, request, qos, False, asking.properties)
+            await client.subscribe(exchange.response_topic, qos=qos)
+            code = await client.publish(exchange.topic, request, qos, False, exchange.properties)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:
-                raise RequestFailed(f"nobody subscribes to {asking.topic!r}")
+                raise RequestFailed(f"nobody subscribes to {exchange.topic!r}")
             async for message in client.messages():
-                if asking.is_response(message):
+                if exchange.is_response(message):
                     async with message.processing():
                         await output.write(message.topic, printer(message))
                     break

@@ -17,10 +17,10 @@ from penstock.cli.operator_commands import (
     Yes,
     age_s,
     ask_broker,
-    carry_out,
-    entries,
-    moment,
+    confirm_and_do,
+    fetch_entries,
     print_list,
+    utc_text,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
@@ -46,7 +46,7 @@ def list_retained(
     from penstock.control.admin_requests import ListRetained
 
     asked = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
-    found, further = entries(config, data_dir, asked, limit)
+    found, further = fetch_entries(config, data_dir, asked, limit)
     if as_json:
         print_objects(found)
         return
@@ -60,9 +60,9 @@ def show(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the payload of one retained message to standard output, as it is.
+    """Write the payload of one retained message to standard output, unchanged.
 
-    On a terminal what it would obey is escaped.
+    On a terminal control characters are escaped.
     """
     from penstock.control.admin_requests import ShowRetained
 
@@ -84,7 +84,7 @@ def clear(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Forget retained messages whose topics match a filter. Subscribers are told nothing."""
+    """Remove retained messages whose topics match a filter. Subscribers are not notified."""
     from penstock.control.admin_requests import ClearRetained, Count
 
     older_than_s = age_s("--older-than", older_than)
@@ -93,7 +93,7 @@ def clear(
         asked = ClearRetained(topic_filter, older_than_s, only_count)
         return int(ask_broker(config, data_dir, asked, Count).count)
 
-    carry_out("retained messages", "clear", "cleared", dry_run=dry_run, yes=yes, do=do)
+    confirm_and_do("retained messages", "clear", "cleared", dry_run=dry_run, yes=yes, do=do)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:
@@ -101,6 +101,6 @@ def _row(told: JsonObject) -> tuple[str, ...]:
         told["topic"],
         str(told["bytes"]),
         str(told["qos"]),
-        moment(told["received_at_us"]),
+        utc_text(told["received_at_us"]),
         told["client_id"],
     )

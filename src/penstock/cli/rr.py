@@ -1,4 +1,4 @@
-"""`penstock rr`: its options; what it does is in `requesting`."""
+"""`penstock rr`: its options; `requesting` does the work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FURTHER: Final = """\
 \b
   penstock rr -t plant/line1/commands -m status -W 5
 
-Who answers publishes to the response topic in the properties of the request, with their correlation
+A responder publishes to the response topic in the properties of the request, with their correlation
 data. With MQTT 3.1.1 both sides must know the topic: -e.
 
 Exit codes: 0 there was a response; 1 it went wrong; 2 a mistake; 27 the time of -W is over.
@@ -32,12 +32,12 @@ Exit codes: 0 there was a response; 1 it went wrong; 2 a mistake; 27 the time of
 def rr(
     *,
     topic: Annotated[
-        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Where to ask.")
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Topic of requests.")
     ] = None,
     payload: Payload,
     response_topic: Annotated[
         str | None,
-        typer.Option("-e", metavar="TOPIC", help="Where to answer; a topic nobody else has."),
+        typer.Option("-e", metavar="TOPIC", help="Response topic; else a unique one."),
     ] = None,
     qos: Annotated[
         int, typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="QoS of both.")
@@ -55,7 +55,7 @@ def rr(
     ] = None,
     connection: Connection,
 ) -> None:
-    """Ask, and print the response."""
+    """Publish a request, and print the response."""
     topic = topic or connection.parsed_url().topic
     if not topic:
         raise ConfigError("give the topic to ask on with -t")
@@ -63,7 +63,7 @@ def rr(
         raise ConfigError("give one request: -m TEXT, -f FILE, -n or -s")
     from penstock.cli.client_program import client_for, run_client
     from penstock.cli.output import Output
-    from penstock.cli.requesting import Asking, ask
+    from penstock.cli.requesting import Exchange, ask
 
     given = parse_properties(connection.properties, ("connect", "publish", "will"))
     printer = printing.printer(on_terminal=output is None and sys.stdout.isatty())
@@ -80,5 +80,5 @@ def rr(
     request = payload.read()
     written = Output(output)
 
-    asking = Asking(client, topic, answers_to, qos, no_retained, properties)
-    run_client(ask(asking, request, printer, written, timeout_s), connection)
+    exchange = Exchange(client, topic, answers_to, qos, no_retained, properties)
+    run_client(ask(exchange, request, printer, written, timeout_s), connection)

@@ -1,8 +1,8 @@
-"""What commands show: tables, pairs and JSON objects; on a terminal with colours.
+"""The output of commands: tables, pairs and JSON objects; with colours on a terminal.
 
-Every command prints through here or with `print`. Text of others does nothing in either of them:
+Every command prints through here or with `print`. Foreign text cannot control the terminal:
 `print` on a terminal escapes it (``telemetry/terminal.py``), and a `Screen` escapes each text
-before it adds colours. Brackets are no markup anywhere, and no word is coloured by what it is.
+before it adds colours. Brackets are never markup, and no word is highlighted automatically.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import for_terminal, obeyed
 
 PIPE_WIDTH: Final = 10_000
-"""Columns of what is no terminal: every line whole, for programs that read it."""
+"""Columns of an output that is not a terminal: lines stay whole, for programs that read them."""
 
 
 @final
 class Screen(Console):
-    """A console of Rich on standard output whose texts do nothing but show.
+    """A console of Rich that escapes every text, on standard output.
 
     Args:
-        stderr: standard error instead.
-        pipe_width: columns where it is no terminal; None for 80, or as COLUMNS says.
+        stderr: print to standard error instead.
+        pipe_width: columns if it is not a terminal; None for 80, or the value of COLUMNS.
     """
 
     def __init__(self, *, stderr: bool = False, pipe_width: int | None = None) -> None:
@@ -54,12 +54,12 @@ class Screen(Console):
         return super().render(renderable, options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Make a text of `text`, escaped before it is measured."""
+        """Return `text` as a text of Rich, escaped before it is measured."""
         return super().render_str(for_terminal(text), **options)
 
 
 def _escaped(text: Text) -> Text:
-    """`text`, or an escaped copy in one style where it has something to escape."""
+    """Return `text`, or an escaped copy in one style if it has something to escape."""
     shown = for_terminal(text.plain)
     return text if shown == text.plain else text.blank_copy(shown)
 

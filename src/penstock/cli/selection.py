@@ -53,7 +53,7 @@ class Selection:
     ] = False
 
     def check(self) -> None:
-        """Refuse what is none.
+        """Refuse filters that are none, and options that exclude each other.
 
         Raises:
             ConfigError: no topic filter, or options that exclude each other.
@@ -65,5 +65,5 @@ class Selection:
             raise ConfigError("give only one of -R and --retained-only")
 
     def leaves_out(self, topic: str) -> bool:
-        """Return whether ``-T`` says so."""
+        """Return whether ``-T`` excludes this topic."""
         return any(topic_matches(one, topic) for one in self.filters_out or [])

@@ -1,4 +1,4 @@
-"""`penstock sessions`: what a running broker keeps for its clients, also while they are away."""
+"""`penstock sessions`: the sessions that a running broker keeps, also of clients that are away."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from penstock.cli.operator_commands import (
     User,
     Yes,
     ask_broker,
-    carry_out,
-    entries,
-    literally,
-    moment,
+    confirm_and_do,
+    exact_pattern,
+    fetch_entries,
     print_list,
-    which,
+    selection_of,
+    utc_text,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
 from penstock.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, help="What a running broker keeps for its clients.")
+app = typer.Typer(no_args_is_help=True, help="The sessions of a running broker.")
 app.command()(clients.show)
 
 Connected = Annotated[
@@ -55,8 +55,8 @@ def list_sessions(
     """List sessions, the oldest first."""
     from penstock.control.admin_requests import ListSessions
 
-    asked = ListSessions(which(client, user, address, older_than, connected), cursor)
-    found, further = entries(config, data_dir, asked, limit)
+    asked = ListSessions(selection_of(client, user, address, older_than, connected), cursor)
+    found, further = fetch_entries(config, data_dir, asked, limit)
     if as_json:
         print_objects(found)
         return
@@ -80,14 +80,14 @@ def remove(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """End sessions, and drop what waits for them. Without options all that are away."""
+    """End sessions, and drop their queued messages. Without options: all without a connection."""
     from penstock.control.admin_requests import Count, RemoveSessions
 
     if client_id is not None:
         if not client is user is older_than is None:
             raise ConfigError("name one client, or give options that say which")
-        client = literally(client_id)
-    chosen = which(client, user, None, older_than, connected)
+        client = exact_pattern(client_id)
+    chosen = selection_of(client, user, None, older_than, connected)
 
     def do(only_count: bool) -> int:
         asked = RemoveSessions(chosen, only_count)
@@ -97,7 +97,7 @@ def remove(
             raise ConfigError(f"no session of a client {client_id!r} is {state}")
         return count
 
-    carry_out("sessions", "remove", "removed", dry_run=dry_run, yes=yes, do=do)
+    confirm_and_do("sessions", "remove", "removed", dry_run=dry_run, yes=yes, do=do)
 
 
 def _row(told: JsonObject) -> tuple[str, ...]:
@@ -105,8 +105,8 @@ def _row(told: JsonObject) -> tuple[str, ...]:
         told["client_id"],
         "" if told["user"] is None else told["user"],
         "connected" if told["connected"] else "away",
-        moment(told["since_us"]),
-        "" if told["connected"] else moment(told["expires_at_us"]) or "never",
+        utc_text(told["since_us"]),
+        "" if told["connected"] else utc_text(told["expires_at_us"]) or "never",
         str(told["queue"]),
         str(told["queue_bytes"]),
         str(told["subscriptions"]),

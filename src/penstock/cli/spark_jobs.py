@@ -1,4 +1,4 @@
-"""What commands that run Spark share."""
+"""The common part of commands that run Spark."""
 
 from __future__ import annotations
 
@@ -45,18 +45,14 @@ OlderThan = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the files.")]
-Full = Annotated[
-    bool, typer.Option("--full", help="Show values whole, however long they are; cut nothing.")
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show all that is known of an error.")
-]
+Full = Annotated[bool, typer.Option("--full", help="Show whole values, however long they are.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all details of an error.")]
 
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
 
 def local_directory(text: str) -> Path:
-    """A directory of this machine, given on the command line.
+    """Return a directory of this machine that was given on the command line.
 
     Raises:
         ConfigError: it is a location elsewhere.
@@ -71,7 +67,7 @@ def local_directory(text: str) -> Path:
 
 @contextmanager
 def spark_installed() -> Iterator[None]:
-    """For imports: a package that is not there becomes a sentence that says how to get it."""
+    """Turn an import that fails into an error that names the package to install."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -84,7 +80,7 @@ def spark_installed() -> Iterator[None]:
 
 @contextmanager
 def explained(*, verbose: bool) -> Iterator[None]:
-    """Print all that is known of an error where that is asked for; its sentence comes last."""
+    """Print the traceback of an error if ``verbose``, before its sentence."""
     try:
         yield
     except PenstockError as error:
@@ -94,7 +90,7 @@ def explained(*, verbose: bool) -> Iterator[None]:
 
 
 def exit_on_sigterm() -> None:
-    """SIGTERM ends the command in order, as Ctrl-C does: its Spark and its files go with it."""
+    """End the command in order on SIGTERM, as on Ctrl-C: its Spark and its files go with it."""
 
     def leave(number: int, _: object) -> NoReturn:
         sys.exit(128 + number)
@@ -103,7 +99,7 @@ def exit_on_sigterm() -> None:
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """SIGTERM and SIGINT stop the job after the batch at hand; a second SIGINT at once."""
+    """Stop the job after the current batch on SIGTERM or SIGINT; at once on a second SIGINT."""
 
     def first(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -114,7 +110,7 @@ def stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 def print_removed(files: Sequence[str], *, dry_run: bool) -> None:
-    """What a vacuum has found."""
+    """Print the files that a vacuum found."""
     for file in files:
         print(file)
     print(f"{len(files)} files {'would be removed' if dry_run else 'removed'}")

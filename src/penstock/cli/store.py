@@ -1,4 +1,4 @@
-"""`penstock store`: look after the directory in which a broker keeps its log and its state."""
+"""`penstock store`: maintain the directory with a broker's log and state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WhatToRead = Annotated[
 
 @app.command()
 def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
-    """Read everything, and say what is missing.
+    """Read the whole store, and report what is missing or damaged.
 
     Every checksum is compared; exit code 1 where something is wrong. Nothing is changed; no
     broker may be running.
@@ -167,7 +167,7 @@ _CONSEQUENCES: Final = {
     "wills": "wills may be lost, until their clients connect again",
     "archive": "messages that a stream keeps longer than the log may be lost to its readers",
 }
-"""What it means that a column family is not complete."""
+"""The consequence of an incomplete column family, by its name."""
 
 
 @app.command()
@@ -241,7 +241,7 @@ def _print_repaired(directory: Path, repaired: Repaired) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error, while it is a terminal."""
+    """Show a bar on standard error, if that is a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from penstock.cli.screen import Screen
@@ -269,9 +269,9 @@ def forget(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Remove what is kept of a stream that is not configured any more, or otherwise now.
+    """Remove the archive of a stream that is no longer configured, or is configured differently.
 
-    No broker may be running. What the stream of today keeps is left alone.
+    No broker may be running. The archive of the stream as configured now is left alone.
     """
     from penstock.store.forgetting import forget as forget_stream
 
@@ -285,7 +285,7 @@ def forget(
 
 @app.command()
 def compact(config: ConfigFile = None, data_dir: DataDir = None) -> None:
-    """Give back the space of what was removed. No broker may be running."""
+    """Give back the space of removed data. No broker may be running."""
     from penstock.store.compaction import compact as compact_store
 
     directory = _directory(config, data_dir)

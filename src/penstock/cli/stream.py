@@ -1,4 +1,4 @@
-"""`penstock stream`: who reads the log, which tables it lands in, and how far each of them is.
+"""`penstock stream`: the readers of the log, the tables it lands in, and their progress.
 
 Everything is imported when a command runs, so that `penstock --help` needs no Arrow.
 """
@@ -24,7 +24,7 @@ SERVER_ANSWER_S_MAX: Final = 5.0
 _HOW_FAR: Final = ("offset", "lag", "lag in time")
 
 app = typer.Typer(
-    no_args_is_help=True, help="Who reads the log, where it lands, and how far they are."
+    no_args_is_help=True, help="Readers of the log, tables it lands in, and their progress."
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
@@ -45,7 +45,7 @@ def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) ->
             (
                 state.group,
                 *_how_far(state),
-                span(state.lease_left_s) if state.lease_left_s else "ended",
+                duration_text(state.lease_left_s) if state.lease_left_s else "ended",
                 f"{state.lost:,}",
                 state.about,
             )
@@ -61,7 +61,7 @@ def release(
     access: Access,
     server: Server = SERVER,
 ) -> None:
-    """Forget a group of readers: the log is not kept for it any more."""
+    """Forget a group of readers: the log no longer keeps messages for it."""
     with _client(server, access) as client:
         if not client.release(group):
             raise ConfigError(f"there is no group {group}")
@@ -103,7 +103,7 @@ def _how_far(state: ReaderState | TableState) -> tuple[str, str, str, str]:
         ", ".join((state.stream, *state.topics)),
         f"{state.offset:,}",
         f"{state.lag_messages:,}",
-        span(state.lag_s),
+        duration_text(state.lag_s),
     )
 
 
@@ -113,8 +113,8 @@ def _print_json(found: Sequence[object]) -> None:
     print_objects(msgspec.to_builtins(state) for state in found)
 
 
-def span(seconds: float | None) -> str:
-    """A time in words that are short."""
+def duration_text(seconds: float | None) -> str:
+    """Return a duration in short words."""
     if seconds is None:
         return "unknown"
     for length_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):

@@ -1,4 +1,4 @@
-"""How a command reaches the stream service: its address, and what it asks for."""
+"""The options by which a command reaches the stream service: address and credentials."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ if TYPE_CHECKING:
 
 SERVER: Final = "127.0.0.1:8815"
 
-Server = Annotated[
-    str, typer.Option(metavar="HOST:PORT", help="Where the broker's stream service listens.")
-]
+Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker's stream service.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Options by which a command is let in. A token is never on the command line."""
+    """The options for TLS and the token. A token itself is never on the command line."""
 
     tls: Annotated[bool, typer.Option("--tls", help="The stream service speaks TLS.")] = False
     tls_ca_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Who may have signed its certificate, PEM; means --tls."),
+        typer.Option(metavar="FILE", help="CA of its certificate, PEM; implies --tls."),
     ] = None
     tls_cert_file: Annotated[
         Path | None,
@@ -44,7 +42,8 @@ class Access:
     ] = None
 
     def reach(self, server: str) -> tuple[str, Credentials]:
-        """Address and credentials of the service; ConfigError where `server` is no address."""
+        """Return address and credentials of the service; raise ConfigError if `server` is no
+        address."""
         from penstock.spark.option_values import address
         from penstock.stream.credentials import Credentials
 
@@ -62,9 +61,9 @@ class Access:
 
 
 def reach_stream(settings: Settings, server: str | None, access: Access) -> tuple[str, Credentials]:
-    """Address and credentials of the broker's stream service, by its settings and by options.
+    """Return address and credentials of the broker's stream service, from settings and options.
 
-    A command of the broker's own user shows its own token.
+    If the user owns the broker's data directory, its own token is used.
     """
     from penstock.auth.tokens import OWN_FILE
 

@@ -1,4 +1,4 @@
-"""`penstock sub`: its options; what it does is in `subscribing`."""
+"""`penstock sub`: its options; `subscribing` does the work."""
 
 from __future__ import annotations
 

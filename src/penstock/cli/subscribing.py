@@ -1,4 +1,4 @@
-"""What `penstock sub` does: messages to standard output, acknowledged when they are there.
+"""The work of `penstock sub`: print messages, and acknowledge those that are printed.
 
 ::
 
@@ -22,12 +22,12 @@ from penstock.protocol.properties import Properties
 
 @dataclass(frozen=True, slots=True)
 class Subscribing:
-    """The subscriptions to ask the broker for, and how to ask.
+    """The subscriptions to begin and to end.
 
     Attributes:
-        subscriptions: begin.
-        ended: filters, end.
-        properties: of ``-D``, by command.
+        subscriptions: those to begin.
+        ended: filters of those to end.
+        properties: those of ``-D``, by command.
     """
 
     subscriptions: list[Subscription]
@@ -35,7 +35,7 @@ class Subscribing:
     properties: dict[str, Properties]
 
     async def ask(self, client: Client) -> None:
-        """Ask, and wait for the answers.
+        """Send them, and wait for the answers.
 
         Raises:
             SubscribeFailed: the broker refused.
@@ -47,14 +47,14 @@ class Subscribing:
 
 
 async def only_subscribe(client: Client, subscribing: Subscribing) -> int:
-    """End when the broker has answered."""
+    """Subscribe and unsubscribe; return the exit code once the broker has answered."""
     async with client:
         await subscribing.ask(client)
     return 0
 
 
 async def read(client: Client, subscribing: Subscribing, reading: Reading) -> int:
-    """Subscribe and read; the exit code."""
+    """Subscribe and read; return the exit code."""
     try:
         async with client:
             try:
@@ -65,20 +65,20 @@ async def read(client: Client, subscribing: Subscribing, reading: Reading) -> in
                 if not time.expired():
                     raise
                 return EXIT_TIMED_OUT
-    except asyncio.CancelledError:  # SIGINT and SIGTERM are how it is meant to end
+    except asyncio.CancelledError:  # SIGINT and SIGTERM are the usual end
         pass
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The reading end: messages that come are printed, counted and acknowledged.
+    """Prints, counts and acknowledges received messages.
 
     Attributes:
-        client: subscribed.
-        selection: which are printed.
-        printer: how.
-        output: where.
+        client: the client, subscribed.
+        selection: says which messages are printed.
+        printer: formats them.
+        output: writes them.
     """
 
     client: Client
@@ -91,7 +91,7 @@ class Reading:
 
         Raises:
             OutputFailed: a message could not be written, and is not acknowledged.
-            BrokenPipeError: nobody reads any more; likewise.
+            BrokenPipeError: the reader of the output is gone; likewise.
         """
         selection = self.selection
         count = 0
@@ -104,11 +104,11 @@ class Reading:
                     return
 
     async def _messages(self) -> AsyncIterator[Message]:
-        """The messages; those that are retained end with silence.
+        """Yield the messages; retained ones end with a time of silence.
 
         MQTT does not say which retained message is the last. They come behind SUBACK, but an
         answer to PINGREQ may overtake them, where they wait for the window or their broker sends
-        them in portions: nothing but silence tells on every broker.
+        them in portions: only silence works with every broker.
         """
         messages = self.client.messages()
         quiet_s = self.selection.quiet_after_s if self.selection.retained_only else None
@@ -125,7 +125,8 @@ class Reading:
             yield message
 
     async def _one(self, message: Message) -> bool:
-        """Print and acknowledge; whether it was one to print."""
+        """Print a message unless it is left out, and acknowledge it; return whether it was
+        printed."""
         selection = self.selection
         async with message.processing():
             if selection.leaves_out(message.topic):

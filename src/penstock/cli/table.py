@@ -79,7 +79,7 @@ def run(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Begin with what came since, such as 2026-11-21T08:00:00Z; for a new table.",
+            help="Begin with messages since 2026-11-21T08:00:00Z, as an example; for a new table.",
         ),
     ] = None,
     max_offsets: Annotated[
@@ -98,7 +98,7 @@ def run(
 ) -> None:
     """Land the messages of a stream in a Delta table, each exactly once.
 
-    Run it again after whatever ended it: it goes on where the table is.
+    Run it again however it ended: it continues where the table is.
     """
     from penstock.cli.table_display import progress_display
 
@@ -173,7 +173,7 @@ def show(
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, max=10_000, help="How many.")] = 10,
     full: Full = False,
 ) -> None:
-    """Show the newest messages of the table, or rows that were made of them."""
+    """Show the newest messages of the table, or rows made from them."""
     with spark_installed():
         from penstock.cli.table_rows import print_rows, print_values
         from penstock.spark.contents import newest_rows
@@ -222,7 +222,7 @@ def _lag(
     position = contents.landed_end or 0
     done = read_checkpoint(checkpoint).done
     if done is not None and done.only.epoch == log.epoch:
-        # What the topic filters left out is behind us too.
+        # Messages that the topic filters left out are behind us, too.
         position = max(position, done.only.offset)
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 

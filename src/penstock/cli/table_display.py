@@ -1,4 +1,4 @@
-"""How the landing job looks: a live display in a terminal, plain lines elsewhere."""
+"""The display of a landing job: live in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STATES: Final = {
 
 @contextmanager
 def progress_display(console: Console, title: str) -> Iterator[Callable[[Progress], None]]:
-    """Show what is passed to the function this yields, for the time of a `with` block."""
+    """Show the progress passed to the yielded function, until the block ends."""
     if not console.is_terminal:
         yield _Lines(console)
         return
@@ -46,7 +46,7 @@ def progress_display(console: Console, title: str) -> Iterator[Callable[[Progres
 def tables_display(
     console: Console, names: Sequence[str]
 ) -> Iterator[Callable[[str, Progress], None]]:
-    """The same for several landings, each told apart by its table's name."""
+    """Do the same for several landings, told apart by the names of their tables."""
     if not console.is_terminal:
         lines = {name: _Lines(console, f"{name}: ") for name in names}
         yield lambda name, progress: lines[name](progress)
@@ -62,7 +62,7 @@ def tables_display(
 
 
 class _Lines:
-    """One line when the state changes or a batch has ended, but not more often than is useful."""
+    """Prints a line when the state changes or a batch has ended, with a shortest time between."""
 
     def __init__(self, console: Console, prefix: str = "") -> None:
         self._console = console
@@ -117,7 +117,7 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
 
 
 def _grid(landings: Sequence[tuple[str, Progress]]) -> Group:
-    """A line for each table, and below them what is wrong with those that fail."""
+    """Return a line for each table, and below them the errors of those that fail."""
     grid = Table(box=None, pad_edge=False)
     grid.add_column("table")
     grid.add_column("state")

@@ -1,7 +1,7 @@
-"""Rows as lines of text: a line for each row, or a line for each value. Pure.
+"""Rows as lines of text: a line for each row, or a line for each value. No I/O.
 
-Rich lays a table out in a given width, and breaks every column to a few letters where that is too
-little. Here a line is as long as it is, unless values are to be cut.
+Rich fits a table into a given width, and breaks every column to a few letters where that is too
+small. Here a line has its full length, unless values are to be cut.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 VALUE_CELLS_MAX: Final = 60
-"""Of a value in a line with others, in places of a terminal, where values are cut."""
+"""Most terminal cells of a value in a line with others, where values are cut."""
 
 PADDED_CELLS_MAX: Final = 200
-"""A longer value moves the rest of its line, and no other line."""
+"""A longer value shifts the rest of its line, and no other line."""
 
 _COLUMN_CELLS_MIN: Final = 8
-"""Values that had to be shorter would say too little."""
+"""Values that had to be shorter would show too little."""
 
 _BETWEEN: Final = "  "
 _CUT: Final = "…"
@@ -27,7 +27,7 @@ Row = Sequence[str]
 
 
 def cut(text: str, cells: int) -> str:
-    """The text, or as much of it as has room in so many places of a terminal."""
+    """Return the text, cut to this many cells of a terminal."""
     if len(text) <= cells and cell_len(text) <= cells:
         return text
     return set_cell_size(text[:cells], cells - 1).rstrip() + _CUT
@@ -36,12 +36,12 @@ def cut(text: str, cells: int) -> str:
 def row_lines(
     headings: Sequence[Row], rows: Sequence[Row], cells_max: int | None = None
 ) -> list[str]:
-    """A line for each row, its columns below each other.
+    """Return a line for each row, with aligned columns.
 
     Args:
-        headings: the lines above, a text for each column.
+        headings: the lines above, each with a text for each column.
         rows: a text for each column.
-        cells_max: cut longer texts; None: none.
+        cells_max: cut longer texts; None: cut nothing.
     """
     every = [*headings, *rows]
     if cells_max is not None:
@@ -58,12 +58,12 @@ def row_lines(
 
 
 def value_lines(names: Row, rows: Sequence[Row], width: int | None = None) -> list[str]:
-    """A line for each value, behind its column's name; an empty line between two rows.
+    """Return a line for each value, after its column's name; an empty line between two rows.
 
     Args:
-        names: of the columns.
+        names: names of the columns.
         rows: a text for each column.
-        width: cut what has no room in so many places; None: nothing.
+        width: cut lines to this many cells; None: cut nothing.
     """
     room = max(map(cell_len, names), default=0) + len(_BETWEEN)
     lines: list[str] = []
@@ -77,7 +77,8 @@ def value_lines(names: Row, rows: Sequence[Row], width: int | None = None) -> li
 
 
 def fitting_lines(headings: Sequence[Row], rows: Sequence[Row], width: int) -> list[str]:
-    """Lines of so many places: of rows, with values as long as there is room, or of values."""
+    """Return lines of at most ``width`` cells: one for each row if they fit, else one for each
+    value."""
     for cells_max in range(VALUE_CELLS_MAX, _COLUMN_CELLS_MIN - 1, -4):
         lines = row_lines(headings, rows, cells_max)
         if max(map(cell_len, lines), default=0) <= width:

@@ -1,10 +1,10 @@
-"""Rows of a table on the terminal, or in a pipe.
+"""Prints rows of a table on the terminal, or in a pipe.
 
     a terminal   values cut to its width; where there are too many columns, a line for each value
     a pipe       a line for each row, values cut to 60 characters
     in full      nothing cut: a line for each value on a terminal, for each row in a pipe
 
-Values are cut before anything else is done with them: a payload may have 256 MB.
+Values are cut first, before anything else is done with them: a payload may have 256 MB.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def print_rows(rows: pa.Table, *, full: bool = False) -> None:
-    """The rows, without what is the same in all of them or follows from another column.
+    """Print rows, without columns that are constant or follow from another one.
 
     Args:
-        rows: of a table.
+        rows: rows of a table.
         full: cut nothing.
     """
     shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
@@ -35,7 +35,7 @@ def print_rows(rows: pa.Table, *, full: bool = False) -> None:
 
 
 def print_values(headings: Sequence[Row], rows: Sequence[Sequence[Any]], *, full: bool) -> None:
-    """The values of rows below lines of headings, each a text for each column."""
+    """Print the values of rows below lines of headings, each with a text for each column."""
     screen = Screen()
     limit = None if full else max(VALUE_CELLS_MAX, screen.width)
     texts = [[printable(text_of(value, limit)) for value in row] for row in rows]
@@ -50,7 +50,7 @@ def print_values(headings: Sequence[Row], rows: Sequence[Sequence[Any]], *, full
 
 
 def text_of(value: Any, limit: int | None = None) -> str:
-    """A value as text; where there is more than `limit` characters of it, one more than these."""
+    """Return a value as text, at most `limit` + 1 characters of it."""
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if value is None:

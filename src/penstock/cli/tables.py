@@ -49,7 +49,7 @@ SERVER_ANSWER_S_MAX: Final = 1.0
 
 CAUSES_MAX: Final = 20
 REASON_CELLS_MAX: Final = 400
-"""Of the line with a cause of dead letters, unless all is to be shown."""
+"""Most terminal cells of a line with a cause of dead letters, unless ``--full`` is given."""
 
 app = typer.Typer(
     no_args_is_help=True, help="Land messages in declared tables, and look after them."
@@ -57,7 +57,7 @@ app = typer.Typer(
 app.command()(grouped(infer))
 
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Which tables; all of them.")
+    list[str] | None, typer.Argument(metavar="[NAME]...", help="The tables; default: all.")
 ]
 Config = Annotated[
     Path | None,
@@ -94,11 +94,11 @@ def run(
     """Land messages in the tables, each exactly once, and fill those that are derived.
 
     A table that fails is tried again, with growing pauses, and ends no other one. Run it again
-    after whatever ended it: it goes on where the tables are.
+    however it ended: it continues where the tables are.
     """
     from penstock.cli.table_display import tables_display
 
-    tables, (address, credentials) = _chosen(config, names, server, access)
+    tables, (address, credentials) = _select_tables(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.tables import RunSettings, TablesRun
         from penstock.spark.session import LOCAL_MASTER
@@ -113,7 +113,7 @@ def run(
         master=master or LOCAL_MASTER,
     )
     with tables_display(Screen(), [table.name for table in tables]) as show:
-        configure_logs("debug" if verbose else "warning")  # to where a live display lets lines be
+        configure_logs("debug" if verbose else "warning")  # to where a live display puts lines
         landings = TablesRun(tables, settings, show)
         stop_on_signals(landings.stop)
         landings.run()
@@ -128,7 +128,7 @@ def status(
     server: Server = None,
 ) -> None:
     """Show what the tables hold, and how far they are behind the log."""
-    tables, (address, credentials) = _chosen(config, names, server, access)
+    tables, (address, credentials) = _select_tables(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
         from penstock.spark.tables.standing import standing
@@ -163,16 +163,16 @@ def backfill(
     connect_timeout: ConnectTimeout = 60.0,
     verbose: Verbose = False,
 ) -> None:
-    """Read a range of the log again, and replace what the table has of it.
+    """Read a range of the log again, and replace the rows that the table has of it.
 
-    After a column was declared, or for messages before the table began. A time without an offset
-    is UTC. What somebody has deleted from the table stays away, and is told.
+    Use it after a column was declared, or for messages before the table began. Times without a
+    UTC offset are UTC. Rows that were deleted from the table stay deleted, and are reported.
     """
     points = _point("--from", start), _point("--to", end)
     if _is_empty(*points):
         raise ConfigError(f"--from {start} is not before --to {end}")
     exit_on_sigterm()
-    (table,), (address, credentials) = _chosen(config, [name], server, access)
+    (table,), (address, credentials) = _select_tables(config, [name], server, access)
     with spark_installed():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.jobs.backfill import backfill as fill
@@ -223,7 +223,7 @@ def validate(
 
     Shows columns, rows, and why messages would be dead letters; of a derived table the columns.
     """
-    tables, (address, credentials) = _chosen(config, names, server, access)
+    tables, (address, credentials) = _select_tables(config, names, server, access)
     with spark_installed():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
@@ -271,10 +271,10 @@ def vacuum(
     print_removed(found, dry_run=dry_run)
 
 
-def _chosen(
+def _select_tables(
     config: Path | None, names: list[str] | None, server: str | None, access: Access
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
-    """The tables that are meant, and how the stream service is reached."""
+    """Return the named tables, and address and credentials of the stream service."""
     from penstock.config.load import load_settings
 
     tables = _declared(config, names)
@@ -326,7 +326,7 @@ def _point(option: str, text: str) -> int | datetime:
 
 
 def _is_empty(start: int | datetime, end: int | datetime) -> bool:
-    """Whether nothing can lie between them; of an offset and a time nobody knows yet."""
+    """Return whether nothing can lie between both; false for an offset and a time."""
     if isinstance(start, int) and isinstance(end, int):
         return start >= end
     return isinstance(start, datetime) and isinstance(end, datetime) and start >= end

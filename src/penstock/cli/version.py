@@ -1,4 +1,4 @@
-"""What `penstock --version` says: which Penstock, compiled or interpreted, on what."""
+"""The text of `penstock --version`: which Penstock, compiled or interpreted, on which Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN_PACKAGES: Final = ("rocksdict", "uvloop", "pyarrow", "pyspark", "deltalake
 
 
 def build_kind() -> str:
-    """ "compiled" where protocol and engine run as machine code, else "interpreted".
+    """Return "compiled" if protocol and engine run as machine code, else "interpreted".
 
     A compiled module was loaded from a shared library, an interpreted one from its source.
     """
@@ -23,7 +23,7 @@ def build_kind() -> str:
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed package, None where it is missing."""
+    """Return the version of an installed package; None if it is not installed."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -31,7 +31,7 @@ def package_version(name: str) -> str | None:
 
 
 def version_text() -> str:
-    """The text of `penstock --version`."""
+    """Return the text of `penstock --version`."""
     packages = ", ".join(
         f"{name} {package_version(name) or 'not installed'}" for name in SHOWN_PACKAGES
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.packet_properties import folded, parse_properties
+from penstock.cli.packet_properties import fold_properties, parse_properties
 from penstock.errors import ConfigError
 
 WITH_VALUE = ("-t", "-m", "--message", "-D")
@@ -10,7 +10,7 @@ COMMANDS = ("connect", "publish", "will")
 
 
 def parsed(*words: str) -> dict[str, list[tuple[str, object]]]:
-    given = [word for word in folded(words, WITH_VALUE) if word != "-D"]
+    given = [word for word in fold_properties(words, WITH_VALUE) if word != "-D"]
     return {command: p.present() for command, p in parse_properties(given, COMMANDS).items()}
 
 
@@ -29,7 +29,7 @@ def test_properties_are_read_by_command() -> None:
 
 def test_a_value_that_looks_like_the_option_is_one() -> None:
     words = ["-m", "-D", "-D", "publish", "user-property", "-D", "-t", "-t", "a"]
-    assert folded(words, WITH_VALUE) == [
+    assert fold_properties(words, WITH_VALUE) == [
         *("-m", "-D", "-D", "publish\0user-property\0-D\0-t", "-t", "a"),
     ]
 
@@ -54,6 +54,6 @@ def test_a_mistake_is_told(words: str, told: str) -> None:
 
 
 def test_text_must_be_utf8_and_a_payload_need_not() -> None:
-    assert folded(["-m", "\udcff"], WITH_VALUE) == ["-m", "\udcff"]
+    assert fold_properties(["-m", "\udcff"], WITH_VALUE) == ["-m", "\udcff"]
     with pytest.raises(ConfigError, match="UTF-8"):
-        folded(["-t", "\udcff"], WITH_VALUE)
+        fold_properties(["-t", "\udcff"], WITH_VALUE)
