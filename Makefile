@@ -68,6 +68,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.landing
 	@$(PY) -m benchmarks.upkeep --write
 	@$(PY) -m benchmarks.pushdown
+	@$(PY) -m benchmarks.history
 
 format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py

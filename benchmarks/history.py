@@ -1,0 +1,271 @@
+"""``python -m benchmarks.history``: one line for the commit that was measured, and all lines drawn.
+
+::
+
+      this commit ─▶ short runs of other benchmarks ─▶ a line of benchmarks/history.jsonl
+                                                                  │ all lines
+                                                                  ▼
+                                     docs/benchmarks/history.svg, a part of docs/benchmarks.md
+
+A line has what is needed to judge it: the machine, how busy it was, which build, and a *yardstick*,
+the processor time of a fixed piece of Python that has nothing to do with Penstock. The machine's
+speed drifts by more than most commits change, so lines are drawn as they are and also as what they
+would be at the yardstick of the first line of their build. They show trends; a change is judged by
+runs that take turns (``benchmarks.side_by_side`` and others).
+
+Only what was measured goes in: no line is edited, none is made up for a commit of the past.
+``--draw`` draws and measures nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import peers, window
+from benchmarks.broker import penstock
+from benchmarks.durability import fdatasyncs_s
+from benchmarks.machine import machine
+from benchmarks.pages import PLOTS, write_part
+from benchmarks.publish import publish
+from benchmarks.scenarios import Scenario
+from benchmarks.side_by_side import measure
+from penstock.cli.version import build_kind
+
+mpl.use("svg")
+
+import matplotlib.pyplot as plt
+
+HISTORY: Final = Path("benchmarks") / "history.jsonl"
+PLOT: Final = PLOTS / "history.svg"
+MEASURED: Final = ("src", "setup.py", "requirements", "benchmarks/*.py")
+"""Files that figures depend on."""
+
+PUBLISHERS: Final = (1, 10)
+WINDOWS: Final = (32, 1000)
+WINDOW_MESSAGES: Final = 400
+DELIVERED: Final = Scenario("10 → 10", ("-P", "10", "-S", "10"))
+
+CPU: Final = "cpu µs"
+"""What figures end in that are processor time of the broker, for a message or a copy."""
+
+RATE: Final = "a second"
+"""What figures end in that are rates."""
+
+_YARDSTICK_ROUNDS: Final = 200_000
+
+_ABOUT: Final = """\
+Written by `python -m benchmarks.history`: one line of `benchmarks/history.jsonl` for each commit
+that was measured, by short runs. Values are those of a machine as fast as at the first line of
+their build, by a yardstick that has nothing to do with Penstock. They show trends: a change is
+judged by runs that take turns.
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured of one commit.
+
+    Attributes:
+        at: when, UTC, ISO 8601.
+        commit: short hash.
+        changed: whether what is measured, or measures, differed from the commit.
+        build: "compiled" or "interpreted".
+        machine: what it was measured on.
+        load: processes that wanted a core in the minute before, on average.
+        yardstick_ms: processor time of a fixed piece of Python.
+        fdatasync_ms: median of appending and syncing 4 KiB.
+        note: for people, may be empty.
+        figures: by name; medians.
+    """
+
+    at: str
+    commit: str
+    changed: bool
+    build: str
+    machine: str
+    load: float
+    yardstick_ms: float
+    fdatasync_ms: float
+    note: str
+    figures: Mapping[str, float]
+
+
+def read_lines(path: Path) -> list[Line]:
+    """Return the lines of a history, the oldest first; none where there is no file."""
+    if not path.exists():
+        return []
+    texts = path.read_text(encoding="utf-8").splitlines()
+    return [Line(**json.loads(text)) for text in texts if text]
+
+
+def append_line(path: Path, line: Line) -> None:
+    """Add a line to a history."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(line), ensure_ascii=False) + "\n")
+
+
+def yardstick_ms() -> float:
+    """Return the processor time of a fixed piece of Python, the median of five runs."""
+    taken: list[float] = []
+    for _ in range(5):
+        started_s = time.process_time()
+        counts: dict[int, int] = {}
+        for number in range(_YARDSTICK_ROUNDS):
+            counts[number & 1023] = counts.get(number & 1023, 0) + number
+        taken.append((time.process_time() - started_s) * 1000)
+    return statistics.median(taken)
+
+
+def figures(seconds: float, repeats: int) -> dict[str, float]:
+    """Return the medians of short runs; the kinds of runs take turns."""
+    found: dict[str, list[float]] = {}
+
+    def note(name: str, value: float) -> None:
+        found.setdefault(name, []).append(value)
+
+    for _ in range(repeats):
+        for persistence in ("file", "memory"):
+            for publishers in PUBLISHERS:
+                with penstock(persistence) as broker:
+                    published = publish(broker, publishers, seconds)
+                name = f"publish QoS 1, {persistence}, {publishers} →"
+                note(f"{name} {RATE}", published.messages_per_s)
+                note(f"{name} {CPU}", published.cpu_us_per_message)
+        for qos in DELIVERED.levels:
+            with peers.penstock("memory") as broker:
+                run = measure(broker, "5", DELIVERED, qos, seconds)
+            name = f"deliver QoS {qos}, {DELIVERED.name}"
+            note(f"{name} {RATE}", run.rate)
+            note(f"{name} {CPU}", run.cpu_s)
+        for places in WINDOWS:
+            cpu_us = window.cpu_us(places, 1, 1, WINDOW_MESSAGES)
+            note(f"stored session, window {places:,} {CPU}", cpu_us)
+    return {name: round(statistics.median(values), 2) for name, values in found.items()}
+
+
+def measured(seconds: float, repeats: int, note: str) -> Line:
+    """Measure the commit that is checked out."""
+    load = os.getloadavg()[0]
+    commit = _git("rev-parse", "--short=9", "HEAD")
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
+        synced_s = statistics.median(fdatasyncs_s(Path(directory), 1.0))
+    return Line(
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=commit,
+        changed=bool(_git("status", "--porcelain", "--", *MEASURED)),
+        build=build_kind(),
+        machine=machine(),
+        load=round(load, 1),
+        yardstick_ms=round(yardstick_ms(), 2),
+        fdatasync_ms=round(synced_s * 1000, 3),
+        note=note,
+        figures=figures(seconds, repeats),
+    )
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.rstrip("\n")
+
+
+def at_first_yardstick(lines: list[Line], of: Line, value: float, is_rate: bool) -> float:
+    """Return what ``value`` would be on a machine as fast as that of the build's first line."""
+    first = next(line for line in lines if line.build == of.build)
+    slower = of.yardstick_ms / first.yardstick_ms
+    return value * slower if is_rate else value / slower
+
+
+def draw(lines: list[Line], path: Path) -> None:
+    """Draw all lines of a history into an SVG; the same lines make the same file."""
+    plt.rcParams["svg.hashsalt"] = "penstock"
+    figure, panels = plt.subplots(2, 1, figsize=(11, 8), sharex=True)
+    for panel, ending in zip(panels, (CPU, RATE), strict=True):
+        names = sorted({name for line in lines for name in line.figures if name.endswith(ending)})
+        for number, name in enumerate(names):
+            for build, marker in (("compiled", "o"), ("interpreted", "x")):
+                points = [
+                    (place, at_first_yardstick(lines, line, line.figures[name], ending == RATE))
+                    for place, line in enumerate(lines)
+                    if line.build == build and name in line.figures
+                ]
+                if points:
+                    label = f"{name.removesuffix(ending).strip()}, {build}"
+                    places, values = zip(*points, strict=True)
+                    panel.plot(places, values, marker=marker, label=label, color=f"C{number}")
+        panel.set_yscale("log")
+        panel.set_ylabel(f"{'messages ' if ending == RATE else 'broker, '}{ending}")
+        panel.grid(visible=True, axis="y", linewidth=0.3)
+        panel.legend(fontsize="x-small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    labels = [f"{line.commit}{'+' if line.changed else ''}\n{line.at[:10]}" for line in lines]
+    panels[1].set_xticks(range(len(lines)), labels, fontsize="x-small", rotation=45)
+    panels[1].set_xlim(-0.5, len(lines) - 0.5)
+    figure.tight_layout()
+    path.parent.mkdir(exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def page(lines: list[Line]) -> str:
+    """Return the part of docs/benchmarks.md: the plot, and the conditions of each line."""
+    rows = [
+        f"| {line.at[:16].replace('T', ' ')} | `{line.commit}`{' and changes' * line.changed}"
+        f" | {line.build} | {line.load:g} | {line.yardstick_ms:.1f} | {line.fdatasync_ms:.2f}"
+        f" | {line.note} |"
+        for line in lines
+    ]
+    return "\n".join(
+        [
+            "# Commit by commit\n",
+            _ABOUT,
+            "![Processor time and rates by commit](benchmarks/history.svg)\n",
+            "| UTC | commit | build | load before | yardstick ms | fdatasync ms | note |",
+            "|---|---|---|---:|---:|---:|---|",
+            *rows,
+        ]
+    )
+
+
+def main() -> None:
+    """Measure, append, draw; or only draw."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of one run")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each figure")
+    parser.add_argument("--note", default="", help="what to know of this line")
+    parser.add_argument("--draw", action="store_true", help="measure nothing")
+    chosen = parser.parse_args()
+    if not chosen.draw:
+        line = measured(chosen.seconds, chosen.repeats, chosen.note)
+        append_line(HISTORY, line)
+        _show(line, Console().print)
+    lines = read_lines(HISTORY)
+    if lines:
+        draw(lines, PLOT)
+        write_part("history", page(lines))
+
+
+def _show(line: Line, show: Callable[[object], None]) -> None:
+    show(f"{line.commit}, {line.build}, load {line.load:g}, {line.machine}")
+    table = Table("figure", "median")
+    table.columns[1].justify = "right"
+    for name, value in line.figures.items():
+        table.add_row(name, f"{value:,.2f}")
+    show(table)
+
+
+if __name__ == "__main__":
+    main()
