@@ -1,4 +1,4 @@
-"""The engine out of the settings: its limits and options, and what the store recovered.
+"""Make the engine from the settings (its limits and options) and from what the store recovered.
 
 A setting that the engine has to know is handed over here, once, by name.
 """
@@ -42,7 +42,8 @@ def has_streams(settings: Settings) -> bool:
 
 
 def check_stream_files(stream: Stream) -> None:
-    """Read what the stream service will read, so that a mistake is told before it starts.
+    """Read the files that the stream service will read, so that a mistake is reported before it
+    starts.
 
     Raises:
         ConfigError: a file cannot be read, or does not fit.
@@ -56,7 +57,7 @@ def check_stream_files(stream: Stream) -> None:
 
 
 def login_method(settings: Settings) -> Method | None:
-    """Return what answers for users that the password file does not name; None where nothing does.
+    """Return the method that checks users whom the password file does not name; None without one.
 
     Raises:
         ConfigError: a file of it cannot be read.
@@ -103,7 +104,7 @@ def _http_method(login: HttpLogin) -> Method:
 def engine(
     settings: Settings, store: Store, authenticate: Authenticate, authorize: Authorize
 ) -> tuple[Server, MachineClock]:
-    """The broker's engine with everything the store recovered, and the clock it goes by."""
+    """Return the broker's engine with everything the store recovered, and its clock."""
     recovered = store.recover()
     clock = MachineClock(recovered.clock, recovered.next_offset)
     if recovered.sessions or recovered.next_offset:
@@ -177,7 +178,7 @@ def _limits_of_all(settings: Settings) -> dict[str, object]:
 
 
 def _streamed_filters(settings: Settings) -> tuple[str, ...]:
-    """The topics that are logged whether a session needs them or not."""
+    """Return the topic filters whose messages are logged whether a session needs them or not."""
     if not has_streams(settings):
         return ()
     return tuple(

@@ -82,7 +82,7 @@ EXIT_STORE_FAILED: Final = 1
 
 @privately()
 def serve(settings: Settings) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit code.
+    """Run a broker until SIGTERM or SIGINT; return the exit code.
 
     Prints one line with ``ready`` and the addresses when connections are accepted.
 
@@ -217,7 +217,7 @@ class _Broker:
         return self._exit_code
 
     def _remember(self, server: Server, driver: Driver) -> None:
-        """Read what is kept of those that read the streams.
+        """Read the stored state of stream readers and of tables.
 
         Raises:
             StoreBroken: it is damaged.
@@ -236,14 +236,14 @@ class _Broker:
         )
 
     def _secret(self) -> bytes:
-        """What makes unknown user names look known, the same after each restart."""
+        """Return the key that makes unknown user names look known, the same after each restart."""
         durability = self._settings.durability
         if durability.persistence == "memory":
             return secrets.token_bytes(SECRET_BYTES)
         return login_secret(durability.data_dir)
 
     def _ban(self, server: Server, driver: Driver, source: str, why: str) -> None:
-        """A source guessed too often."""
+        """Ban a source that guessed passwords too often."""
         for_s = self._settings.access.ban_s
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
@@ -264,7 +264,7 @@ class _Broker:
         )
 
     def _background(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
-        """What runs beside the clients: retention of the log, and what the broker tells."""
+        """Start the tasks beside the clients: retention of the log, and the broker's reports."""
         status = self._settings.status
         return (
             asyncio.create_task(self._retain(server, driver)),
@@ -294,14 +294,14 @@ class _Broker:
         return found
 
     async def _look_after_readers(self) -> None:
-        """Until cancelled; often enough for what ``$SYS`` says of them."""
+        """Check the leases of readers until cancelled, often enough for ``$SYS``."""
         while self._leases is not None and self._tables is not None:
             await self._leases.tick()
             await self._tables.tick()
             await asyncio.sleep(min(READERS_S, self._settings.status.sys_interval_s or READERS_S))
 
     def _bridges(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
-        """Sessions for all bridges, and who dials for them."""
+        """Make the sessions of all bridges, and start the tasks that dial for them."""
         settings = self._settings
         self._bridge_list = [
             Bridge(
@@ -317,7 +317,7 @@ class _Broker:
         return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
     async def _open(self, server: Server, driver: Driver) -> None:
-        """Everything others can reach; says ``ready`` when it is."""
+        """Open everything that others can reach, then print ``ready``."""
         settings = self._settings
         stream_address = ""
         if has_streams(settings):
@@ -389,7 +389,8 @@ class _Broker:
         return identity(self._settings.access.identity_from_certificate, wire.certificate)
 
     def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
-        """SIGHUP: read again what is read from files; what cannot be read stays as it was."""
+        """Read users, access list and certificates again (SIGHUP); what cannot be read stays as it
+        was."""
         found = False
         for listener in self._listeners:
             try:
@@ -424,8 +425,8 @@ class _Broker:
             logger.info("SIGHUP: there are no users, access list or certificates to read again")
 
     def _own_token(self) -> tuple[str, ...]:
-        """The arguments that name the token of this user's own programs, where tokens are asked
-        for."""
+        """Return the arguments that name the token of this user's own programs, where tokens are
+        asked for."""
         if not self._settings.asks_for_token():
             return ()
         return "--token-file", str(stream_token_file(self._settings.durability.data_dir))
@@ -439,7 +440,8 @@ class _Broker:
         )
 
     def _publishing_json(self) -> str:
-        """What the stream service must know to take rows; empty where it may take none."""
+        """Return as JSON what the stream service needs to take rows; empty where it may take
+        none."""
         settings = self._settings
         is_for_all = settings.lets_sinks_publish()
         if not (is_for_all or settings.stream.token_file):

@@ -1,7 +1,7 @@
-"""What runs an engine: the loop's turns, their commits, and the bodies it asks for.
+"""The runtime of an engine: the loop's turns, their commits, and message bodies read from the log.
 
-Broker and client both stand on it. ``driver`` runs the turns of all connections, each a ``peer``;
-``reading`` says which of them are read, ``paused`` looks after those that are not, ``deadlines``
-after those that are silent. ``committer`` is the thread that writes what the turns made, ``bodies``
-reads from the log what sessions ask for, ``dialler`` keeps one session connected.
+Broker and client both use it. ``driver`` runs the turns of all connections, each a ``peer``;
+``reading`` says which of them are read, ``paused`` checks those that are not, ``deadlines`` those
+that are silent. ``committer`` is the thread that writes the commits of the turns, ``bodies`` reads
+from the log the messages that sessions ask for, ``dialler`` keeps one session connected.
 """

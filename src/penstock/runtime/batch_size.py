@@ -1,9 +1,9 @@
-"""How large a batch may get, so that nobody waits long for the commit in front of theirs.
+"""The size of a batch: adapted so that no client waits long for the commit before its own.
 
-What a disk writes in a hundredth of a second differs by a factor of a hundred from one to the
-next, and with what else it and the interpreter have to do, so it is not a setting but measured: a
+How much a disk writes in a hundredth of a second differs by a factor of a hundred from one to the
+next, and with other work of the disk and the interpreter, so it is not a setting but measured: a
 large commit that took too long halves the size, and one that did not lets it grow back, as TCP
-finds the rate of a link. Small commits tell what a sync takes, which is no question of size.
+finds the rate of a link. Small commits tell how long a sync takes, which does not depend on size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BYTES_FIRST: Final = 4 * BYTES_MIN
 
 @final
 class BatchSize:
-    """The bytes of messages in a batch above which those wait who put much into it.
+    """The number of message bytes in a batch above which the clients that filled it must wait.
 
     Args:
         bytes_most: it never gets larger.
@@ -27,10 +27,10 @@ class BatchSize:
     def __init__(self, bytes_most: int) -> None:
         self._bytes_most = bytes_most
         self.bytes_max = min(BYTES_FIRST, bytes_most)
-        self._sync_s = 0.0  # what small commits took lately
+        self._sync_s = 0.0  # how long small commits took lately
 
     def took(self, size_bytes: int, seconds: float) -> None:
-        """A commit of so many bytes of messages took so long."""
+        """Adapt the size to a commit of ``size_bytes`` bytes of messages that took ``seconds``."""
         if size_bytes < SMALL_BYTES:
             self._sync_s += (seconds - self._sync_s) / 8
         elif size_bytes >= self.bytes_max // 2:

@@ -1,12 +1,12 @@
-"""Bodies that lie in the log only, read for the sessions that asked for them.
+"""Message bodies that lie in the log only, read for the sessions that asked for them.
 
 ::
 
-      wanted ─▶ read in a thread ── read ─▶ supplied to who asked, in the loop
+      wanted ─▶ read in a thread ── read ─▶ supplied to the session, in the loop
                     ▲         │
                     ╰─ 1 s ───╯ it failed: nothing is gone, and it is tried again
 
-What the log has in memory is read in the loop: to hand it to a thread would take longer.
+A log in memory is read in the loop: a thread would take longer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BodyReader:
     Args:
         read: messages by offset, of those that are there; called in a thread if it ``waits``.
         now: both clocks.
-        supplied: called when somebody was given what they asked for.
+        supplied: called when a session was given its bodies.
         waits: whether ``read`` may take time, or fail.
         read_again_s: how long to wait after a read that failed, seconds.
     """
@@ -55,7 +55,7 @@ class BodyReader:
         self._is_stopped = False
 
     def fetch(self, stored: Stored, offsets: list[int]) -> None:
-        """Read what ``stored`` asked for, if it still wants it."""
+        """Read the bodies that ``stored`` asked for, if it still wants them."""
         if self._is_stopped or not stored.wants(offsets):
             return
         if not self._waits:
@@ -65,7 +65,7 @@ class BodyReader:
         reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
 
     def stop(self) -> None:
-        """Nothing more is read; what is being read now is still supplied."""
+        """Start no more reads; what is being read now is still supplied."""
         self._is_stopped = True
 
     def _fetched(

@@ -19,9 +19,9 @@ A commit that fails is kept and written once more, unchanged, until it succeeds:
 Why so. When a commit fails, the engine's memory is ahead of the disk: offsets are given,
 windows have moved, packet identifiers are noted, and the open batch builds on all of it.
 Taking that back would mean an undo for every kind of state, in the part of the program
-that must be right and is hardly ever run. Keeping it needs none: what the commit holds
-back stays held back, so nobody was promised anything, and to the engine an outage is one
-slow commit. Whether the failed write left something behind (``CommitUnknown``) or not
+that must be right and is hardly ever run. Keeping it needs none: acknowledgements that wait
+for the commit go on waiting, so no client was promised anything, and to the engine an outage is
+one slow commit. Whether the failed write left something behind (``CommitUnknown``) or not
 (``StoreFailed``) makes no difference either, for writing the same batch twice does what
 writing it once does; only the end differs: what is unknown may be found by the next start,
 as if its acknowledgement had been lost on the way, and a client that sends it again is
@@ -61,10 +61,10 @@ class Committer:
     """Writes commits for one event loop.
 
     Args:
-        store: where to.
-        loop: where ``done`` and ``failing`` are called.
-        done: what became of a commit.
-        failing: whether the store can write.
+        store: takes the commits.
+        loop: the loop in which ``done`` and ``failing`` are called.
+        done: called with each commit and its outcome.
+        failing: called when the store cannot write, and when it can again.
         retry_s_max: a commit is tried again for so long, seconds; 0 = never.
 
     Attributes:
@@ -93,15 +93,15 @@ class Committer:
     def submit(self, commit: Commit) -> None:
         """Write ``commit``, once the one before is written.
 
-        It is encoded here, on the event loop: the thread would have to wait for the interpreter
-        again and again while the loop is busy, and nobody else could use it meanwhile.
+        It is encoded here, on the event loop: the thread would have to wait for the interpreter's
+        lock again and again while the loop is busy, and would keep it from other threads.
         """
         with contextlib.suppress(Exception):  # the thread meets it again, and says so
             self._store.prepare(commit)
         self._commits.put(commit)
 
     def stop_trying(self) -> None:
-        """A commit that fails, now or later, is not tried again; the broker is to stop."""
+        """Try no failed commit again, now or later: the broker is to stop."""
         self._stopping.set()
 
     def stop(self) -> None:
@@ -122,7 +122,8 @@ class Committer:
             self._loop.call_soon_threadsafe(self._done, commit, failure)
 
     def _write(self, commit: Commit) -> StoreFailed | None:
-        """Write ``commit``, however long it takes; why not, if it is given up."""
+        """Write ``commit``, however long it takes; return the failure if it is given up, else
+        None."""
         failure = self._try(commit)
         if failure is None or self._retry_s_max <= 0:
             return failure

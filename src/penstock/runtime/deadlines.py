@@ -1,8 +1,8 @@
-"""When connections must be looked at: a keep alive, a connect timeout, a ping that is due.
+"""The deadlines of connections: a keep alive, a connect timeout, a ping that is due.
 
 Each connection has one entry that counts. When its deadline moves away meanwhile, the entry stays,
-and another follows once that was due; what no longer counts is thrown out when it is too much. An
-entry is a number, and keeps nobody: of a client that is gone nothing stays, however far its
+and another follows once that was due; stale entries are thrown out when there are too many. An
+entry is a number and holds no reference: of a client that is gone nothing stays, however far its
 deadline.
 """
 
@@ -19,7 +19,7 @@ from penstock.runtime.peer import Peer
 
 @final
 class Deadlines:
-    """Which connections to look at next."""
+    """The next deadline of each connection."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []
@@ -27,7 +27,7 @@ class Deadlines:
         self._entry = 0  # the last one
 
     def watch(self, peer: Peer) -> None:
-        """Look at ``peer`` when its connection wants that."""
+        """Note the next deadline of ``peer``, as its connection says."""
         deadline_s = peer.connection.deadline_s()
         if deadline_s == NO_DEADLINE:
             return
@@ -41,11 +41,11 @@ class Deadlines:
             heapify(self._heap)
 
     def forget(self, peer: Peer) -> None:
-        """Look at ``peer`` no more."""
+        """Drop the deadline of ``peer``."""
         self._counting.pop(peer.entry, None)
 
     def due(self, now_s: float) -> Iterator[Peer]:
-        """Return those to be looked at by now; who does that says ``watch`` again."""
+        """Yield peers whose deadline passed; the caller re-arms them with ``watch``."""
         while self._heap and self._heap[0][0] <= now_s:
             _, entry = heappop(self._heap)
             peer = self._counting.pop(entry, None)

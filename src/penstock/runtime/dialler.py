@@ -1,16 +1,16 @@
-"""A session whose connection we dial, and dial again: that of a bridge, or of a client.
+"""A session whose connection we dial, and dial again: that of a bridge or of a client.
 
 ::
 
       DIALLING ── socket, CONNACK ─▶ CONNECTED ── lost, dismissed ─╮
-         ▲  ╰─── nobody there, refused ──────────────────────────╮ │
+         ▲  ╰─── no answer, refused ──────────────────────────╮ │
          ╰────────── the pause is over ── WAITING (``backoff``) ◀─┴─╯
 
 When an address cannot be reached, or its server does not let us in, the next one is tried; after a
 connection that ended, the first again. All lead to one session.
 
-Whether the server may have its half of the session is noted in ours, and on disk before anything
-of it can be there (``established``): only what is known can be taken up again [MQTT-3.2.2-4].
+That the server may have its half of the session is noted in ours, on disk, before the server can
+have any of it (``established``): only a session known to both can be resumed [MQTT-3.2.2-4].
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _REFUSED: Final = frozenset(
         reasons.UNSUPPORTED_PROTOCOL_VERSION,
     )
 )
-"""To dial again soon would be to hammer: only a person can mend these."""
+"""Refusals that only a person can mend: dialling again soon would not help."""
 
 
 def established(zone: str) -> str:
-    """The zone of a session once the server may have its other half."""
+    """Return the zone of a session once the server may have the other half of it."""
     return f"{zone}, established"
 
 
@@ -66,19 +66,19 @@ class Dialler:
     """Keeps one session connected.
 
     Args:
-        who: whose it is, for logs: "bridge cloud".
-        urls: where the server is; the first that lets us in.
+        who: the name of the owner in logs, such as "bridge cloud".
+        urls: addresses of the server; the first that accepts us is used.
         context: for TLS; None where no URL needs one.
-        connect: what is said first; it is given whether to start clean.
-        server: which has the session.
+        connect: makes the CONNECT packet; its argument says whether to start clean.
+        server: the engine with the session.
         driver: runs the connection.
-        session: the one.
-        limits: its bounds.
-        application: who uses the connection; it calls ``connected`` and ``ended``.
+        session: the session that is kept connected.
+        limits: its limits.
+        application: the user of the connection; it calls ``connected`` and ``ended``.
         backoff: the pauses.
         connect_timeout_s: for each step of connecting, seconds.
         headers: more of them, for the upgrade to WebSocket.
-        changed: called when the state is another one.
+        changed: called when the state has changed.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Dialler:
     # -- the application says ---------------------------------------------------------------
 
     def connected(self, connack: Connack) -> None:
-        """The server let us in."""
+        """Note that the server has accepted the connection."""
         self._connected_s = asyncio.get_running_loop().time()
         self.attempt = 0
         self.last_error = ""
@@ -177,7 +177,7 @@ class Dialler:
             self.establish()
 
     def ended(self) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
@@ -272,7 +272,7 @@ class Dialler:
                 pass
 
     def _after(self, stood_s: float, place: int) -> float:
-        """A connection is over; how long to wait, seconds."""
+        """Return how long to wait before dialling again, in seconds, after a connection is over."""
         connection = self.connection
         assert connection is not None
         if self.attempt == 0 and self.inherits > 0:

@@ -12,10 +12,10 @@
             held bytes written ◀────────────────────╯  and the next batch is sealed
 
 One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
-under way until the committer has written it after all. Where nobody waits for a commit, because
-sessions went on and no more, it comes ``_PROGRESS_S`` later, or with the next one. A connection
-does a bounded amount of work in one turn, as much as the driver found to take no longer than
-``share.SLICE_S`` for all who want more. What it leaves over, and what waits for room, the
+under way until the committer has written it after all. Where no client waits for a commit, because
+only sessions made progress, it comes ``_PROGRESS_S`` later, or with the next one. A connection does
+a bounded amount of work in one turn, as much as the driver found to take no longer than
+``share.SLICE_S`` for all that want more. What it leaves over, and what waits for room, the
 engine resumes in a later turn; until then the socket is not read (``reading``).
 """
 
@@ -54,7 +54,7 @@ from penstock.transport.api import Wire
 logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
-_PROGRESS_S: Final = 0.05  # how far sessions got waits so long for a commit that somebody needs
+_PROGRESS_S: Final = 0.05  # progress of sessions waits so long for a commit that a client needs
 _VERSIONS: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
 
 
@@ -63,7 +63,7 @@ def _expiry_text(expiry_s: int) -> str:
 
 
 def _refused(peer: Peer) -> str:
-    """Return what kind of refusal ended a connection: only that goes before the others' words."""
+    """Return the kind of refusal that ended a connection; repeated log lines are counted by it."""
     why = peer.connection.closed_because
     kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
     return f"refused {peer.wire.listener} {kind}"
@@ -75,7 +75,7 @@ class Driver:
 
     Args:
         server: the engine.
-        store: what remembers; the driver commits to it and reads bodies from it.
+        store: takes the commits, and has the bodies.
         commit_bytes_max: message bytes waiting for a commit above which reading pauses.
         failed: called once when the store failed for good, with the reason.
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
@@ -117,14 +117,14 @@ class Driver:
         self._reading = Reading(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_ends = False
-        self._turn_began_s = 0.0  # when somebody was first heard in it
+        self._turn_began_s = 0.0  # when its first input arrived
         self._turn_begins = False
         self._progress_timer: asyncio.TimerHandle | None = None
         self._under_way: asyncio.Future[None] | None = None  # done when the commit is
         self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
         self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
         self._failed = False
-        self._ended = ""  # why no client is served any more; empty while they are
+        self._ended = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.effects.next_offset)
         self._limiter = RepeatLimiter()
@@ -141,7 +141,7 @@ class Driver:
         return now
 
     def now_of_turn(self) -> Now:
-        """The clocks as they were when somebody first asked in this turn."""
+        """Return the clocks as they were when they were first read in this turn."""
         now = self._effects.now
         if now is None:
             now = self._effects.now = self.now()
@@ -157,7 +157,7 @@ class Driver:
         lets_anonymous_in: bool = True,
         identity_of: Callable[[Wire], str | None] | None = None,
     ) -> Peer:
-        """A new connection, with the bounds of its listener.
+        """Take a new connection, with the limits of its listener; return its peer.
 
         ``identity_of`` tells the user that the wire proves; None asks CONNECT.
         """
@@ -186,7 +186,8 @@ class Driver:
         return peer
 
     def received(self, peer: Peer, data: bytes) -> None:
-        """Bytes from a client; its reading pauses while it must wait."""
+        """Hand bytes from a client to its connection; pause reading while the connection must
+        wait."""
         connection = peer.connection
         was = connection.state
         now = self.now()
@@ -198,7 +199,8 @@ class Driver:
         self._reading.settle(peer)
 
     def congested(self, peer: Peer) -> None:
-        """A client does not take at once what is written: from now on that is measured."""
+        """Measure from now on what is not yet sent to a client: its socket did not take all of it
+        at once."""
         peer.is_backed_up = True
         self._measure(peer)
 
@@ -210,7 +212,8 @@ class Driver:
             self._measure(peer)
 
     def _measure(self, peer: Peer) -> None:
-        """Tell the link how much its wire has to send; who is congested has a time to read."""
+        """Tell the link how much its wire has still to send; a congested client has a time limit to
+        read."""
         link = peer.connection.link
         if not link.buffers(peer.wire.buffered_bytes()) or link in self._congested:
             return
@@ -219,7 +222,7 @@ class Driver:
             self._congested[link] = SlowPeer(timeout_s, time.monotonic())
 
     def writable(self, peer: Peer) -> None:
-        """A client that was congested has read."""
+        """Go on sending to a client whose socket has room again."""
         self._congested.pop(peer.connection.link, None)
         peer.is_backed_up = False
         peer.connection.writable(self.now())
@@ -227,12 +230,12 @@ class Driver:
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
-        """Return what a client was sent and the system has not taken yet."""
+        """Return how many bytes were sent to a client and not taken by the system yet."""
         peer = self._peers.get(link)
         return 0 if peer is None else peer.wire.buffered_bytes()
 
     def decided(self, link: Link, verdict: Verdict) -> None:
-        """Give the client of ``link``, which may be gone, its verdict."""
+        """Hand the result of authentication to the client of ``link``, which may be gone."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
@@ -245,7 +248,7 @@ class Driver:
             self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
-        """A client's socket is gone."""
+        """Take leave of a client whose socket is gone."""
         connection = peer.connection
         peer.is_lost = True
         peer.is_backed_up = False
@@ -259,7 +262,7 @@ class Driver:
         self.end_turn_soon()
 
     def _forget_if_over(self, peer: Peer) -> None:
-        """Of a client whose socket is gone nothing is left when its connection is over too."""
+        """Forget a peer whose socket is gone once its connection is over, too."""
         connection = peer.connection
         if not peer.is_over or self._peers.pop(connection.link, None) is None:
             return
@@ -336,7 +339,7 @@ class Driver:
                     self._note_close(peer)
 
     def _note_connected(self, peer: Peer) -> None:
-        """One line for each client that is let in."""
+        """Log one line for a client that was accepted."""
         connection = peer.connection
         if peer.was_connected or not isinstance(connection, ServerConnection):
             return
@@ -357,7 +360,8 @@ class Driver:
             )
 
     def _note_close(self, peer: Peer) -> None:
-        """One line for each connection that we end; of those never let in, few a second."""
+        """Log one line for a connection that we end; for clients never accepted, few lines a
+        second."""
         connection = peer.connection
         if connection.closed_because in ("client disconnected", ""):
             return
@@ -375,7 +379,7 @@ class Driver:
             )
 
     async def durable(self) -> None:
-        """Wait until the store has what was done up to now.
+        """Wait until everything done up to now is durable.
 
         Raises:
             StoreFailed: it never will.
@@ -388,7 +392,7 @@ class Driver:
         await asyncio.shield(self._awaited)
 
     def _commit_progress(self) -> None:
-        """Sessions went on, a while ago."""
+        """Commit how far sessions got, when no client has needed a commit for a while."""
         self._progress_timer = None
         if self._under_way is None and not self._failed and self._effects.changed:
             self._write_ready()  # it comes before what the batch holds
@@ -423,7 +427,8 @@ class Driver:
         self._end_turn()
 
     def _failing(self, failure: StoreFailed | None) -> None:
-        """The store cannot write, and is tried again; or, with None, it can again."""
+        """Note that the store cannot write and is tried again; with None, that it can write
+        again."""
         effects = self._effects
         if failure is None:
             outage_s = time.monotonic() - self._failing_since_s
@@ -440,7 +445,7 @@ class Driver:
         self.end_turn_soon()
 
     def _release(self, commit: Commit) -> None:
-        """The commit is durable: let go what waited for it."""
+        """Let go what waited for ``commit``, which is durable."""
         if self._effects.events is not None:
             self.now()
             self._effects.events.committed()
@@ -485,7 +490,7 @@ class Driver:
             self._deadlines.watch(peer)
             self._forget_if_over(peer)
         self._give_up_slow_peers(now)
-        self._give_up_who_hung_up(now)
+        self._close_hung_up(now)
         self._server.tick(now)
         self._log_drops(now)
         self._log_refused_filters(now)
@@ -514,10 +519,10 @@ class Driver:
                     now,
                 )
 
-    def _give_up_who_hung_up(self, now: Now) -> None:
+    def _close_hung_up(self, now: Now) -> None:
         if self._failing_since_s > 0.0 or self._effects.is_full():
             return  # what they left must wait
-        self._reading.give_up_who_hung_up(now)
+        self._reading.close_hung_up(now)
 
     def _log_drops(self, now: Now) -> None:
         for dropped in self._server.drops.take_recent():
@@ -557,7 +562,8 @@ class Driver:
     # -- the end -----------------------------------------------------------------------
 
     def _end_all(self, reason_code: int, because: str) -> None:
-        """End every connection, also those that the server does not know yet, and all to come."""
+        """End every connection, those included that the server does not know yet, and refuse new
+        ones."""
         now = self.now()
         self._ended = because
         self._server.shut_down(reason_code, because, now)

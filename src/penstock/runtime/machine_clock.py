@@ -14,11 +14,11 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 RECORD_S: Final = 60.0
-"""The store is told how the clock stands so often; that costs one small write."""
+"""The time between two records of the clock in the store; each costs one small write."""
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _TIMEX_BYTES: Final = 1024  # more than a struct timex has anywhere
-_TIME_ERROR: Final = 5  # adjtimex(2): nobody has set the clock since the start, or not lately
+_TIME_ERROR: Final = 5  # adjtimex(2): the clock is not kept right, or not any more
 _UNSET_BEFORE_US: Final = 1_704_067_200 * MICROSECONDS  # 2024-01-01: older than this program
 
 
@@ -51,7 +51,7 @@ class MachineClock:
             _tell_jump("while the broker was down", self._steady.jumped_us)
 
     def now(self) -> Now:
-        """Return what all three clocks say."""
+        """Return the present time of all three clocks."""
         return self._steady.now(time.monotonic(), _boot_us())
 
     def look(self, next_offset: int) -> bool:
@@ -70,7 +70,7 @@ class MachineClock:
         return time.monotonic() - self._recorded_s >= RECORD_S
 
     def record(self) -> ClockRecord:
-        """Return what the store should have of the clock now."""
+        """Return the state of the clock, to be stored now."""
         self._recorded_s = time.monotonic()
         return self._steady.record(self._read())
 
@@ -96,7 +96,8 @@ def _tell_jump(when: str, jumped_us: int) -> None:
 
 
 def _boot_us() -> int:
-    """Microseconds since the machine was started, sleep included where the system counts it."""
+    """Return microseconds since the machine was started, sleep included where the system counts
+    it."""
     return time.clock_gettime_ns(_BOOT_CLOCK) // 1000
 
 
@@ -108,7 +109,7 @@ def _boot_id() -> str:
 
 
 def _is_set() -> bool:
-    """Whether the system knows that somebody keeps the wall clock right."""
+    """Return whether the system says that the wall clock is kept right."""
     try:
         state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):  # no Linux

@@ -1,14 +1,14 @@
-"""Connections whose reading is paused: which of them nobody will ever answer to.
+"""Connections whose reading is paused: find those whose client hung up meanwhile.
 
-What a socket says of its end is read like everything else, so a paused one says nothing::
+The end of a stream is read like everything else, so a paused socket does not report it::
 
       PAUSED ── there is room again ────────────▶ read
         ├────── the connection broke ───────────▶ gone
         ╰────── the peer finished, and its silence has lasted as long as it may ─▶ gone
 
-A peer that finished may have left much unread, and mostly what it waits for comes soon: it has
-its time. A connection that broke is gone at once. To ask costs a system call each, so only
-those are asked that were paused for a while, and a few hundred at a time.
+A peer that finished may have left much unread, and mostly the room it waits for comes soon: it has
+its time. A connection that broke is gone at once. Each look costs a system call, so only peers that
+were paused for a while are looked at, and a few hundred at a time.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class PausedPeers:
         self._round_began_s = 0.0
 
     def add(self, peer: Peer, now_s: float) -> None:
-        """Reading from ``peer`` paused, now or earlier."""
+        """Note that reading from ``peer`` is paused, now or earlier."""
         self._since_s.setdefault(peer, now_s)
 
     def remove(self, peer: Peer) -> None:
-        """It is read again, or closed."""
+        """Note that ``peer`` is read again, or closed."""
         self._since_s.pop(peer, None)
 
     def take_gone(self, now_s: float) -> list[Peer]:
-        """Of the next few, those that hung up; they are not asked again."""
+        """Return those of the next few peers that hung up; they are not asked again."""
         if not self._round:
             if now_s - self._round_began_s < _ASKED_EVERY_S:
                 return []

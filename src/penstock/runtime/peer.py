@@ -27,11 +27,11 @@ class Peer:
         self.is_timed = False  # a timer will resume its reading
         self.is_paused = False  # it is not read
         self.is_draining = False  # it hung up, and its next read is under way
-        self.is_backed_up = False  # its wire has more to send than it says nothing about
-        self.is_lost = False  # its socket is gone; what it left may wait for its verdict
+        self.is_backed_up = False  # its wire has unsent bytes, which are measured
+        self.is_lost = False  # its socket is gone; its packets may still wait for the verdict on it
         self.was_connected = False  # its client was let in, and the log says so
         self.close_is_noted = False  # the log says why it ended
-        self.left: asyncio.Future[None] | None = None  # done when it is, for who waits for that
+        self.left: asyncio.Future[None] | None = None  # done when the socket is gone
         self._driver = driver
 
     @property
@@ -40,17 +40,17 @@ class Peer:
         return self.is_lost and self.connection.state == CLOSED
 
     def received(self, data: bytes) -> None:
-        """Bytes from the client."""
+        """Hand on bytes from the client."""
         self._driver.received(self, data)
 
     def congested(self) -> None:
-        """The client does not read as fast as it is written to."""
+        """Note that the client reads more slowly than it is written to."""
         self._driver.congested(self)
 
     def writable(self) -> None:
-        """The client caught up."""
+        """Note that the client caught up."""
         self._driver.writable(self)
 
     def lost(self, because: str) -> None:
-        """The socket is gone."""
+        """Note that the socket is gone, and why."""
         self._driver.lost(self, because)

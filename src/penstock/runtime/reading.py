@@ -1,4 +1,4 @@
-"""Who is read, and who must wait: as each connection says, and no faster than its limits allow.
+"""Reading and pausing of connections: as each connection says, and no faster than its limits allow.
 
 ::
 
@@ -26,10 +26,10 @@ _LOOK_AGAIN_S: Final = 0.25
 
 @final
 class Reading:
-    """That of the connections of one driver.
+    """The reading of one driver's connections.
 
     Args:
-        effects: says whether there is room for what is read.
+        effects: says whether there is room for more input.
         end_turn_soon: called when a connection goes on.
     """
 
@@ -41,7 +41,7 @@ class Reading:
         self._limiter = RepeatLimiter()
 
     def settle(self, peer: Peer) -> None:
-        """Read from a client, or not, as its connection says."""
+        """Read from a client or pause, as its connection says."""
         connection = peer.connection
         if peer.is_lost:
             return
@@ -74,7 +74,8 @@ class Reading:
             )
 
     def _read_the_rest(self, peer: Peer) -> None:
-        """Of one that hung up: one read a turn of the loop, until the socket says its end."""
+        """Read the rest of a client that hung up: one read a turn of the loop, until the end of the
+        stream."""
         peer.wire.pause_reading()
         if not peer.is_draining:
             peer.is_draining = True
@@ -93,11 +94,11 @@ class Reading:
         self._end_turn_soon()
 
     def lost(self, peer: Peer) -> None:
-        """Its socket is gone."""
+        """Forget a peer whose socket is gone."""
         self.paused.remove(peer)
 
-    def give_up_who_hung_up(self, now: Now) -> None:
-        """End connections that nobody will ever answer to: see ``paused``."""
+    def close_hung_up(self, now: Now) -> None:
+        """Close connections whose client hung up while it was not read: see ``paused``."""
         for peer in self.paused.take_gone(now.monotonic_s):
             peer.connection.hang_up(now)
             self.settle(peer)

@@ -40,9 +40,10 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Preface = Callable[[socket.socket, str], Coroutine[None, None, str]]
-"""Read what comes before TLS and MQTT, and return the peer's name from then on.
+"""Read the bytes before TLS and MQTT, and return the peer's name from then on.
 
-It raises ConnectionRefusedError for what is not accepted, another OSError where the peer is gone.
+It raises ConnectionRefusedError for bytes that it does not accept, another OSError where the peer
+is gone.
 """
 
 
@@ -58,8 +59,8 @@ class Acceptor:
         connect_timeout_s: for the PROXY header and the TLS handshake together.
         wire: makes the protocol of a connection from its peer's name and place.
         context: the TLS context for a new connection; None for none.
-        preface: the peer's name, from what it sends before anything else.
-        refusals: says who did not get through.
+        preface: reads the peer's name from the bytes that it sends first.
+        refusals: logs connections that are refused.
         exempt: networks whose connections are not counted by address.
     """
 
@@ -142,11 +143,12 @@ class Acceptor:
         task.add_done_callback(self._opening.discard)
 
     def _source(self, peer: str) -> str | None:
-        """Return what a connection counts under among those of its address."""
+        """Return the name under which a connection counts among those of its address."""
         return source_of(peer, self._exempt) or None
 
     def _exhausted(self, error: OSError) -> None:
-        """No descriptors: the kernel would say so again at once, for ever."""
+        """Accept nothing for a while: there are no descriptors, and the kernel would say so again
+        at once."""
         warn_limited(
             logger,
             self._limiter,
@@ -172,7 +174,7 @@ class Acceptor:
     async def _open(
         self, connection: socket.socket, peer: str, place: Place | None, source: str | None
     ) -> None:
-        """From an accepted socket to a wire; whatever goes wrong ends this connection only."""
+        """Lead an accepted socket to a wire; any failure ends this connection only."""
         stands = False
         try:
             if place is None:
@@ -201,7 +203,8 @@ class Acceptor:
                     place.release()
 
     async def _is_one_of_few(self, peer: str, place: Place) -> bool:
-        """Count it under the address its header told; whether that has room for it."""
+        """Count a connection under the address in its header; return whether that address has room
+        for it."""
         source = self._source(peer)
         if self._admission.comes_from(place, source):
             return True
@@ -223,7 +226,8 @@ class Acceptor:
             )
 
     async def _stand(self, connection: socket.socket, peer: str, place: Place) -> None:
-        """Nothing is to wait for here but two turns of the loop, and so nothing to cancel.
+        """Make the wire of a connection without TLS; once begun that is finished even when
+        cancelled.
 
         uvloop closes a connection when its opening is cancelled, also one that stands already, and
         never tells its wire.
@@ -242,7 +246,7 @@ def _because(error: OSError) -> str:
 
 
 def peer_name(connection: socket.socket, address: object) -> str:
-    """The other side of an accepted connection, for logs."""
+    """Return the name of an accepted connection's other side, for logs."""
     if isinstance(address, tuple):
         host, port = address[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

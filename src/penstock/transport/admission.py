@@ -1,4 +1,5 @@
-"""Who may connect: how many at once, how many a second, and how many files the system gives.
+"""Admission of connections: how many at once, how many a second, and how many files the system
+gives.
 
 ::
 
@@ -18,7 +19,7 @@ waits, because the clients of a reconnecting fleet would only come again, and al
 It is not closed at once, because a client that closes and comes back is accepted before the
 broker knows that it left: both sockets are ready in one turn of the loop, in any order, and what
 the client sent before it left may wait for its commit. So the newest wait, and a place that becomes
-free goes to the address that left it, or else to whoever waits for longest.
+free goes to the address that left it, or else to the connection that has waited longest.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class TokenBucket:
         self._filled_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until there is a token; 0.0 if there is one now."""
+        """Return the seconds until there is a token; 0.0 if there is one now."""
         if self._per_s == 0:
             return 0.0
         earned = (now_s - self._filled_s) * self._per_s
@@ -92,10 +93,10 @@ class Place:
         self._admission = admission
         self._taken = True
         self.source = source
-        """Under which it counts among those of its address; None where it does not."""
+        """The name under which it counts among those of its address; None where it does not."""
 
     def release(self) -> None:
-        """The connection is gone; further calls do nothing."""
+        """Give the place back, once the connection is gone; further calls do nothing."""
         if self._taken:
             self._taken = False
             self._admission.left(self.source)
@@ -142,7 +143,7 @@ class Admission:
 
         Args:
             peer: the other side, for the log.
-            source: what it counts under, by ``source_of``; None = not counted by address.
+            source: the name it counts under, by ``source_of``; None = not counted by address.
         """
         if not self._has_descriptor(peer) or not self._has_room(source):
             return None
@@ -159,8 +160,8 @@ class Admission:
     async def wait(self, peer: str, source: str | None, place: Place | None = None) -> Place | None:
         """Return a place as soon as another connection leaves one; None after ``COME_BACK_S``.
 
-        ``place`` is the one it has in the listener already, where only those of its address are
-        too many: it stays the caller's.
+        ``place`` is the one it has in the listener already, where only the connections of its
+        address are too many: it stays the caller's.
         """
         waiting = _Waiting(peer, source, place)
         found = self._for(waiting)  # one may have left since there was none
@@ -200,7 +201,7 @@ class Admission:
         return True
 
     def left(self, source: str | None) -> None:
-        """A connection gave back its place: give it to one that waits."""
+        """Give the place of a connection that is gone to one that waits."""
         self.open -= 1
         self._descriptors.open -= 1
         if source is not None:

@@ -9,8 +9,8 @@
 
 asyncio and uvloop end a connection when its handshake fails, and what OpenSSL wrote about it is
 still in memory then. To a handshake that wants to read they send everything first. So the failure
-is reported as that; the connection ends when the peer, who now knows why, closes it. What the
-peer sent before it knew is read and thrown away: an end with unread bytes would be a reset,
+is reported as that; the connection ends when the peer, which now knows why, closes it. Bytes that
+the peer sent before it knew are read and thrown away: an end with unread bytes would be a reset,
 and a reset can overtake the alert.
 """
 
@@ -45,7 +45,7 @@ class Failure:
         return "" if error is None else error.reason or str(error)
 
     def note(self, error: ssl.SSLError) -> None:
-        """The handshake failed."""
+        """Note that the handshake failed."""
         self.error = error.with_traceback(None)  # no cycle through its frames
         if self._noted is not None:
             self._noted()

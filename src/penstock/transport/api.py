@@ -1,4 +1,4 @@
-"""The transport port: what a kind of socket does, and what it tells the one who uses it."""
+"""The transport port: what a socket of any kind does, and what it reports to its user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What TLS proved of a client: its certificate is signed by the listener's ``client_ca``.
+    """A client's certificate, which the listener's ``client_ca`` signed, as TLS proved.
 
     Attributes:
         subject: the distinguished name in the form of RFC 4514, most specific part first:
@@ -28,19 +28,19 @@ class Wire(Protocol):
     """The other side's address, for logs; behind a load balancer the one it tells."""
 
     listener: str
-    """Name of the listener it came through."""
+    """Name of the listener that accepted it."""
 
     certificate: ClientCertificate | None
-    """Who the client is, by TLS; None where it showed no certificate."""
+    """The client's certificate; None where it showed none."""
 
     def write(self, data: bytes) -> None:
         """Send ``data``, or buffer it; nothing happens once the wire is closed."""
 
     def unwritten_bytes(self) -> int:
-        """How much of what was written the peer's side of the network has not taken yet."""
+        """Return how many bytes were written that the peer has not acknowledged yet."""
 
     def buffered_bytes(self) -> int:
-        """How much of that is still in this process."""
+        """Return how many of them are still in this process."""
 
     def close(self) -> None:
         """Close after what was written has left, or the peer has had its time to read it."""
@@ -52,23 +52,24 @@ class Wire(Protocol):
         """Read again."""
 
     def hang_up(self) -> int:
-        """Whether the peer hung up, which nobody tells while reading is paused: see ``hang_up``."""
+        """Return whether the peer hung up, which the loop does not report while reading is paused:
+        see ``hang_up``."""
 
 
 class Endpoint(Protocol):
     """The user of a wire."""
 
     def received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Take bytes that arrived."""
 
     def congested(self) -> None:
-        """The write buffer is full: write less until ``writable``."""
+        """Write less until ``writable``: the write buffer is full."""
 
     def writable(self) -> None:
-        """The write buffer has room again."""
+        """Go on writing: the write buffer has room again."""
 
     def lost(self, because: str) -> None:
-        """The wire is gone; called once, also after ``close``."""
+        """Take leave of the wire, which is gone; called once, also after ``close``."""
 
 
 Accept = Callable[[Wire], Endpoint]

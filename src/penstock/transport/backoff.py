@@ -1,4 +1,4 @@
-"""When to dial again.
+"""The pauses between attempts to dial.
 
 ::
 
@@ -36,18 +36,19 @@ class Backoff:
         self._next_s = self._first_s
 
     def failed(self) -> float:
-        """How long to wait now, seconds."""
+        """Return how long to wait after a failure, in seconds; the next pause is longer."""
         pause_s = self._next_s
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
 
     def refused(self) -> float:
-        """As ``failed``, when to try soon would be to hammer."""
+        """Return the longest pause: the server refused us, and dialling again soon would not
+        help."""
         self._next_s = self._longest_s
         return self._with_jitter(self._longest_s)
 
     def stood(self, seconds: float) -> None:
-        """A connection stood for so long."""
+        """Note for how many seconds a connection stood; a long one resets the pauses."""
         if seconds >= STABLE_S:
             self._next_s = self._first_s
 

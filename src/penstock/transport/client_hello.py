@@ -1,4 +1,4 @@
-"""Whether a ClientHello has arrived whole (RFC 8446 §4.1.2, §5.1), without taking it.
+"""Look whether a ClientHello has arrived whole (RFC 8446 §4.1.2, §5.1), without taking it.
 
 ::
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 HELLO_BYTES_MAX: Final = 32_768
-"""What is larger is refused: no client has so much to say."""
+"""A larger one is refused: no client needs so much."""
 
 _RECORDS_MAX: Final = 64
 _RECORD_HEADER: Final = 5
@@ -26,7 +26,7 @@ _CURVES: Final = frozenset({0x17, 0x18, 0x19, 0x1D, 0x1E})  # P-256, P-384, P-52
 
 
 def bytes_needed(arrived: bytes) -> int:
-    """Return how many bytes must have arrived to say more.
+    """Return how many bytes must have arrived before more can be told.
 
     Args:
         arrived: the first bytes of a connection.
@@ -67,8 +67,8 @@ def bytes_needed(arrived: bytes) -> int:
 
 
 def _wants_finite_field(hello: bytes) -> bool:
-    """Whether OpenSSL would agree to such a key: it is the first that the ClientHello has, of those
-    OpenSSL knows, or there is no curve among the groups that the client supports.
+    """Return whether OpenSSL would agree to such a key: it is the first in the ClientHello of those
+    that OpenSSL knows, or there is no curve among the groups that the client supports.
 
     Python has no way to tell OpenSSL to leave them out. What is malformed is left to OpenSSL.
     """

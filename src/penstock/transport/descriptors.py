@@ -1,4 +1,4 @@
-"""The system's limit of open files, and what of it connections may use.
+"""The system's limit of open files, and the part of it that connections may use.
 
 Every connection is an open file, and so are the log, the listeners, and each table of RocksDB. A
 broker that accepts connections until no descriptor is left can no longer write its log, and then
@@ -21,7 +21,7 @@ _WANTED_MAX: Final = 4_000_000  # more files than any listener may have connecti
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to what this process may have; the limit from now on."""
+    """Raise the soft limit to what this process may have; return the limit from now on."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_MAX if hard == resource.RLIM_INFINITY else min(hard, _WANTED_MAX)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -35,7 +35,7 @@ def raise_limit() -> int:
 
 
 def connections_within(limit: int) -> int:
-    """Connections that a limit of open files leaves room for, at least 1."""
+    """Return how many connections a limit of open files leaves room for, at least 1."""
     return max(1, limit - max(RESERVE_MIN, limit // 10))
 
 

@@ -26,7 +26,7 @@ from penstock.transport.stream import StreamWire
 from penstock.transport.tls_opening import open_tls
 from penstock.transport.websocket_client import DialledWebSocket
 
-_ALPN: Final = "mqtt"  # registered for MQTT: what servers behind one port tell it by
+_ALPN: Final = "mqtt"  # registered for MQTT: servers that share a port are told apart by it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class TlsFiles:
     alpn: bool = False
 
     def context(self, who: str) -> ssl.SSLContext:
-        """The TLS context.
+        """Return the TLS context.
 
         Args:
-            who: whose files they are, for the message.
+            who: the owner of the files, for the message.
 
         Raises:
             ConfigError: a file cannot be read, or is none of its kind.
@@ -72,7 +72,7 @@ class TlsFiles:
 
 
 def _no_password() -> str:
-    """Instead of a question on the terminal."""
+    """Raise instead of asking for a password on the terminal."""
     raise OSError("the private key has a password; give one without")
 
 
@@ -88,8 +88,8 @@ async def dial(
     """Connect to ``url``; ``accept`` gets the wire.
 
     Args:
-        url: where to.
-        name: who dials, for logs.
+        url: the server.
+        name: the name of the dialling side, for logs.
         context: for TLS, where the URL asks for it.
         accept: makes the user of the wire.
         connect_timeout_s: time for all of it, seconds.
@@ -97,7 +97,7 @@ async def dial(
         headers: more of them, for the upgrade to WebSocket.
 
     Raises:
-        OSError: nobody is there, TLS failed, the upgrade was refused, or it took too long.
+        OSError: there is no answer, TLS failed, the upgrade was refused, or it took too long.
         ValueError: the host name is none.
     """
     loop = asyncio.get_running_loop()

@@ -1,16 +1,16 @@
-"""TLS handshakes take turns, so that many at once hold up nobody for longer than one.
+"""TLS handshakes take turns, so that many at once delay other connections by no more than one.
 
 ::
 
       accepted ─▶ ClientHello whole, unread ─▶ its turn: one in each turn of the loop ─▶ handshake
                          ╰── not whole ──▶ waits for itself alone
 
-What a handshake costs, a signature, a ClientHello asks for in one packet, and the event loop shakes
-hands with everybody whose packet has arrived before it looks at others again. So a connection is
-handed to it only when its ClientHello lies in the socket whole, and one at a time. Sources take
-turns too: one with many connections keeps another's waiting by one handshake, not by all of its.
+A handshake costs a signature, which a ClientHello asks for in one packet, and the event loop does
+the handshakes of all packets that have arrived before it serves other connections. So a connection
+is handed to it only when its ClientHello lies in the socket whole, and one at a time. Sources take
+turns too: one with many connections delays another by one handshake, not by all of its own.
 
-A client that says nothing, or half of it, is in nobody's way: the system wakes us when the rest has
+A client that sends nothing, or half of it, delays no other: the system wakes us when the rest has
 come (``SO_RCVLOWAT``).
 """
 
@@ -38,7 +38,7 @@ class HandshakeTurns:
 
         Args:
             connection: not blocking; nothing is read from it.
-            source: whom it counts under.
+            source: the name under which it takes turns.
 
         Raises:
             ConnectionRefusedError: its ClientHello has no end.
@@ -73,7 +73,7 @@ class HandshakeTurns:
             await self._readable(connection)
             arrived = connection.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
             if len(arrived) < needed:
-                break  # its end, or the system is short of memory: whoever reads will see
+                break  # its end, or the system is short of memory: the next read reports it
             needed = bytes_needed(arrived)
             if needed <= len(arrived):
                 break

@@ -1,11 +1,11 @@
-"""Whether a peer whose socket is not read hung up: what comes unread is not heard by the loop.
+"""Look whether a peer hung up whose socket is not read: the loop does not report that.
 
 ::
 
       STANDING ── FIN ──▶ FINISHED   it sends no more; what it sent before is still to be read
          ╰────── RST, or the system gave it up ──▶ BROKEN   nothing reaches it either
 
-A loop that does not read a socket does not watch it, so the one who paused must ask.
+A loop that does not read a socket does not watch it, so whoever paused reading must ask.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BROKEN: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def hang_up(transport: asyncio.Transport | None) -> int:
-    """``STANDING``, ``FINISHED`` or ``BROKEN``, without reading anything."""
+    """Return ``STANDING``, ``FINISHED`` or ``BROKEN``, without reading anything."""
     if transport is None:
         return STANDING  # its user was told
     connection = transport.get_extra_info("socket")

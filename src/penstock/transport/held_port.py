@@ -1,20 +1,20 @@
 """A port kept for a program that listens there later, or again after it was away for a moment.
 
-Between two starts of a program nobody listens at its port, and where the port is one that the
-system hands out by itself (to who binds port 0, or to a connection that goes out), another program
+Between two starts of a program no socket listens at its port, and where the port is one that the
+system hands out by itself (for a bind of port 0, or for an outgoing connection), another program
 may be given it then, and keep it. So a socket is bound there and never listens:
 
 ========================== ===========================================
-who comes                  while the port is held
+another program            while the port is held
 ========================== ===========================================
 binds port 0, or goes out  is given another one
-binds it with SO_REUSEADDR may, and may listen, unless somebody does
+binds it with SO_REUSEADDR may, and may listen, unless another does
 binds it without           is refused
-connects to it             is refused, unless somebody listens
+connects to it             is refused, unless a program listens
 ========================== ===========================================
 
 So Linux does it (socket(7), ``SO_REUSEADDR``); elsewhere a socket bound with that option is in the
-way of another, and the port is only looked for, as everybody does.
+way of another, so that the port is chosen and not held, as other programs do.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ _CAN_HOLD: Final = sys.platform == "linux"
 
 @final
 class HeldPort:
-    """A TCP port that the system gives nobody else until ``close``.
+    """A TCP port that the system gives no other program until ``close``.
 
     Args:
         host: an address of this machine.
         port: 0 to 65535; 0 for one that is free.
 
-    Raises:
-        OSError: somebody listens there, or has bound it without SO_REUSEADDR; or the address is not
-            of this machine.
+    Raises: OSError: another socket listens there, or has bound it without SO_REUSEADDR; or the
+    address is not of this machine.
     """
 
     def __init__(self, host: str, port: int = 0) -> None:
@@ -69,5 +68,5 @@ class HeldPort:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Let go of the port; who listens there does so still."""
+        """Let go of the port; a program that listens there goes on listening."""
         self._socket.close()

@@ -43,7 +43,7 @@ class OpenListener:
     ) -> None:
         self.name = name
         self.urls: list[str] = []
-        """Where it can be reached, one for each socket."""
+        """The URLs at which it can be reached, one for each socket."""
         self._settings = settings
         self._accept = accept
         self._certificates = certificates
@@ -92,7 +92,8 @@ class OpenListener:
             self._file.remove()
 
     def reload(self) -> bool:
-        """Read the certificates again, for connections accepted from now on; whether it has any.
+        """Read the certificates again, for connections accepted from now on; return whether it has
+        any.
 
         Raises:
             ConfigError: they cannot be used; the old ones stay.
@@ -146,7 +147,7 @@ class OpenListener:
     # -- PROXY protocol ----------------------------------------------------------------
 
     async def _read_proxy_header(self, connection: socket.socket, peer: str) -> str:
-        """The client's address as the load balancer tells it."""
+        """Return the client's address as the load balancer reports it."""
         if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
             raise ConnectionRefusedError("it is in none of proxy_networks")
         header = ProxyHeader(self._settings.proxy_protocol)

@@ -1,4 +1,4 @@
-"""Name look-ups that can hold up nobody: not each other, not other work, not an exit.
+"""Name look-ups that delay nothing: not each other, not other work, not an exit.
 
 ::
 
@@ -9,8 +9,8 @@
 ``getaddrinfo`` blocks, for as long as the system's resolver likes (tens of seconds where a name
 server is gone), and cannot be cancelled. In the loop's own pool of threads a few such names take
 all threads, so that other names, and all else that runs there, wait; and the end of the loop waits
-for them. Here each name has a daemon thread: the exit does not join it. A name is looked up once at
-a time, whoever asks, so that dialling again and again starts no second thread.
+for them. Here each name has a daemon thread: the exit does not join it. One look-up of a name
+serves all callers, so that dialling again and again starts no second thread.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _under_way: dict[_Key, asyncio.Future[list[Place]]] = {}  # touched in the loop'
 async def look_up(host: str, port: int) -> list[Place]:
     """Return the addresses of ``host``, each once, in the system's order of preference.
 
-    A numeric address is returned without asking anybody. The wait can be cancelled, and is bounded
+    A numeric address is returned without a look-up. The wait can be cancelled, and is bounded
     by the caller (``asyncio.timeout``).
 
     Raises:
-        OSError: there is no such name, nobody could be asked, or too many look-ups are under way.
+        OSError: there is no such name, no name server answered, or too many look-ups are under way.
         ValueError: ``host`` is no host name.
     """
     numeric = _numeric(host, port)

@@ -1,4 +1,4 @@
-"""The PROXY protocol, versions 1 and 2: a load balancer tells whose connection it passes on.
+"""The PROXY protocol, versions 1 and 2: a load balancer tells the address of its client.
 
 A pure parser of the header (HAProxy, "The PROXY protocol", 2.2 and 2.3), which stands before the
 first byte of TLS or MQTT::
@@ -29,7 +29,7 @@ _IPV6: Final = struct.Struct("!16s16sHH")
 
 
 class ProxyHeaderError(ValueError):
-    """What came is no PROXY header of an accepted version."""
+    """The bytes are no PROXY header of an accepted version."""
 
 
 @final
@@ -49,7 +49,7 @@ class ProxyHeader:
         know (LOCAL, UNKNOWN, other families)."""
 
     def wanted(self) -> int:
-        """Bytes that may be read next, at least 1; 0 once it is complete."""
+        """Return how many bytes may be read next, at least 1; 0 once it is complete."""
         data = self._data
         if self.is_complete:
             return 0

@@ -1,4 +1,4 @@
-"""Who did not get through the first steps to a listener, and why, in the log.
+"""Log which connections failed in their first steps to a listener, and why.
 
 Open ports are knocked at all day, and a fleet whose certificates have expired knocks a hundred
 times a second. So each reason is one line in a while, with the number of those like it.
@@ -28,7 +28,7 @@ class Refusals:
         self._limiter = RepeatLimiter()
 
     def note(self, peer: str, why: str) -> None:
-        """Say that ``peer`` was refused; what stands before a colon in ``why`` is the reason."""
+        """Log that ``peer`` was refused; the part of ``why`` before a colon is the reason."""
         log_limited(
             logger,
             logging.INFO,

@@ -56,7 +56,7 @@ class SocketWire(StreamWire):
     # -- asyncio's side ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands; with TLS its handshake is done."""
+        """Start: the connection stands, and with TLS its handshake is done."""
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
@@ -64,22 +64,22 @@ class SocketWire(StreamWire):
         self._endpoint = self._accept(self)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Hand on bytes that arrived."""
         assert self._endpoint is not None
         self._endpoint.received(data)
 
     def pause_writing(self) -> None:
-        """The write buffer is full."""
+        """Report that the write buffer is full."""
         assert self._endpoint is not None
         self._endpoint.congested()
 
     def resume_writing(self) -> None:
-        """The write buffer has room again."""
+        """Report that the write buffer has room again."""
         assert self._endpoint is not None
         self._endpoint.writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Report that the connection is gone."""
         endpoint = self._endpoint
         if self._abort is not None:
             self._abort.cancel()
@@ -124,6 +124,6 @@ class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes arrived."""
+        """Hand on bytes that arrived."""
         assert self._buffer is not None
         self.data_received(bytes(self._buffer[:nbytes]))

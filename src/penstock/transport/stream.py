@@ -1,4 +1,4 @@
-"""What the wires over a stream have in common: the socket below, and whether it is read.
+"""The common part of wires over a stream: the socket below, and whether it is read.
 
 ::
 
@@ -54,7 +54,7 @@ class StreamWire(asyncio.Protocol):
                 (self.below or self._transport).pause_reading()
 
     def _read_on(self) -> None:
-        """What was read is handled: read as the user of the wire wants."""
+        """Read again as the user of the wire wants: the bytes read last are handled."""
         if self._transport is not None and self._held:
             self._held = False
             if self._reading:
@@ -65,18 +65,18 @@ class StreamWire(asyncio.Protocol):
         return hang_up(self._transport)
 
     def unwritten_bytes(self) -> int:
-        """Return what the peer has not taken yet, here and in the system."""
+        """Return how many bytes the peer has not taken yet, here and in the system."""
         return self.buffered_bytes() + unread_bytes(self._transport)
 
     def buffered_bytes(self) -> int:
-        """Return what the system has not taken yet."""
+        """Return how many bytes the system has not taken yet."""
         if self._transport is None:
             return 0
         size_bytes = self._transport.get_write_buffer_size()
         return size_bytes + (self.below.get_write_buffer_size() if self.below is not None else 0)
 
     def _gone(self) -> None:
-        """The connection is gone: let go of what is below, which holds this wire."""
+        """Let go of the transport below, which holds this wire: the connection is gone."""
         self._transport = None
         self.below = None
 

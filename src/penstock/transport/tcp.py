@@ -58,7 +58,8 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
 
 
 def remedy(error: OSError) -> str:
-    """What to do about an address that cannot be listened on; how to choose another follows."""
+    """Return a remedy for an address that cannot be listened on; the message goes on with how to
+    choose another."""
     if isinstance(error, socket.gaierror):
         return "the name stands for no address here: mend it, or choose another address"
     if error.errno == errno.EACCES:
@@ -85,7 +86,7 @@ def _find_the_dead(listening: socket.socket, user_timeout_s: float) -> None:
 
 
 async def _resolved(address: Address) -> list[tuple[socket.AddressFamily, str]]:
-    """The addresses a host stands for, each once."""
+    """Return the addresses that a host stands for, each once."""
     found = await asyncio.get_running_loop().getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

@@ -1,4 +1,4 @@
-"""TLS for a listener: its certificates, which client certificates it believes, and reading anew.
+"""TLS for a listener: its certificates, the client certificates that it accepts, and reading anew.
 
 A context is never changed once connections use it: ``reload`` makes new ones, at SIGHUP or when
 a file has changed, and only connections accepted from then on see them. Where the new files are
@@ -82,7 +82,7 @@ class Certificates:
         return True
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return what tells a file from the one that replaces it, for each file; None if gone."""
+        """Return for each file what tells it from one that replaces it; None if it is gone."""
         settings = self._settings
         names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
         for pair in settings.sni.values():
@@ -160,10 +160,10 @@ class Certificates:
 def read_pair(
     certificate: Path, key: Path, whose: str = "the stream service"
 ) -> tuple[bytes, bytes]:
-    """The PEM text of a certificate and its key, once they are known to belong together.
+    """Return the PEM text of a certificate and its key, once they are known to belong together.
 
     Args:
-        certificate: of whoever shows it, and those between it and its authority.
+        certificate: the certificate, and those between it and its authority.
         key: its private key.
         whose: begins the sentence about a mistake.
 
@@ -182,7 +182,7 @@ def read_pair(
 
 
 def read_authorities(file: Path) -> bytes:
-    """The PEM text of certificate authorities.
+    """Return the PEM text of certificate authorities.
 
     Raises:
         ConfigError: the file cannot be used.
@@ -198,7 +198,8 @@ def read_authorities(file: Path) -> bytes:
 
 
 def client_certificate(transport: asyncio.BaseTransport) -> ClientCertificate | None:
-    """Return what a connection's client proved; None without TLS or without a certificate."""
+    """Return the certificate that a connection's client proved; None without TLS or a
+    certificate."""
     found = transport.get_extra_info("peercert")
     if not found:
         return None
@@ -224,7 +225,8 @@ def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
 
 
 def _escaped(value: str) -> str:
-    """A value of a distinguished name by RFC 4514 §2.4, so that no value can look like two."""
+    """Return a value of a distinguished name as RFC 4514 §2.4 escapes it, so that no value can look
+    like two."""
     text = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in value)
     if text[:1] in (" ", "#"):
         text = f"\\{text}"

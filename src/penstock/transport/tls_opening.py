@@ -29,7 +29,7 @@ _ALERT_S: Final = 1.0  # for the peer to take its alert, and close
 
 @final
 class _Below(asyncio.Protocol):
-    """Until TLS takes over."""
+    """The protocol of the transport below, until TLS takes over."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -38,12 +38,12 @@ class _Below(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
 
     def pause(self) -> None:
-        """What is read now would be lost: nobody is there yet."""
+        """Read nothing yet: bytes that arrived now would be lost."""
         if self.transport is not None:
             self.transport.pause_reading()
 
     def farewell(self) -> None:
-        """The alert is being sent; end our stream behind it, and wait for the peer's end."""
+        """End our stream behind the alert, which is being sent, and wait for the peer's end."""
         loop = asyncio.get_running_loop()
         loop.call_soon(self._end)
         loop.call_later(_ALERT_S, self.abort)
@@ -54,14 +54,15 @@ class _Below(asyncio.Protocol):
                 self.transport.write_eof()
 
     def abort(self) -> None:
-        """Opening it has failed."""
+        """Close at once: opening has failed."""
         if self.transport is not None:
             self.transport.abort()
 
 
 @final
 class _Early(asyncio.Protocol):
-    """What comes between the end of the handshake and the wire."""
+    """The protocol between the end of the handshake and the wire; it keeps bytes that come
+    meanwhile."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -88,7 +89,7 @@ async def open_tls(
         make_wire: called when the handshake is done.
         context: made alerting by ``send_alerts``.
         timeout_s: for the handshake, seconds.
-        server_name: whom we dialled; None for an accepted connection.
+        server_name: the host that we dialled; None for an accepted connection.
 
     Raises:
         ConnectionRefusedError: the handshake failed, and this is why.

@@ -1,4 +1,4 @@
-"""How much of what was written the system keeps, because the peer has not taken it yet.
+"""Count the written bytes that the system keeps, because the peer has not taken them yet.
 
 The system takes megabytes from us before our own buffers fill, and lets go of them in large
 steps; only both together tell whether a slow peer reads at all.
@@ -15,7 +15,7 @@ _INT_SIZE_BYTES: Final = struct.calcsize("i")
 
 
 def unread_bytes(transport: asyncio.Transport | None) -> int:
-    """Bytes that left ``transport`` and that the peer's system has not acknowledged."""
+    """Return how many bytes left ``transport`` and are not acknowledged by the peer's system."""
     if transport is None or sys.platform != "linux":
         return 0
     import fcntl

@@ -1,13 +1,13 @@
-"""MQTT over WebSocket (MQTT 5 §6), the side that is connected to::
+"""MQTT over WebSocket (MQTT 5 §6), the side of the server::
 
      UPGRADE ──GET, subprotocol mqtt──▶ OPEN ──close frame, text, error──▶ CLOSING ──▶ gone
         │ not ours: 4xx                   ▲│ binary frames: MQTT bytes
         │ connect_timeout_s               ╰╯ ping: pong
         ╰──────────────────────────────────────────────────────────────▶ CLOSING
 
-The user of the wire is made once the upgrade is done: what is no WebSocket never reaches MQTT.
-Compression is not accepted: it would let a small frame become a large one. What both sides have
-in common: ``websocket_frames``.
+The user of the wire is made once the upgrade is done: a request that is no WebSocket never reaches
+MQTT. Compression is not accepted: it would let a small frame become a large one. Both sides share
+``websocket_frames``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WebSocketWire(WebSocketStream):
         settings: of the listener.
         accept: makes the user of the wire.
         place: among the listener's connections; given back when this one is gone.
-        refusals: says whose upgrade is refused.
+        refusals: logs upgrades that are refused.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WebSocketWire(WebSocketStream):
         self._refusals = refusals
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Report that the connection is gone."""
         self._place.release()
         super().connection_lost(exc)
 
@@ -77,7 +77,8 @@ class WebSocketWire(WebSocketStream):
         self._opened(self._accept(self))
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
-        """Status code and sentence for an upgrade that is not granted."""
+        """Return status code and sentence for an upgrade that is not granted; None for one that
+        is."""
         settings = self._settings
         if request.target.partition("?")[0] != settings.path:
             return 404, f"MQTT is at {settings.path}"

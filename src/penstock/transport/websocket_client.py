@@ -1,4 +1,4 @@
-"""MQTT over WebSocket (MQTT 5 §6), the side that dials::
+"""MQTT over WebSocket (MQTT 5 §6), the side of the client::
 
      connected ─▶ GET, subprotocol mqtt ─▶ 101 with mqtt ─▶ OPEN
                           ╰── refused, another subprotocol, no HTTP ─▶ the upgrade failed
@@ -19,7 +19,7 @@ from penstock.config.remote_url import PORTS, RemoteUrl
 from penstock.transport.api import Accept
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
 
-_LONGEST_S = 86_400.0  # who dials has a time of its own
+_LONGEST_S = 86_400.0  # the caller of ``dial`` has a time limit of its own
 
 
 @final
@@ -27,8 +27,8 @@ class DialledWebSocket(WebSocketStream):
     """One connection.
 
     Args:
-        url: where it goes.
-        name: who dials, for logs.
+        url: the server.
+        name: the name of the dialling side, for logs.
         accept: makes the user of the wire, once the server agreed.
         upgrade: done when it did; fails with ``ConnectionError`` when it did not.
         write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
@@ -51,7 +51,7 @@ class DialledWebSocket(WebSocketStream):
         self._headers = headers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands: ask for WebSocket."""
+        """Ask for WebSocket: the connection stands."""
         super().connection_made(transport)
         host = str(self._url.place).removesuffix(f":{PORTS[self._url.scheme]}")
         headers = [
@@ -67,7 +67,7 @@ class DialledWebSocket(WebSocketStream):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Report that the connection is gone."""
         self._fail(self._because if exc is None else str(exc))
         super().connection_lost(exc)
 

@@ -34,7 +34,7 @@ from penstock.transport.tls import client_certificate
 
 logger = get_logger(__name__)
 
-SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; the second is what old clients ask for
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")  # [MQTT-6.0.0-3]; old clients ask for the second
 
 
 FRAMES_PER_TURN_MAX: Final = 128  # of one connection
@@ -43,12 +43,12 @@ _IDLE_FRAMES_PER_S: Final = 100.0  # later; as many may come at once
 
 
 class WebSocketStream(StreamWire):
-    """One connection over WebSocket; who makes its user, and when, is for the two kinds to say.
+    """One connection over WebSocket; the two subclasses say when its user is made, and which.
 
     Args:
-        role: whether we answered or dialled.
+        role: server where we accepted, client where we dialled.
         peer: the other side, for logs.
-        listener: who listens or dials, for logs.
+        listener: the name of the listener, or of the dialling side, for logs.
         write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
         connect_timeout_s: time for the upgrade, seconds.
     """
@@ -81,15 +81,15 @@ class WebSocketStream(StreamWire):
     # -- for the two kinds -------------------------------------------------------------
 
     def _upgrading(self, event: Event) -> None:
-        """Something of the upgrade came."""
+        """Take an event of the upgrade."""
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        """What came is neither an upgrade nor frames."""
+        """Refuse bytes that are neither an upgrade nor frames."""
         self._because = f"not WebSocket: {error}"
         self._shut()
 
     def _opened(self, endpoint: Endpoint) -> None:
-        """The upgrade is done: ``endpoint`` uses the wire."""
+        """Let ``endpoint`` use the wire: the upgrade is done."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -100,7 +100,7 @@ class WebSocketStream(StreamWire):
     # -- asyncio's side ----------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands; with TLS its handshake is done."""
+        """Start: the connection stands, and with TLS its handshake is done."""
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
@@ -109,18 +109,18 @@ class WebSocketStream(StreamWire):
         self._timer = loop.call_later(self._connect_timeout_s, stream.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived: a part of the upgrade, or of frames."""
+        """Take bytes that arrived: a part of the upgrade, or of frames."""
         if self._is_over():
             return
         self._take_portion(data)
 
     def _is_over(self) -> bool:
-        """Whether nothing that comes is looked at any more."""
+        """Return whether bytes that arrive are ignored from now on."""
         is_closed = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
         return self._closing and is_closed
 
     def _take_portion(self, data: bytes) -> None:
-        """Handle the first frames of what was received; what is left goes on later."""
+        """Handle the first frames of the received bytes; the rest follows in a later turn."""
         payloads: list[bytes] = []
         count = 0
         try:
@@ -142,7 +142,7 @@ class WebSocketStream(StreamWire):
         self._settle_rest(count >= FRAMES_PER_TURN_MAX)
 
     def _settle_rest(self, has_more: bool) -> None:
-        """See to it that the rest is handled, and read nothing until then."""
+        """Have the rest handled in a later turn, and read nothing until then."""
         wait_s = self._idle_wait_s()
         if self._transport is None or self._closing or self._frames_wait:
             return
@@ -166,7 +166,8 @@ class WebSocketStream(StreamWire):
             self._read_on()
 
     def _idle_wait_s(self) -> float:
-        """How long to wait, for frames that carried nothing; close after too many at first."""
+        """Return how long to wait, in seconds, for frames that carried nothing; close after too
+        many at first."""
         count = self._idle_frames
         if count == 0 or self._endpoint is None:
             return 0.0
@@ -182,19 +183,19 @@ class WebSocketStream(StreamWire):
         return self._idle_rate.take(count, now_s)
 
     def pause_writing(self) -> None:
-        """The write buffer is full."""
+        """Report that the write buffer is full."""
         self._congested = True
         if self._endpoint is not None:
             self._endpoint.congested()
 
     def resume_writing(self) -> None:
-        """The write buffer has room again."""
+        """Report that the write buffer has room again."""
         self._congested = False
         if self._endpoint is not None:
             self._endpoint.writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Report that the connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
         self._gone()
@@ -227,7 +228,7 @@ class WebSocketStream(StreamWire):
             self._upgrading(event)
 
     def _peer_closes(self, event: CloseConnection) -> None:
-        """A close frame, or frames that broke the rules; answered with the same code."""
+        """Answer a close frame, or frames that broke the rules, with the same code."""
         if event.reason and not self._closing:
             self._because = f"WebSocket closed: {event.reason}"
         if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
@@ -258,7 +259,7 @@ class WebSocketStream(StreamWire):
                 logger.debug("%s: %s not sent: %s", self.peer, type(event).__name__, error)
 
     def _shut(self) -> None:
-        """Close the socket after what was written has left."""
+        """Close the socket once everything written has been sent."""
         if self._transport is None or self._closing:
             return
         self._closing = True
@@ -270,7 +271,7 @@ class WebSocketStream(StreamWire):
 
 
 def _forget_frames(error: BaseException) -> None:
-    """Let go of what ``error`` came through, us among it.
+    """Release the frames that ``error`` passed through, ours among them.
 
     h11, below wsproto, raises errors from a method of theirs: its frame holds the error, which
     holds its frames. Only the garbage collector would free them.
