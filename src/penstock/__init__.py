@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.version import __version__
+
 COMPILING: Final = False  # mypyc is told that it is true: it need not look at the whole package
 
 if TYPE_CHECKING and not COMPILING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING and not COMPILING:
     from penstock.protocol.properties import Properties
     from penstock.transport.dialling import TlsFiles
 
-__version__: Final = "0.1.0"
 
 __all__ = [
     "BlockingClient",

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from penstock import __version__
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import REASONS, slug_of
 from penstock.engine.server import Server
 from penstock.store.api import Store
+from penstock.version import __version__
 
 PREFIX: Final = "$SYS/broker/"
 

@@ -7,7 +7,7 @@ import platform
 from importlib import metadata
 from typing import Final
 
-from penstock import __version__
+from penstock.version import __version__
 
 COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session")
 SHOWN_PACKAGES: Final = ("rocksdict", "uvloop", "pyarrow", "pyspark", "deltalake")

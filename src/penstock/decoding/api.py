@@ -12,6 +12,7 @@ from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
 from penstock.decoding.pinned import pinned
 from penstock.decoding.protobuf import protobuf_decoder
+from penstock.decoding.protobuf_registered import registered_protobuf_decoder
 from penstock.decoding.raw import RawDecoder
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.text import TextDecoder
@@ -38,6 +39,8 @@ def make_decoder(definition: DecoderDefinition) -> Decoder:
             return TextDecoder(definition)
         case "raw":
             return RawDecoder(definition)
+        case "protobuf" if definition.registry is not None:
+            return registered_protobuf_decoder(definition)
         case "protobuf":
             return protobuf_decoder(definition)
         case "avro":

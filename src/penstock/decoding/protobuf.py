@@ -56,6 +56,12 @@ Read = Callable[[Any], Any]
 
 def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """With the definition's columns, or with one for each field of the message."""
+    need_protobuf()
+    return ProtobufDecoder(definition, described_message(definition))
+
+
+def need_protobuf() -> None:
+    """Raise ConfigError where the package protobuf is not installed."""
     try:
         import google.protobuf  # noqa: F401 - only whether it is there
     except ImportError:
@@ -63,11 +69,6 @@ def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
             "The decoder protobuf needs the package protobuf, which is not installed:"
             " pip install 'penstock[spark]'."
         ) from None
-    if definition.registry is not None:
-        from penstock.decoding.protobuf_registered import registered_protobuf_decoder
-
-        return registered_protobuf_decoder(definition)
-    return ProtobufDecoder(definition, described_message(definition))
 
 
 def described_message(definition: DecoderDefinition) -> Any:

@@ -24,6 +24,7 @@ from penstock.decoding.protobuf import (
     column_type,
     described_message,
     message_class,
+    need_protobuf,
 )
 from penstock.decoding.registry import (
     FRAME_BYTES,
@@ -42,6 +43,7 @@ _WELL_KNOWN: Final = "google/protobuf/"
 def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """With the definition's columns, or with one for each field of the message."""
     assert definition.registry is not None  # the definition sees to it
+    need_protobuf()
     registry = Registry(definition.registry)
     message = _message(definition, registry)
     return FramedDecoder(

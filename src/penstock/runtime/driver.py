@@ -45,7 +45,7 @@ from penstock.runtime.bodies import BodyReader
 from penstock.runtime.committer import Committer
 from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.machine_clock import MachineClock
-from penstock.runtime.peer import Peer
+from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
@@ -70,7 +70,7 @@ def _refused(peer: Peer) -> str:
 
 
 @final
-class Driver:
+class Driver(PeerOwner):
     """Runs one ``Server`` against its store.
 
     Args:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from penstock.engine.client_connection import ClientConnection
 from penstock.engine.connection import CLOSED
 from penstock.engine.server_connection import ServerConnection
 from penstock.transport.api import Wire
 
-if TYPE_CHECKING:
-    from penstock.runtime.driver import Driver
+
+class PeerOwner:
+    """What runs peers: each tells it what its wire says."""
+
+    def received(self, peer: Peer, data: bytes) -> None:
+        """Take bytes from a client."""
+        raise NotImplementedError
+
+    def congested(self, peer: Peer) -> None:
+        """Note that a client does not read as fast as it is written to."""
+        raise NotImplementedError
+
+    def writable(self, peer: Peer) -> None:
+        """Note that a client that was congested has read."""
+        raise NotImplementedError
+
+    def lost(self, peer: Peer, because: str) -> None:
+        """Note that a client's socket is gone, and why."""
+        raise NotImplementedError
 
 
 @final
@@ -19,7 +36,7 @@ class Peer:
     """One connection: a wire below, an engine connection above."""
 
     def __init__(
-        self, driver: Driver, wire: Wire, connection: ServerConnection | ClientConnection
+        self, owner: PeerOwner, wire: Wire, connection: ServerConnection | ClientConnection
     ) -> None:
         self.wire = wire
         self.connection = connection
@@ -32,7 +49,7 @@ class Peer:
         self.was_connected = False  # its client was let in, and the log says so
         self.close_is_noted = False  # the log says why it ended
         self.left: asyncio.Future[None] | None = None  # done when the socket is gone
-        self._driver = driver
+        self._owner = owner
 
     @property
     def is_over(self) -> bool:
@@ -41,16 +58,16 @@ class Peer:
 
     def received(self, data: bytes) -> None:
         """Hand on bytes from the client."""
-        self._driver.received(self, data)
+        self._owner.received(self, data)
 
     def congested(self) -> None:
         """Note that the client reads more slowly than it is written to."""
-        self._driver.congested(self)
+        self._owner.congested(self)
 
     def writable(self) -> None:
         """Note that the client caught up."""
-        self._driver.writable(self)
+        self._owner.writable(self)
 
     def lost(self, because: str) -> None:
         """Note that the socket is gone, and why."""
-        self._driver.lost(self, because)
+        self._owner.lost(self, because)

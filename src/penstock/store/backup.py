@@ -26,7 +26,6 @@ from typing import Final
 import msgspec
 from rocksdict import Checkpoint
 
-from penstock import __version__
 from penstock.errors import StoreDamaged, StoreError, StoreFailed
 from penstock.store.database import (
     STORE_DIRECTORY,
@@ -54,6 +53,7 @@ from penstock.store.watermark import (
     sync_file,
     write_watermark,
 )
+from penstock.version import __version__
 
 _UNFINISHED: Final = ".unfinished"
 
