@@ -22,13 +22,13 @@ from penstock.cli.table import show
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.spark.contents import newest_rows, read_table
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.jobs.backfill import backfill
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import Erased
 from penstock.spark.tables.landing_place import LandingPlace

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import StaticTable
 
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Outcome, Selection
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 

@@ -15,8 +15,7 @@
     ranges       the same for jobs that read messages in the task that writes them
     sink         and its writers: rows become messages, with sink_options and sink_rows
     parquet_files  executors write Parquet files
-    delta_commit   the driver commits them to the Delta table, each batch once
-    tables       tables of other formats, and what messages become in them
+    tables       tables of every format, to which the driver commits them, each batch once
     receipts     the broker is told how far a table is
     jobs         the streaming jobs that join all this
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark.delta_commit import contents_of, table_directory, vacuum
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import Contents, TableError
 from penstock.spark.tables.columns import filled
+from penstock.spark.tables.delta import contents_of, table_directory, vacuum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

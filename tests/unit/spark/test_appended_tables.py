@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.derived.appending import AppendedTable
 from penstock.spark.parquet_files import write_files
 from penstock.spark.tables.api import ROWS, Batch, Selection
+from penstock.spark.tables.delta import MessageTable
 
 SELECTION = Selection("20261121T000000-00000001", "messages", ("a/#",), ", as windows of 60 s")
 ROW = {"epoch": SELECTION.epoch, "offset": 7, "window_end": datetime(2026, 11, 21, tzinfo=UTC)}

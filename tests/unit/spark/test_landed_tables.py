@@ -20,10 +20,10 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark.delta_actions import files_of
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import Batch, LandedTable, Outcome, Span, TableCommitFailed
+from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta_actions import files_of
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 from tests.support.landed_tables import (

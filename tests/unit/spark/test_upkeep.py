@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from penstock.config.derived import DerivedDefinition
 from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
-from penstock.spark import delta_log
-from penstock.spark.delta_commit import MessageTable
+from penstock.spark.tables import delta_log
 from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
 from penstock.spark.tables.upkept import read_upkept

@@ -20,12 +20,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.spark.checkpoints import read_checkpoint
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.derived.last_known import LastKnown, share_keys
 from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
 from penstock.spark.tables.columns import filled
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.landing_place import REWRITES_MAX, Landed
 
 FILE_ROWS_MAX: Final = 100_000

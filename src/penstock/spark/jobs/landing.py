@@ -39,7 +39,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, last_planned, read_checkpoint
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.failures import own_error
 from penstock.spark.groups import LEASE_S
 from penstock.spark.jobs.lock import only_job
@@ -51,6 +50,7 @@ from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.landing_place import Landed, LandingPlace
 from penstock.spark.tables.splits import undecoded
 from penstock.spark.tables.upkeep import Upkeep

@@ -6,6 +6,7 @@
     poison         messages with which sorting raises
     repeats        messages that were sent twice
     landing_place  rows and dead letters together: the invariant
+    delta          a Delta table, through delta_actions; delta_log: what of it is on disk
     directory      a plain directory of Parquet files; iceberg: an Iceberg table, of
                    iceberg_files and iceberg_types, with synced_io below it
     rewriting      files without some of their rows, or put together
@@ -18,5 +19,5 @@
                    declaration that fits them
     standing       what a table holds, and how far it is behind
 
-The Delta table is `penstock.spark.delta_commit`. Start reading at `landing_place`.
+Start reading at `landing_place`.
 """

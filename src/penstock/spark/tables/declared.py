@@ -21,11 +21,11 @@ from penstock.decoding.api import make_decoder, pinned
 from penstock.decoding.casts import Cast
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.options import parse_options
 from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
 from penstock.stream.rows import STREAM_SCHEMA
 

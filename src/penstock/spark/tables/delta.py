@@ -14,7 +14,7 @@ whoever asks: a job with a new checkpoint, or a second job on the same table. Ro
 never landed again. The third says where that began: of what is between the two and in no file
 somebody has taken the rows out.
 
-What the table says is believed only once it is on disk (`penstock.spark.delta_log`).
+What the table says is believed only once it is on disk (`penstock.spark.tables.delta_log`).
 """
 
 from __future__ import annotations
@@ -31,15 +31,6 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from penstock.errors import ConfigError
-from penstock.spark.delta_actions import (
-    add_action,
-    files_of,
-    live_files_of,
-    overlaps,
-    partition_values,
-    remove_action,
-)
-from penstock.spark.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
 from penstock.spark.parquet_files import Layout, NewFile, renew
 from penstock.spark.tables.api import (
     Batch,
@@ -52,6 +43,15 @@ from penstock.spark.tables.api import (
     TableError,
 )
 from penstock.spark.tables.columns import check_partitions, columns_to_add
+from penstock.spark.tables.delta_actions import (
+    add_action,
+    files_of,
+    live_files_of,
+    overlaps,
+    partition_values,
+    remove_action,
+)
+from penstock.spark.tables.delta_log import LOG_DIRECTORY, SyncedLog, oldest_version_at
 from penstock.spark.tables.rewriting import (
     not_replaced,
     rewritten,

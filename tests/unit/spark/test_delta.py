@@ -18,10 +18,10 @@ import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import ConfigError
-from penstock.spark import delta_log, parquet_files
+from penstock.spark import parquet_files
 from penstock.spark.contents import newest_rows, read_contents, remove_orphans
-from penstock.spark.delta_commit import MessageTable
 from penstock.spark.parquet_files import Layout, NewFile, write_files
+from penstock.spark.tables import delta_log
 from penstock.spark.tables.api import (
     ROWS,
     Batch,
@@ -31,6 +31,7 @@ from penstock.spark.tables.api import (
     TableCommitUnknown,
 )
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
+from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.splits import undecoded
 from penstock.stream.rows import STREAM_SCHEMA
 
