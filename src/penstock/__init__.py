@@ -66,7 +66,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """The client library's names, loaded when they are used."""
+    """Return a name of the client library; it is loaded when it is used."""
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,7 +17,7 @@ program that uses the client library.
      │   ├─ StoreFailed
      │   │   └─ CommitUnknown             it may be there, or not
      │   ├─ EpochMismatch  └─ OffsetOutOfRange
-     └─ ClientError                      what a client was asked to do did not come about
+     └─ ClientError                      a client could not do what it was asked to
          ├─ ConnectFailed  ├─ NotConnected  ├─ QueueFull  ├─ OutOfSequence
          ├─ PublishFailed  ├─ SubscribeFailed  └─ RequestFailed
 """
@@ -58,7 +58,7 @@ class RemoteProtocolError(ProtocolError):
 class UnsupportedProtocolVersion(RemoteProtocolError):
     """A CONNECT names a protocol level this broker does not speak.
 
-    level is what the client asked for, so that the answer can take the form it understands:
+    level is the one that the client asked for, so that the answer can take the form it understands:
     below 5 a CONNACK with return code 1, from 5 on one with reason code 0x84.
     """
 
@@ -98,7 +98,7 @@ class StoreFailed(StoreError):
 
 class CommitUnknown(StoreFailed):
     """A write failed half way: after a crash it may be there or not. Nothing of it may be
-    acknowledged, and nothing else written, before the same was written once more.
+    acknowledged, and no other write made, before the same was written once more.
     """
 
 
@@ -111,7 +111,7 @@ class OffsetOutOfRange(StoreError):
 
 
 class ClientError(PenstockError):
-    """What a client was asked to do did not come about.
+    """A client could not do what it was asked to.
 
     reason is the MQTT 5 reason code that the server gave, whatever the version; 0 if it gave none.
     """
@@ -126,11 +126,11 @@ class ClientError(PenstockError):
 
 
 class ConnectFailed(ClientError):
-    """No server was reached, or it did not let us in."""
+    """No server was reached, or none accepted the client."""
 
 
 class NotConnected(ClientError):
-    """It needs a connection, and there is none; or the client is closed."""
+    """The client has no connection, or is closed."""
 
 
 class QueueFull(ClientError):

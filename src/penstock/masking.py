@@ -8,8 +8,8 @@
 
 It looks at the form of the text, because a setting that is wrong is quoted as it was written.
 
-Text comes from anybody, and is long. So each search begins only where a word does, and reads it
-once: the time grows with the text, and not with its square.
+The text may be hostile, and long. So each search begins only where a word does, and reads it once:
+the time grows with the text, and not with its square.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _QUOTED: Final = re.compile(
 
 
 def is_secret(name: str) -> bool:
-    """Whether what has this name is a password, a token or a key; a file with one is not."""
+    """Return whether a setting of this name is a password, a token or a key; a file with one is
+    not."""
     return _NAME.fullmatch(name) is not None
 
 

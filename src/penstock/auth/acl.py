@@ -1,4 +1,4 @@
-"""The access list: who may publish and subscribe where. Mosquitto's format, and a little more.
+"""The access list: publish and subscribe permissions. Mosquitto's format, and a little more.
 
 ::
 
@@ -11,8 +11,8 @@
     topic write gateway/7/#
     pattern write devices/%c/#        everyone; %c is the client identifier, %u the user name
 
-What no line grants is refused. Everything a client is granted counts together: by its user
-name, its client identifier and the patterns.
+Access that no line grants is refused. All grants of a client count together: by its user name, its
+client identifier and the patterns.
 
 A name that a client chose itself must not widen a grant: a pattern grants nothing to a client
 whose ``%c`` or ``%u`` is empty, has a ``/``, ``+`` or ``#``, or would make a topic of the
@@ -20,7 +20,7 @@ broker's own (``$SYS``) of it. A pattern that denies is taken with whatever name
 
 A subscription is granted when one granted filter covers all of it and no denied one does:
 a client is told that ``#`` is not for it, instead of waiting for messages that never come.
-What a granted subscription matches and a ``deny`` forbids is not delivered.
+A message that a granted subscription matches and a ``deny`` forbids is not delivered.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class AccessList(Authorize):
         return ListedPermissions(applied, shared)
 
     def _compile(self, key: str, rules: Sequence[Rule]) -> CompiledRules:
-        """``rules`` of all clients that have the same, compiled once."""
+        """Return ``rules`` compiled, once for all clients that have the same."""
         compiled = self._compiled.get(key)
         if compiled is None:
             compiled = self._compiled[key] = CompiledRules(rules)
@@ -111,14 +111,12 @@ class CompiledRules:
 
 @final
 class ListedPermissions(Permissions):
-    """The permissions that some rules give.
+    """The permissions that rules of the list give one client.
 
     Answers are remembered, at most ``CACHED_TOPICS_MAX`` of each kind.
 
-    Args:
-        rules: of this client alone; compiled when they are asked first, and again when the client
-            was away: clients that are away are many.
-        shared: rules that other clients have, too.
+    Args: rules: those of this client alone; compiled at the first question, and again after the
+    client was away: clients that are away are many. shared: rules that other clients have, too.
     """
 
     def __init__(self, rules: Sequence[Rule], shared: Sequence[CompiledRules] = ()) -> None:
@@ -152,7 +150,7 @@ class ListedPermissions(Permissions):
         return known == 1
 
     def forget_answers(self) -> None:
-        """Let go of what is remembered: the client is away."""
+        """Drop the cached answers: the client is away."""
         self._publishes.clear()
         self._receives.clear()
         self._all = None
@@ -165,7 +163,8 @@ class ListedPermissions(Permissions):
         return self._all
 
     def _answer(self, answers: TopicAnswers, granted: bool, topic: str) -> int:
-        """1 if it is ``granted`` and no deny matches ``topic``, else 0; remembered."""
+        """Return 1 if it is ``granted`` and no deny matches ``topic``, else 0; the answer is
+        cached."""
         denied = granted and any(rules.denied.matches(topic) for rules in self._compiled())
         answer = 1 if granted and not denied else 0
         answers.put(topic, answer)
@@ -177,7 +176,7 @@ def _filters(rules: Sequence[Rule], *accesses: str) -> list[str]:
 
 
 def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
-    """``pattern`` with the names of one client; nothing where it is not for this client."""
+    """Return ``pattern`` with the names of one client; nothing where it is not for this client."""
     pieces: list[str] = []
     rest = pattern.topic_filter
     while rest:
@@ -202,4 +201,4 @@ def _is_harmless(name: str) -> bool:
 
 
 NOTHING: Final = ListedPermissions(())
-"""What a client may do who is no user any more."""
+"""The permissions of a client whose user is gone."""

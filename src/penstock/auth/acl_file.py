@@ -6,9 +6,9 @@
     between words: spaces and tabs            inside FILTER, NAME and ID: spaces
 
 That is Mosquitto's, but for ``client`` and the tabs. There a filter may be any text, and so a
-mistake becomes a filter: ``topic deny⇥secret/#`` would grant a topic that nobody uses, and the
+mistake becomes a filter: ``topic deny⇥secret/#`` would grant a topic that no client uses, and the
 ``deny`` would be gone. Here such a line is refused: a lone access word, a blank that is no space
-or tab, what cannot be seen, quotes, a comment behind a name, a name that no user can have.
+or tab, an invisible character, quotes, a comment behind a name, a name that no user can have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WORDS: Final = f"{', '.join(ACCESS_WORDS[:-1])} or {ACCESS_WORDS[-1]}"
 
 
 def read_access_list(path: Path) -> AccessList:
-    """The access list in ``path``.
+    """Return the access list in ``path``.
 
     Raises:
         ConfigError: the file cannot be read, or a line is wrong; one sentence with its number.
@@ -57,7 +57,7 @@ def read_access_list(path: Path) -> AccessList:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The first word, and the rest without the blanks around it."""
+    """Return the first word, and the rest without the blanks around it."""
     end = next((at for at, letter in enumerate(text) if letter in BLANKS), len(text))
     return text[:end], text[end:].strip(BLANKS)
 

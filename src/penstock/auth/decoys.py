@@ -1,7 +1,7 @@
-"""Decoys: what a user name that does not exist is checked against, and asked for.
+"""Decoys: password lines against which user names that do not exist are checked.
 
 A guesser must not learn which names exist: not from how long an answer takes, and not from salt
-and iterations, which SCRAM tells before it knows whether anybody is there. So a name without a line
+and iterations, which SCRAM tells before it knows whether the user exists. So a name without a line
 gets parameters of its own that look like those of a real user::
 
       name ─▶ of the sets of parameters in the file (algorithm, costs) the one with the highest
@@ -31,7 +31,7 @@ _DIGEST_BYTES: Final = 64
 @final
 @dataclass(frozen=True, order=True)
 class _Shape:
-    """What two lines have in common that cannot be told apart from outside.
+    """The properties of a password line that can be told from outside.
 
     Args:
         kind: how the line begins.
@@ -116,5 +116,5 @@ def _shape(line: str) -> _Shape:
 
 
 def _unpadded(size_bytes: int) -> int:
-    """Return the characters of so many bytes in base64 without its padding."""
+    """Return how many characters so many bytes take in base64 without padding."""
     return (size_bytes * 4 + 2) // 3

@@ -23,11 +23,11 @@ FILE_MODE: Final = 0o600
 
 @final
 class Access(Authorize):
-    """Both files together: what a user may do who still is one.
+    """Both files together: the permissions of a user that still exists.
 
     Args:
         users: of the password file, None without one.
-        access_list: None without one: everything is allowed to who came in.
+        access_list: None without one: a client that is let in may do everything.
         certificates_name_users: whether there are users that the password file need not name.
     """
 
@@ -40,7 +40,7 @@ class Access(Authorize):
         self.users = users
         self._certificates_name_users = certificates_name_users
         self.access_list = access_list
-        self.granted = Granted()  # by what is outside of both files
+        self.granted = Granted()  # by methods outside of both files
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return what the access list grants; nothing to a user who is gone from the password
@@ -56,7 +56,7 @@ class Access(Authorize):
         return self.access_list.permissions(username, client_id)
 
     def scram_keys(self, username: str) -> scram.ScramKeys | None:
-        """The user's keys, None where there are none."""
+        """Return the user's keys, None where there are none."""
         line = None if self.users is None else self.users.line(username)
         if line is None or not scram.is_line(line):
             return None
@@ -77,7 +77,7 @@ def load_access(password_file: str, acl_file: str, certificates_name_users: bool
 
 
 def read_passwords(path: Path) -> dict[str, str]:
-    """User name to password line.
+    """Return the password line of each user, by name.
 
     Raises:
         ConfigError: as ``load_access``.

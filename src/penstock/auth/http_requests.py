@@ -1,17 +1,17 @@
-"""Users whom an HTTP service knows: one request for each login, cached and limited in time.
+"""Logins checked by an HTTP service: one request for each, cached and limited in time.
 
 ::
 
       POST {"clientid", "username", "password", "peerhost"}
         200  {"result": "allow" | "deny" | "ignore", "acl": [RULE …], "expire_at": seconds}
-        204  allow                     401, 403, 404  deny          all else: nobody is let in
+        204  allow                     401, 403, 404  deny          all else: no client is let in
 
       RULE = {"permission": "allow" | "deny", "action": "publish" | "subscribe" | "all",
               "topic": FILTER}         with %c and %u (or ${clientid}, ${username}) in it
 
-That is EMQX's, so that a service written for it can be asked. Without ``acl`` the access list of
-the broker decides. A service that does not answer in time, or answers something else, lets nobody
-in: "server unavailable". What was answered is remembered for ``cache_s`` under a keyed hash.
+The format is EMQX's, so that a service written for it can be used. Without ``acl`` the access list
+of the broker decides. A service that does not answer in time, or in another form, lets no client
+in: "server unavailable". Answers are remembered for ``cache_s`` under a keyed hash.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class HttpMethod:
     """Asks one service.
 
     Args:
-        url: where it is.
-        timeout_s: for all of a request, seconds.
+        url: its URL.
+        timeout_s: the time limit of a whole request, seconds.
         cache_s: how long an answer holds, seconds; 0 = not at all.
         ca_file: authorities that its certificate must be signed by; empty for the system's.
-        token: what is shown to it (``Authorization: Bearer``); empty for none.
+        token: the token that is shown to it (``Authorization: Bearer``); empty for none.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class HttpMethod:
         self._limiter = RepeatLimiter()
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether the service is asked: about everyone who says a name."""
+        """Return whether the service is asked: it is for every client with a user name."""
         return credentials.username is not None
 
     def check(self, credentials: Credentials) -> Answer:
-        """Ask the service, unless it said a short while ago."""
+        """Ask the service, unless it answered a short while ago."""
         asked = {
             "clientid": credentials.client_id,
             "username": credentials.username,
@@ -101,11 +101,11 @@ class HttpMethod:
         return answer
 
     def _asked(self, body: bytes, credentials: Credentials) -> Answer:
-        """Return what the service says.
+        """Return the service's answer.
 
         Raises:
-            OSError, http.client.HTTPException: it does not.
-            ValueError: it says something else.
+            OSError, http.client.HTTPException: there is none.
+            ValueError: it has another form.
         """
         ends_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(self._url, body, self._headers, method="POST")  # noqa: S310
@@ -128,7 +128,7 @@ class HttpMethod:
         return answer_of(said, credentials.username)
 
     def _complain(self, error: Exception) -> None:
-        """Say why nobody can be let in, once in a while: everybody who comes asks."""
+        """Log why no client can be let in, once in a while: every login asks."""
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         with self._lock:
             warn_limited(
@@ -159,10 +159,10 @@ class HttpMethod:
 
 
 def answer_of(said: object, username: str | None) -> Answer:
-    """Return what the body of an answer means.
+    """Return the answer in a body.
 
     Raises:
-        ValueError: it means nothing; one sentence.
+        ValueError: it is none; one sentence.
     """
     if not isinstance(said, dict):
         raise ValueError("its answer is no JSON object")

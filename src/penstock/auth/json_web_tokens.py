@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519) as passwords: who signed them says who a client is.
+"""JSON Web Tokens (RFC 7519) as passwords: a signature proves who a client is.
 
 ::
 
@@ -6,11 +6,11 @@
                              ╰─ a key set (RFC 7517)          "acl" ─▶ access list
                                 from a file or URL            "exp" ─▶ end of the connection
 
-Which algorithms are taken say settings and key, never the token: one that names another, or none,
-is refused. A key set in a file is read again when it has changed. One at a URL is read when the
-first token comes, and every ``refresh_s``; a token with an unknown key makes it be read again,
-``REFRESH_S_MIN`` later at the earliest, so that whoever sends nonsense causes no requests. Where
-the new set cannot be used the old one stays; where no key can be had, nobody is let in.
+Settings and key say which algorithms are accepted, never the token: one that names another, or
+none, is refused. A key set in a file is read again when it has changed. One at a URL is read when
+the first token comes, and every ``refresh_s``; a token with an unknown key makes it be read again,
+``REFRESH_S_MIN`` later at the earliest, so that a client that sends nonsense causes no requests.
+Where the new set cannot be used the old one stays; where there is no key, no client is let in.
 """
 
 from __future__ import annotations
@@ -124,15 +124,15 @@ class KeySet:
 
 @final
 class TokenMethod:
-    """Lets in who shows a token as its password.
+    """Lets a client in that shows a token as its password.
 
     Args:
-        keys: that sign.
-        algorithms: that are taken.
-        audience: one that a token must be for; empty for any.
-        issuer: who must have made it; empty for anybody.
-        user_claim: whose value is the user name; one in CONNECT must be the same.
-        acl_claim: whose value is the access list, as in ``http_requests``.
+        keys: the keys that sign tokens.
+        algorithms: the accepted algorithms.
+        audience: the audience that a token must have; empty for any.
+        issuer: the issuer that a token must have; empty for any.
+        user_claim: the claim that is the user name; one in CONNECT must be the same.
+        acl_claim: the claim that is the access list, as in ``http_requests``.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class TokenMethod:
 
 
 def _version_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from the one that replaces it; None where there is no file."""
+    """Return a mark that tells a file from one that replaces it; None where there is no file."""
     try:
         status = path.stat()
     except OSError:

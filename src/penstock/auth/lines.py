@@ -1,4 +1,4 @@
-"""The lines of a text file that a person wrote, each with where it stands."""
+"""The lines of a text file that a person wrote, each with its place."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLANKS: Final = " \t"
 
 
 def lines_of(path: Path, what: str) -> Iterator[tuple[str, str]]:
-    """(where it stands, the line) for every line that is not empty and no comment.
+    """Yield (place, line) for every line that is not empty and no comment.
 
     Raises:
         ConfigError: the file cannot be read, is too large, is no text, or has a line that an

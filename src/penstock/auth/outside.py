@@ -1,4 +1,4 @@
-"""Users whom something outside of the password file knows: who they are, and what they may do.
+"""Users that are known outside of the password file: who they are, and their permissions.
 
 ::
 
@@ -8,7 +8,7 @@
 
 A *method* (``http_requests``, ``json_web_tokens``) answers for the clients that concern it. Rules
 that come with an answer are the client's access list, instead of the file's. They are kept for
-later questions, of ``KEPT_MAX`` clients at most; a client whose rules are lost may do nothing.
+later questions, for at most ``KEPT_MAX`` clients; a client whose rules are dropped may do nothing.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Answer:
 
     Args:
         reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
-        username: who it is.
-        rules: what it may do; None leaves that to the access list of the broker.
+        username: the user name.
+        rules: the client's access list; None leaves that to the access list of the broker.
         lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
-        detail: what the operator is told beside the name of the code, what others chose in
-            parentheses; the client is not told.
+        detail: for the operator, beside the name of the code; text that others chose stands in
+            parentheses. The client does not see it.
     """
 
     reason_code: int
@@ -46,14 +46,15 @@ class Answer:
 
 
 class Method(Protocol):
-    """A way to find out who somebody is, beside the password file."""
+    """A way to authenticate a client, beside the password file."""
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether this method answers for who shows these; on the event loop."""
+        """Return whether this method answers for these credentials; called on the event loop."""
         ...
 
     def check(self, credentials: Credentials) -> Answer:
-        """Find out who it is; in a thread, in bounded time. What goes wrong is no success."""
+        """Authenticate a client; called in a thread, in bounded time. A failure of any kind is no
+        success."""
         ...
 
 
@@ -69,11 +70,11 @@ class FirstOf:
         self._methods = methods
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether one of them answers."""
+        """Return whether one of them answers for these credentials."""
         return any(method.concerns(credentials) for method in self._methods)
 
     def check(self, credentials: Credentials) -> Answer:
-        """Ask the first that does."""
+        """Ask the first method that answers for these credentials."""
         for method in self._methods:
             if method.concerns(credentials):
                 return method.check(credentials)
@@ -94,7 +95,7 @@ class Granted:
     def permissions(
         self, username: str | None, client_id: str, access_list: AccessList | None
     ) -> Permissions | None:
-        """Return what the latest answer allows; None = everything."""
+        """Return the permissions that the latest answer gives; None = everything."""
         rules = self._rules.get((username, client_id), ())
         if rules is None:
             return None if access_list is None else access_list.permissions(username, client_id)
@@ -103,7 +104,7 @@ class Granted:
         return AccessList(patterns=list(rules)).permissions(username, client_id)
 
     def put(self, username: str | None, client_id: str, rules: tuple[Rule, ...] | None) -> None:
-        """Remember what a client that is let in may do."""
+        """Remember the rules of a client that is let in."""
         key = (username, client_id)
         self._rules.pop(key, None)
         if len(self._rules) >= KEPT_MAX:
@@ -116,8 +117,8 @@ class AnswersRules(Authorize):
     """Authorizes one client, as an answer says.
 
     Args:
-        granted: where it is remembered, once the client's identifier is known.
-        rules: of the answer.
+        granted: remembers the rules, once the client's identifier is known.
+        rules: those of the answer.
         access_list: the broker's.
     """
 
@@ -132,6 +133,6 @@ class AnswersRules(Authorize):
         self._access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return what the client may do, and remember it for later questions."""
+        """Return the client's permissions, and remember them for later questions."""
         self._granted.put(username, client_id, self._rules)
         return self._granted.permissions(username, client_id, self._access_list)

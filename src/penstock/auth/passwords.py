@@ -1,4 +1,4 @@
-"""Password lines: what stands behind a user's name in the password file.
+"""Password lines: what follows a user's name in the password file.
 
 ::
 
@@ -8,7 +8,7 @@
     dave:$6$<salt>$<hash>          SHA-512, by mosquitto_passwd 1.x
 
 A wrong password and an unknown user take the same time: a name that has no line is checked against
-one of its own (``decoys``), so that an answer's delay tells no guesser which names exist.
+a decoy (``decoys``), so that an answer's delay does not tell which names exist.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _hasher: Final = PasswordHasher()
 
 
 def password_line(password: str) -> str:
-    """The argon2id line of ``password``; a new salt each time."""
+    """Return the argon2id line of ``password``; a new salt each time."""
     return _hasher.hash(password)
 
 
@@ -116,16 +116,16 @@ class Users:
         return name in self._lines
 
     def line(self, name: str) -> str | None:
-        """The password line of ``name``."""
+        """Return the password line of ``name``."""
         return self._lines.get(name)
 
     def lines(self) -> list[str]:
-        """All password lines, in the order of the file."""
+        """Return all password lines, in the order of the file."""
         return list(self._lines.values())
 
     def verify(self, name: str, password: bytes, decoy: str) -> bool:
-        """Return whether ``name`` is a user with this password; who is none costs what ``decoy``
-        does."""
+        """Return whether ``name`` is a user with this password; for an unknown name, spend the time
+        that ``decoy`` costs."""
         line = self._lines.get(name)
         if line is None:
             verify(decoy, password)
@@ -133,7 +133,7 @@ class Users:
         return verify(line, password)
 
     def changed(self, later: Users) -> set[str]:
-        """The users whose line is another, or gone, in ``later``."""
+        """Return the users whose line is another, or gone, in ``later``."""
         return {name for name, line in self._lines.items() if later.line(name) != line}
 
 

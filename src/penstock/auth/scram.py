@@ -1,8 +1,8 @@
 """SCRAM-SHA-256: a password is proved without being sent, and the server proves itself too.
 
 RFC 5802 with the hash of RFC 7677, as the enhanced authentication method of that name in
-MQTT 5. The server keeps two keys, from which the password cannot be computed and with which
-nobody can log in::
+MQTT 5. The server keeps two keys, from which the password cannot be computed and with which no
+client can log in::
 
     SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>       (PostgreSQL's notation)
 
@@ -64,7 +64,7 @@ Decoy = Callable[[str], ScramKeys]
 
 
 def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> ScramKeys:
-    """The keys of ``password``, with a new salt unless one is given.
+    """Return the keys of ``password``, with a new salt unless one is given.
 
     Raises:
         ValueError: the password has characters that RFC 4013 prohibits.
@@ -74,12 +74,12 @@ def keys_for(password: str, iterations: int = ITERATIONS, salt: bytes = b"") -> 
 
 
 def is_line(line: str) -> bool:
-    """Return whether a password line is one of these."""
+    """Return whether a password line is one of SCRAM."""
     return line.startswith(LINE_PREFIX)
 
 
 def line_of(keys: ScramKeys) -> str:
-    """The password line of ``keys``."""
+    """Return the password line of ``keys``."""
     salt, stored, server = (
         base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key)
     )
@@ -117,7 +117,7 @@ def verify(keys: ScramKeys, password: bytes) -> bool:
 
 
 def saslprep(text: str) -> str:
-    """``text`` as RFC 4013 compares it.
+    """Return ``text`` as RFC 4013 compares it.
 
     Raises:
         ValueError: it has a character that is prohibited, or mixes directions.
@@ -177,7 +177,7 @@ class ScramExchange(Exchange):
         self._messages = ""  # client-first-bare and server-first, as they were sent
 
     def step(self, data: bytes | None) -> Step:
-        """The client's first message, then its last."""
+        """Take the client's first message, then its last; return the next step."""
         try:
             if data is None or len(data) > MESSAGE_BYTES_MAX:
                 return _refused()
@@ -191,7 +191,7 @@ class ScramExchange(Exchange):
             return _refused()
         fields = bare.split(",")
         if not fields[0].startswith("n=") or not fields[1:2] or not fields[1].startswith("r="):
-            return _refused()  # an "m=" before them asks for an extension there is none of
+            return _refused()  # an "m=" before them asks for an extension that does not exist
         client_nonce = fields[1][2:]
         if not client_nonce or not client_nonce.isascii() or not client_nonce.isprintable():
             return _refused()
@@ -229,7 +229,8 @@ class ScramExchange(Exchange):
 
 
 def _proves(keys: ScramKeys, signed: bytes, proof: bytes) -> bool:
-    """RFC 5802 §3: the proof uncovers the client key, whose hash is the stored key."""
+    """Return whether the proof uncovers the client key, whose hash is the stored key (RFC 5802
+    §3)."""
     if len(proof) != _KEY_BYTES:
         return False
     signature = hmac.digest(keys.stored_key, signed, "sha256")
@@ -245,7 +246,7 @@ def _keys(password: bytes, iterations: int, salt: bytes) -> ScramKeys:
 
 
 def _unescaped(name: str) -> str:
-    """A user name with =2C and =3D replaced (RFC 5802 §5.1).
+    """Return a user name with =2C and =3D replaced (RFC 5802 §5.1).
 
     Raises:
         ValueError: an equals sign that is neither, or no name.

@@ -1,4 +1,5 @@
-"""The token file: who shows one of its tokens may use the streams (`Authorization: Bearer …`).
+"""The token file: a program that shows one of its tokens may use the streams (`Authorization:
+Bearer …`).
 
 One token a line, empty lines and lines that begin with # apart. There may be several, so that they
 can be exchanged one reader at a time::
@@ -7,10 +8,9 @@ can be exchanged one reader at a time::
     [NAME:]TOKEN ROLES [TOPIC FILTER]...         only that, and only with topics that match
 
 Roles are `read`, `lease` and `publish`, with commas between. A reader's own file has the same form,
-and its first line counts. A name says whose readers and tables are whose when a token is exchanged.
+and its first line counts. A name keeps the owner of readers and tables when a token is exchanged.
 
-A token is what a secret of RFC 6750 §2.1 may be, and long enough that nobody guesses it. It is
-never part of a message.
+A token has the form of RFC 6750 §2.1, and is too long to be guessed. It is never part of a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError
 
 FORM: Final = "16 to 4096 letters, digits and . _ ~ + / - with = at the end only"
-"""What a token looks like; continues "must be"."""
+"""The form of a token; continues "must be"."""
 
 READ: Final = "read"
 LEASE: Final = "lease"
@@ -35,7 +35,7 @@ PUBLISH: Final = "publish"
 ROLES: Final = (READ, LEASE, PUBLISH)
 
 OWN_FILE: Final = "stream-token"
-"""In the data directory: the token of programs that run as the broker's user."""
+"""A file in the data directory: the token of programs that run as the broker's user."""
 
 _TOKEN: Final = re.compile(r"(?=.{16,4096}$)[A-Za-z0-9._~+/-]+=*")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -48,10 +48,10 @@ class Grant:
     """The roles and topics that a token may be used for.
 
     Attributes:
-        owner: who shows it, for what belongs to somebody; empty for one that may do everything.
+        owner: the owner of what is registered with it; empty for one that may do everything.
         roles: of ``ROLES``.
         topic_filters: only messages whose topic matches one of them; none: all.
-        token: itself.
+        token: the token itself.
     """
 
     owner: str = ""
@@ -61,7 +61,7 @@ class Grant:
 
 
 EVERYTHING: Final = Grant()
-"""What those may do who need no token."""
+"""The permissions of programs that need no token."""
 
 
 def is_token(text: str) -> bool:
@@ -70,12 +70,12 @@ def is_token(text: str) -> bool:
 
 
 def read_tokens(path: Path) -> list[str]:
-    """The tokens of a file, one at least; errors as in `read_grants`."""
+    """Return the tokens of a file, at least one; errors as in `read_grants`."""
     return [grant.token for grant in read_grants(path)]
 
 
 def read_grants(path: Path) -> list[Grant]:
-    """The tokens of a file, one at least, and what each may be used for.
+    """Return the tokens of a file, at least one, and the permissions of each.
 
     Raises:
         ConfigError: it cannot be read, has none, or a line is no token, or has a word that is no
@@ -112,7 +112,7 @@ def _grant(place: str, name: str, token: str, words: list[str]) -> Grant:
 
 @final
 class Tokens:
-    """Tokens that are believed. Only hashes are kept: how long a comparison takes tells nothing."""
+    """The accepted tokens. Only hashes are kept: the time of a comparison tells nothing."""
 
     def __init__(self, grants: Iterable[Grant | str]) -> None:
         self._grants = {}
@@ -126,7 +126,7 @@ class Tokens:
         return self.grant(token) is not None
 
     def grant(self, token: str) -> Grant | None:
-        """Return what `token` may be used for; None where it is not known."""
+        """Return the permissions of `token`; None where it is not known."""
         return self._grants.get(_digest(token))
 
 

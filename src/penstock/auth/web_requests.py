@@ -1,7 +1,7 @@
-"""Requests to an HTTP service that a setting names: there and nowhere else, and bounded.
+"""Requests to an HTTP service that a setting names: to no other server, and bounded.
 
-No redirect is followed and no proxy asked, for a request may carry a password. What an answer takes
-in time, from the first byte sent to the last one received, and in bytes has a limit.
+No redirect is followed and no proxy used, because a request may carry a password. The time of an
+answer, from the first byte sent to the last one received, and its length have limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BODY_BYTES_MAX: Final = 1_048_576
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A password goes where the settings say, and nowhere else."""
+    """Follows no redirect: a password goes to the server of the settings, and to no other."""
 
     def redirect_request(self, *told: object) -> None:
         """Follow nothing."""
@@ -24,10 +24,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def opener_for(url: str, ca_file: str = "") -> urllib.request.OpenerDirector:
-    """Return what sends requests to a service.
+    """Return an opener that sends requests to a service.
 
     Args:
-        url: where it is.
+        url: its URL.
         ca_file: authorities that its certificate must be signed by; empty for the system's.
     """
     handlers: list[urllib.request.BaseHandler] = [_NoRedirect(), urllib.request.ProxyHandler({})]
@@ -43,9 +43,9 @@ def body_of(
     """Return the body, which must come in time and not be too long.
 
     Args:
-        response: whose it is.
-        ends_s: when it must be there, by the monotonic clock.
-        bytes_max: its longest.
+        response: the response with the body.
+        ends_s: when the body must be there, by the monotonic clock.
+        bytes_max: the longest body that is accepted.
 
     Raises:
         ValueError: it is too long.

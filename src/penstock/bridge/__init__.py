@@ -1,5 +1,6 @@
 """Bridges: sessions of this broker whose connection we dial.
 
-`plan.py` says what the settings ask of the engine, and `bridge.py` is one bridge. The session, its
-queue and its window are the engine's, as those of every client (`engine/client_connection.py`).
+`plan.py` makes subscriptions and topic rules of the settings, and `bridge.py` is one bridge. The
+session, its queue and its window are the engine's, as those of every client
+(`engine/client_connection.py`).
 """

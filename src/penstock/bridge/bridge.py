@@ -1,14 +1,14 @@
-"""One bridge: a session of this broker, and the connection to a remote broker that takes it up.
+"""One bridge: a session of this broker, and the connection to a remote broker that resumes it.
 
 ``runtime.dialler`` dials, and dials again. The session is there from the start of the broker and
-never expires: what its subscriptions match joins its queue on the log (tier 1), connected or not,
-and leaves when the remote broker has acknowledged it. In memory is only what the window and the
-socket hold (tier 2), bounded as those of every client; after a restart all of it is sent again, in
-its order.
+never expires: messages that its subscriptions match join its queue on the log (tier 1), connected
+or not, and leave when the remote broker has acknowledged them. In memory are only the window and
+the socket's buffer (tier 2), bounded as those of every client; after a restart all of it is sent
+again, in its order.
 
-What comes in is published here before it is acknowledged there, in one commit with the packet
-identifier of a QoS 2 message. Where a queue refuses it, or the store cannot write, it waits, and
-the remote broker with it: nothing more is read.
+A message that comes in is published here before it is acknowledged there, in one commit with the
+packet identifier of a QoS 2 message. Where a queue refuses it, or the store cannot write, it waits,
+and the remote broker with it: nothing more is read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from penstock.transport.backoff import Backoff
 
 logger = get_logger(__name__)
 
-_AGAIN_S: Final = 0.25  # what waits for room is tried again
+_AGAIN_S: Final = 0.25  # between two attempts to publish a message that waits for room
 
 
 @final
@@ -94,8 +94,8 @@ class Bridge(Application):
         self._incoming = incoming(remote)
         self._asked = remote_subscriptions(self._incoming, self._version)
         self._asking: dict[int, str] = {}  # filters not answered, by packet identifier
-        self._has_answered = False  # the present connection: CONNACK let us in
-        self._refused = ""  # a filter that the remote broker does not let us have
+        self._has_answered = False  # on the present connection CONNACK accepted us
+        self._refused = ""  # a filter that the remote broker refused
         self._session = self._open_session(session_of(remote.name), driver.now())
         self._dialler = Dialler(
             f"bridge {remote.name}",
@@ -172,7 +172,7 @@ class Bridge(Application):
     # -- the connection --------------------------------------------------------------------
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """The remote broker let us in."""
+        """Note that the remote broker has accepted the connection; subscribe there."""
         del now
         self._refused = ""
         self._has_answered = True
@@ -206,7 +206,7 @@ class Bridge(Application):
         logger.error("bridge %s: %s: %s", self.name, self._dialler.url, Sentence(self._refused))
 
     def ended(self, now: Now) -> None:
-        """The connection is over."""
+        """Note that the connection is over."""
         del now
         connection = self._dialler.connection
         assert connection is not None
@@ -218,7 +218,8 @@ class Bridge(Application):
         self._dialler.ended()
 
     def _try_without_dialect(self) -> None:
-        """The remote broker ended the connection before it let us in: perhaps for our dialect.
+        """Dial without the dialect of bridges: the remote broker ended the connection before it
+        answered.
 
         It is spoken to without at once, and the next time with it again.
         """
@@ -237,7 +238,7 @@ class Bridge(Application):
     # -- messages from the remote broker ---------------------------------------------------
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
-        """A message from the remote broker."""
+        """Take a message from the remote broker."""
         self.received += 1
         if self._waiting or not self._publish(arrival, now):
             if not self._waiting:
@@ -257,7 +258,7 @@ class Bridge(Application):
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: Arrival, now: Now) -> bool:
-        """Publish what arrived, and acknowledge it; False if it must wait."""
+        """Publish a message that arrived, and acknowledge it; return False if it must wait."""
         connection = self._dialler.connection
         assert connection is not None
         server = self._server
@@ -294,7 +295,7 @@ class Bridge(Application):
             self._dialler.connection.application_is_full = bool(self._waiting)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return what is told of it below ``$SYS/broker/``."""
+        """Return the values of the bridge below ``$SYS/broker/``."""
         session = self._session
         told: list[tuple[str, object]] = [
             ("state", self._dialler.state),
@@ -313,7 +314,7 @@ class Bridge(Application):
         ]
         lag_s = self._lag.seconds(self._driver.now())
         if lag_s == UNKNOWN:
-            self._driver.end_turn_soon()  # it is read, and told next time
+            self._driver.end_turn_soon()  # the next call reports it
         else:
             told.append(("lag_s", round(lag_s, 3)))
         dropped = self._server.drops.of(session.client_id)

@@ -1,4 +1,4 @@
-"""What a bridge's settings ask of the engine: subscriptions at both ends, and other topics.
+"""The plan of a bridge: its subscriptions at both ends, and how topics are renamed on the way.
 
 ::
 
@@ -32,12 +32,13 @@ _RETAIN_NEVER: Final = 2
 
 
 def session_of(name: str) -> str:
-    """The client identifier of the bridge's session in this broker; no client can have it."""
+    """Return the client identifier of the bridge's session in this broker; no client can have
+    it."""
     return BRIDGE_SESSIONS + name
 
 
 def outgoing(remote: Remote) -> Forwarding:
-    """Return what becomes of messages on their way out."""
+    """Return the rules for messages on their way out."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "in":
@@ -46,7 +47,7 @@ def outgoing(remote: Remote) -> Forwarding:
 
 
 def incoming(remote: Remote) -> Forwarding:
-    """Return what becomes of messages on their way in."""
+    """Return the rules for messages on their way in."""
     rules: list[Rule] = []
     for part in remote.forwards:
         if part.direction != "out":
@@ -73,10 +74,10 @@ def _forwarding(remote: Remote, rules: list[Rule]) -> Forwarding:
 
 
 def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subscription]:
-    """Return what the bridge subscribes to in this broker, by filter: what goes out.
+    """Return the bridge's subscriptions in this broker, by filter: the messages that go out.
 
-    ``no_local``: what came in through the bridge does not go out by it. A shared subscription has
-    none [MQTT-3.8.3-4]: there the hops end a loop.
+    ``no_local``: messages that came in through the bridge do not go out by it. A shared
+    subscription cannot have it [MQTT-3.8.3-4]: there the count of hops ends a loop.
     """
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
@@ -90,7 +91,7 @@ def local_subscriptions(forwarding: Forwarding, persist: bool) -> dict[str, Subs
 
 
 def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscription]:
-    """Return what is subscribed to at the remote broker: what comes in."""
+    """Return the subscriptions at the remote broker: the messages that come in."""
     found: dict[str, Subscription] = {}
     for rule in forwarding.rules:
         if version == V5:
@@ -107,7 +108,7 @@ def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscript
 def connect_of(
     remote: Remote, receive_maximum: int, packet_size_max: int, clean: bool, is_bridge: bool
 ) -> Connect:
-    """Return what the bridge says first; ``is_bridge``: in the dialect of bridges."""
+    """Return the bridge's CONNECT packet; ``is_bridge``: in the dialect of bridges."""
     version = VERSIONS[remote.version]
     properties = None
     if version == V5:
@@ -132,7 +133,7 @@ def connect_of(
 
 
 def context_of(remote: Remote) -> ssl.SSLContext | None:
-    """The TLS context of a bridge; None where no address needs one.
+    """Return the TLS context of a bridge; None where no address needs one.
 
     Raises:
         ConfigError: a file cannot be read, or is none of its kind.
@@ -144,7 +145,7 @@ def context_of(remote: Remote) -> ssl.SSLContext | None:
 
 
 def refuse_what_cannot_be_said(remote: Remote) -> None:
-    """Encode what the bridge will say, before anything is started.
+    """Encode the packets that the bridge will send, before anything is started.
 
     Raises:
         ConfigError: MQTT has no way to say it.

@@ -1,6 +1,6 @@
-"""What a broker is beside its engine: who runs the engine is ``runtime``.
+"""The services of a broker beside its engine; ``runtime`` runs the engine itself.
 
 ``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
-``garbage`` keeps the collector short, ``status`` and the ``$SYS`` topics tell what there is,
+``garbage`` bounds garbage collections, ``status`` and ``sys_topics`` report on the broker,
 ``stream_process`` watches the stream service.
 """

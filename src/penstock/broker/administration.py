@@ -1,12 +1,12 @@
-"""What an operator asks of a running broker (``control.admin_requests``), done in its loop.
+"""Carries out an operator's requests (``control.admin_requests``) in the loop of a running broker.
 
 ::
 
       control socket ─ request ─▶ Administration ── portions of ``PORTION_S`` a turn ─▶ engine
                                        ╰── what was changed is on disk ─▶ answer
 
-However many sessions or retained messages there are, the loop goes on between the portions. What is
-told and done stands in ``engine.listing`` and ``engine.acts``.
+However many sessions or retained messages there are, the loop runs between the portions. The lists
+are made in ``engine.listing``, the changes in ``engine.acts``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from penstock.telemetry.logs import Sentence, get_logger, short
 logger = get_logger(__name__)
 
 PORTION_S: Final = 0.002
-"""So long one request holds the loop in a turn, and a few entries longer."""
+"""How long one request may hold the loop in a turn, in seconds; a few entries more."""
 
 VISITS: Final = 64
 """Entries between two looks at the clock."""
@@ -74,7 +74,7 @@ _BAN_S_MAX: Final = 10_000_000_000
 
 WALKS_MAX: Final = 16
 WALK_S_MAX: Final = 60.0
-"""A list of retained messages that nobody goes on with is forgotten after this, seconds."""
+"""A list of retained messages that is not continued is forgotten after this, in seconds."""
 
 
 @final
@@ -111,7 +111,7 @@ class Administration:
     # -- sessions ----------------------------------------------------------------------
 
     async def list_sessions(self, asked: ListSessions) -> Page:
-        """Some sessions, in the order in which they were made."""
+        """Return some sessions, in the order in which they were made."""
         limit = _limit(asked.limit)
         if asked.cursor and not asked.cursor.isdecimal():
             raise ConfigError(f"{asked.cursor!r} is no cursor of a list of sessions")
@@ -128,14 +128,14 @@ class Administration:
         return Page(entries, "" if walk.finished else str(walk.cursor))
 
     async def show_session(self, asked: ShowSession) -> Told | None:
-        """All of one session."""
+        """Return all of one session; None where there is none."""
         session = self._server.registry.sessions.get(asked.client_id)
         if session is None:
             return None
         return session_whole(self._server, session)
 
     async def kick(self, asked: Kick) -> Count:
-        """End the connections that are meant."""
+        """End the connections of the selected sessions; return how many."""
 
         def act(session: Session) -> bool:
             if session.link is None or asked.only_count:
@@ -151,7 +151,7 @@ class Administration:
         return Count(count)
 
     async def remove(self, asked: RemoveSessions) -> Count:
-        """End the sessions that are meant."""
+        """End the selected sessions; return how many."""
         if not asked.only_count:
             self._needs_store()
         connected_too = asked.which.connected is True
@@ -168,9 +168,9 @@ class Administration:
         return Count(count)
 
     async def _for_each(self, which: Which, act: Callable[[Session], bool]) -> int:
-        """How many of the sessions that are meant ``act`` is true of; it is called once for each.
+        """Call ``act`` once for each selected session; return for how many it was true.
 
-        Sessions that are made meanwhile are not meant.
+        Sessions that are made meanwhile are not selected.
         """
         walk = SessionWalk(self._server, _selection(which))
         waiting: list[Session] = []
@@ -192,7 +192,7 @@ class Administration:
     # -- retained messages -------------------------------------------------------------
 
     async def list_retained(self, asked: ListRetained) -> Page:
-        """Some retained messages; a cursor stands for a walk that is kept for a while."""
+        """Return some retained messages; a cursor stands for a walk that is kept for a while."""
         limit = _limit(asked.limit)
         walk = self._walk(asked)
         before_us = self._before_us(asked.older_than_s)
@@ -211,7 +211,7 @@ class Administration:
         return Page(entries, "" if walk.finished else self._keep(walk))
 
     async def show_retained(self, asked: ShowRetained) -> Told | None:
-        """All of one retained message."""
+        """Return all of one retained message; None where there is none."""
         message = self._server.router.retained.get(asked.topic)
         if message is None:
             return None
@@ -220,7 +220,7 @@ class Administration:
         return told
 
     async def clear(self, asked: ClearRetained) -> Count:
-        """Forget the retained messages that are meant."""
+        """Remove the selected retained messages; return how many."""
         walk = self._server.router.retained.walk(_topic_filter(asked.topic_filter))
         before_us = self._before_us(asked.older_than_s)
         if not asked.only_count:
@@ -254,7 +254,7 @@ class Administration:
             return self._server.router.retained.walk(_topic_filter(asked.topic_filter))
         walk, ends_s = self._walks.pop(asked.cursor, (None, 0.0))
         if walk is None or time.monotonic() > ends_s:
-            raise ConfigError("nobody went on with this list for a while: begin it anew")
+            raise ConfigError("this list was not continued for a while: begin it anew")
         return walk
 
     def _keep(self, walk: RetainedWalk) -> str:
@@ -273,7 +273,7 @@ class Administration:
     # -- emptying ----------------------------------------------------------------------
 
     async def drain(self, asked: Drain) -> DrainState:
-        """Begin to empty the broker, or go on in another way."""
+        """Begin to empty the broker, or change how it is emptied."""
         if not 0 < asked.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
         name = asked.server_reference
@@ -302,7 +302,7 @@ class Administration:
         return was_draining
 
     async def show_drain(self, asked: ShowDrain) -> DrainState:
-        """Return how far it is."""
+        """Return how far the emptying is."""
         del asked
         return self._drain_state()
 
@@ -316,7 +316,7 @@ class Administration:
     # -- bans --------------------------------------------------------------------------
 
     async def list_bans(self, asked: ListBans) -> Page:
-        """Some bans, the oldest first; they are few enough to be looked at in one turn."""
+        """Return some bans, the oldest first; they are few enough to be looked at in one turn."""
         limit = _limit(asked.limit)
         if asked.cursor and not asked.cursor.isdecimal():
             raise ConfigError(f"{asked.cursor!r} is no cursor of a list of bans")
@@ -336,7 +336,7 @@ class Administration:
         return Page(entries, str(end) if end < len(bans) else "")
 
     async def ban(self, asked: MakeBan) -> str:
-        """Let somebody not in; what is banned, in its usual form."""
+        """Ban a client, user or address; return what is banned, in its usual form."""
         if not 0 <= asked.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         try:
@@ -348,7 +348,7 @@ class Administration:
         return made.value
 
     async def lift(self, asked: LiftBan) -> bool:
-        """Let somebody in again."""
+        """End a ban; return whether there was one."""
         try:
             was_banned = lift(self._server, asked.kind, asked.value)
         except ValueError as error:
@@ -363,10 +363,10 @@ class Administration:
         return self._driver.now()
 
     def _needs_store(self) -> None:
-        """Refuse what is done when it is on disk while nothing can be written there.
+        """Refuse a change that waits for the disk while the store cannot write.
 
         Raises:
-            StoreError: it would wait for as long as that.
+            StoreError: the change would wait for as long as that.
         """
         effects = self._server.effects
         if effects.store_fails:
@@ -395,7 +395,7 @@ def _selection(which: Which) -> SessionSelection:
 
 
 def _said(which: Which) -> Sentence:
-    """Return a selection as the log has it."""
+    """Return a selection as a log line shows it."""
     named = (("client", which.client), ("user", which.user), ("address", which.address))
     words = [f"{name} {short(value)!r}" for name, value in named if value is not None]
     if which.connected is not None:

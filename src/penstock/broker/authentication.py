@@ -1,4 +1,4 @@
-"""Authentication: who a client is, found out beside the event loop, and told to it.
+"""Authentication: clients are checked beside the event loop, which gets the verdicts.
 
 ::
 
@@ -10,8 +10,8 @@
 A check of a password costs tens to hundreds of milliseconds of a core and of memory, on purpose, so
 that a stolen file is of little use. Therefore few threads, which let the loop go first; turns by
 source and name (``engine.login_shares``), so that wrong passwords take no time of others; one check
-for all from one source who wait with the same name and password (``checks``); and a memory of what
-was right (``verified``). A method that waits for others has threads of its own.
+for all clients of one source with the same name and password (``checks``); and a memory of logins
+that were right (``verified``). A method that waits for another service has threads of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = get_logger(__name__)
 
 THREADS_MAX: Final = 4
 NICENESS: Final = 5
-"""Of the threads that check, above the loop's: whoever is connected goes first."""
+"""Niceness of the checking threads above the loop's: clients that are connected go first."""
 
 TICK_S: Final = 0.1
 
@@ -56,10 +56,10 @@ class Authentication(Authenticate):
 
     Args:
         access: the files.
-        settings: how much may wait, what is remembered, what failures cost.
-        secret: makes what unknown names are asked for.
-        method: answers for users that the password file does not name; None for nobody.
-        method_threads: of its own.
+        settings: how many may wait, how long logins are remembered, how failures count.
+        secret: the key of decoys for unknown names.
+        method: authenticates users that the password file does not name; None for none.
+        method_threads: the number of its threads.
     """
 
     def __init__(
@@ -106,13 +106,14 @@ class Authentication(Authenticate):
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
     def report_to(self, decided: Decided, banned: Banned) -> None:
-        """Say who gets the verdicts that come later, and who bans; on the event loop."""
+        """Set who takes the verdicts that come later, and who bans; both are called on the event
+        loop."""
         self._decided = decided
         self._guard.report_to(banned)
         self._outside_guard.report_to(banned)
 
     def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
-        """Return who this is, or None while that is found out."""
+        """Return the verdict on a client, or None while it is being checked."""
         users = self._access.users
         username = credentials.username
         method = self._method
@@ -136,16 +137,16 @@ class Authentication(Authenticate):
         return self._checks.submit(Check(key, credentials, work, users), link)
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
-        """A run of SCRAM-SHA-256, where any user has keys for it."""
+        """Return a run of SCRAM-SHA-256; None where no user has keys for it."""
         if method != scram.METHOD or self._decoys.scram_keys("") is None:
             return None
         inner = scram.ScramExchange(self._scram_keys, self._decoy_keys)
         return GuardedExchange(inner, self._guard, credentials.address)
 
     def reload(self, access: Access) -> set[str]:
-        """The files were read again: what was verified with the old ones counts no more.
+        """Use files that were read again; forget what was verified with the old ones.
 
-        Return the users who are gone or have another password line now.
+        Return the users that are gone or have another password line now.
         """
         before = self._access.users
         access.granted = self._access.granted
@@ -158,7 +159,7 @@ class Authentication(Authenticate):
         return before.changed(access.users)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return what ``$SYS`` says of logins."""
+        """Return the values of logins for ``$SYS``."""
         guards = (self._guard, self._outside_guard)
         waiting = self._checks.waiting + (0 if self._outside is None else self._outside.waiting)
         return [
@@ -170,7 +171,7 @@ class Authentication(Authenticate):
         ]
 
     def close(self) -> None:
-        """End the threads; who still waits is not answered."""
+        """End the threads; clients that still wait are not answered."""
         self._ticker.cancel()
         self._checks.close()
         if self._outside is not None:

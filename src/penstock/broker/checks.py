@@ -1,4 +1,4 @@
-"""Checks that take long, in threads of their own: whose turn it is, and who waits for the answer.
+"""Checks that take long, in threads of their own: their order, and the clients that wait for them.
 
 ::
 
@@ -29,13 +29,11 @@ Key: TypeAlias = tuple[str, bytes]
 
 @final
 class Check:
-    """One verification of what a client shows, with all links that wait for its outcome.
+    """One verification of a client's credentials, with all links that wait for its outcome.
 
-    Args:
-        key: the same for what need be checked once only.
-        credentials: what is checked.
-        work: finds out, in a thread.
-        basis: what ``work`` relies on; where it is another afterwards, the answer counts no more.
+    Args: key: the same for checks of which one suffices. credentials: the credentials that are
+    checked. work: does the check, in a thread. basis: the data that ``work`` relies on; where it
+    has changed afterwards, the answer is void.
     """
 
     def __init__(
@@ -53,7 +51,7 @@ class Check:
         return self.credentials.username or ""
 
     def run(self) -> Answer | None:
-        """In a thread: the slow part; None where everyone had left."""
+        """Do the slow part, in a thread; return None where all waiting clients had left."""
         if all(link.closed for link in self.links):
             return None
         return self._work()
@@ -69,12 +67,12 @@ class Checks:
 
     Args:
         name: of its threads.
-        guard: whose turn it is.
+        guard: decides which check is next.
         waiting_max: clients that wait at the same time.
         threads_max: of the pool.
         niceness: of the threads, above the loop's.
-        concluded: called with each check that is over, and what came out.
-        given_up: called with each that was not due in time.
+        concluded: called with each check that is over, and its answer.
+        given_up: called with each check that had no turn in time.
     """
 
     def __init__(
@@ -106,7 +104,7 @@ class Checks:
         return self._guard.shares.waiting + self._joined
 
     def submit(self, check: Check, link: Link) -> Verdict | None:
-        """Let ``link`` wait for this check, or one like it; the refusal if it may not."""
+        """Let ``link`` wait for this check, or one like it; return the refusal if it may not."""
         guard = self._guard
         address = check.credentials.address
         lane = guard.lane(address)
@@ -127,7 +125,7 @@ class Checks:
         return None
 
     def begin(self) -> None:
-        """Keep the threads busy with those whose turn it is."""
+        """Keep the threads busy with the checks whose turn it is."""
         shares = self._guard.shares
         while self._running < self._threads_max:
             attempt = shares.pop(time.monotonic())
@@ -145,7 +143,7 @@ class Checks:
                 self._given_up(check)
 
     def close(self) -> None:
-        """End the threads; who still waits is not answered."""
+        """End the threads; clients that still wait are not answered."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
@@ -162,6 +160,6 @@ class Checks:
 
 
 def _give_way(niceness: int) -> None:
-    """In each thread: let the event loop go first (Linux has it by thread)."""
+    """Let the event loop go first; called in each thread (Linux has niceness by thread)."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

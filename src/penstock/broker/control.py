@@ -1,4 +1,4 @@
-"""The broker's end of the control socket (``control.client``): it does what a command asks.
+"""The broker's end of the control socket (``control.client``): it carries out the requests.
 
 Each kind of request has a handler, which the composition of the broker gives it.
 """
@@ -34,7 +34,7 @@ _REQUEST_S_MAX: Final = 5.0  # from connecting to the end of the request
 
 Asked = TypeVar("Asked", bound=Request)
 Handler = Callable[[Asked], Awaitable[object]]
-"""Does what a request asks; what it returns is told, and so is the text of a PenstockError."""
+"""Carries out a request; its result is the answer, or the text of a PenstockError."""
 
 
 @final
@@ -48,7 +48,7 @@ class Control:
         self._data_dir = data_dir
         self._handlers: dict[type[msgspec.Struct], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
-        self._asking: set[asyncio.Task[None]] = set()  # their requests are still to come
+        self._asking: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
         self._at_work: set[asyncio.Task[None]] = set()
 
     def on(self, kind: type[Asked], handler: Handler[Asked]) -> None:
@@ -56,7 +56,7 @@ class Control:
         self._handlers[kind] = handler
 
     async def open(self) -> None:
-        """Listen. Where that is impossible the broker runs all the same, and says so."""
+        """Listen. Where that is impossible the broker runs without, and logs a warning."""
         try:
             listening = _listen(self._data_dir)
         except OSError as error:
@@ -72,7 +72,7 @@ class Control:
         )
 
     async def close(self) -> None:
-        """Stop listening, and wait for what is being done."""
+        """Stop listening, and wait for requests under way."""
         if self._server is None:
             return
         self._server.close()
@@ -138,7 +138,8 @@ class BackupWriter:
 
 
 def _listen(data_dir: Path) -> socket.socket:
-    """A socket that only this user may connect to; one left by a killed broker is replaced."""
+    """Return a socket that only this user may connect to; one left by a killed broker is
+    replaced."""
     (data_dir / SOCKET_NAME).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

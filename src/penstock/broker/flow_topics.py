@@ -1,16 +1,16 @@
-"""``$penstock/flow/{client id}``: the flow of every client, for those who ask for it.
+"""``$penstock/flow/{client id}``: the flow of every client, for clients that subscribe to it.
 
 ::
 
-      somebody subscribes below $penstock/flow ─▶ a round: each session, some every tick
+      a client subscribes below $penstock/flow ─▶ a round: each session, some every tick
                                                     │   one JSON object each, only where wanted
                                                     ▼
                                     $penstock/flow: the summary of the round, then a pause
 
-While nobody subscribes it costs one look-up a tick, however many clients there are. A round goes
-over all sessions, connected or not, in bounded steps, so that 100,000 of them hold nobody up;
-the next starts ``sys_interval_s`` after the last one did. It is not below ``$SYS``, where a
-subscription to ``$SYS/#`` would get it, and everyone who may read that the names of all clients.
+Without subscribers it costs one look-up a tick, however many clients there are. A round goes over
+all sessions, connected or not, in bounded steps, so that 100,000 of them delay no client; the next
+starts ``sys_interval_s`` after the last one did. It is not below ``$SYS``, where a subscription to
+``$SYS/#`` would get it, and show the names of all clients to every client that may read ``$SYS``.
 
 A client identifier stands in the topic as one level: ``%``, ``/``, ``+`` and ``#`` in it are
 written as %25, %2F, %2B and %23. In the JSON it is what it is.
@@ -34,13 +34,13 @@ SESSIONS_A_TICK_MAX: Final = 500
 
 
 def flow_topic(client_id: str) -> str:
-    """Where the flow of ``client_id`` is published; empty where that would be too long."""
+    """Return the topic of the flow of ``client_id``; empty where that would be too long."""
     topic = f"{FLOW_TOPIC}/{topic_level(client_id)}"
     return topic if len(topic.encode()) <= TOPIC_BYTES_MAX else ""
 
 
 def topic_level(name: str) -> str:
-    """``name`` as one level of a topic."""
+    """Return ``name`` as one level of a topic."""
     level = name.replace("%", "%25")
     for character in "/+#":
         level = level.replace(character, f"%{ord(character):02X}")
@@ -48,7 +48,7 @@ def topic_level(name: str) -> str:
 
 
 def as_json(flow: Flow, buffered_bytes: int) -> bytes:
-    """One client's flow as a JSON object; docs/sys_topics.md explains every name."""
+    """Return one client's flow as a JSON object; docs/sys_topics.md explains every name."""
     return json.dumps(
         {
             "client_id": flow.client_id,
@@ -90,12 +90,12 @@ def as_json(flow: Flow, buffered_bytes: int) -> bytes:
 
 @final
 class FlowTopics:
-    """Publishes the flow of each client while somebody listens.
+    """Publishes the flow of each client while any client subscribes to it.
 
     Args:
-        server: whose clients.
+        server: the engine with the clients.
         interval_s: time from the start of one round to that of the next; 0 = never.
-        buffered_bytes: what the wire of a connected client's link holds.
+        buffered_bytes: returns the unsent bytes of a connected client's link.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class FlowTopics:
         self._held_up = 0
 
     def tick(self, now: Now) -> bool:
-        """Go on with a round, or start one that is due; whether anything was published."""
+        """Continue a round, or start one that is due; return whether anything was published."""
         if self._interval_s == 0:
             return False
         wanted = self._server.router.trie.reaches(FLOW_TOPIC)

@@ -1,17 +1,17 @@
-"""The garbage collector, kept from looking at all that lives.
+"""Garbage collection in portions, so that a collection does not visit every living object.
 
 A full collection visits every object there is: with a million subscriptions it takes seconds,
 and the loop stands still meanwhile. Python starts one whenever a quarter more objects have grown
-old, so each message that leaves something behind for a while, such as a match in the cache, would
-pay for subscriptions that do not concern it. Penstock collects in portions instead::
+old, so each message that leaves objects behind for a while, such as a match in the cache, would pay
+for subscriptions that do not concern it. Penstock collects in portions instead::
 
       made ─▶ young ─▶ old ── ``settle``: collected, and what is alive set aside ─▶ not looked at
        │                ╰──── at the end of a turn, once so much has grown old      ▲  any more
        ╰── while the state is recovered (``all_stays``) ─────────────────────────────╯
 
-What is set aside is freed all the same, by its reference count: clients and their sessions leave
-no cycles behind (``test_no_cycles.py``). A cycle that did form of what is aside
-would stay until the broker ends.
+Objects that are set aside are freed all the same, by their reference counts: clients and their
+sessions leave no cycles behind (``test_no_cycles.py``). A cycle among such objects would stay until
+the broker ends.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NEVER: Final = 2**31 - 1
 
 
 def set_aside() -> None:
-    """Collect now, and look at what is alive no more.
+    """Collect now, and exempt what is alive from later collections.
 
-    While another thread collects, ``gc.collect`` does nothing at all, and what is garbage would be
-    set aside uncollected, for ever. Then it is the next call's.
+    While another thread collects, ``gc.collect`` does nothing at all, and garbage would be set
+    aside uncollected, for ever. Then it is left to the next call.
     """
     before = _full_collections()
     gc.collect()
@@ -43,7 +43,7 @@ def _full_collections() -> int:
 
 
 def collect_in_portions() -> None:
-    """From now on only ``settle`` collects what has grown old. Sets aside what there is."""
+    """Let only ``settle`` collect old objects from now on; exempt the present ones."""
     set_aside()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
@@ -51,7 +51,7 @@ def collect_in_portions() -> None:
 
 @contextmanager
 def all_stays() -> Iterator[None]:
-    """What is made meanwhile is made to stay: it is set aside without being looked at once."""
+    """Exempt the objects that are made meanwhile from collections, without visiting them once."""
     gc.disable()
     try:
         yield
@@ -61,6 +61,6 @@ def all_stays() -> Iterator[None]:
 
 
 def settle() -> None:
-    """The end of a turn: collect what has grown old if it is a portion."""
+    """Collect what has grown old if it is a portion; called at the end of a turn."""
     if gc.get_count()[2] >= _COLLECTIONS_MAX:
         set_aside()

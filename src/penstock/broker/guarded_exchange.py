@@ -21,8 +21,8 @@ class GuardedExchange(Exchange):
 
     Args:
         inner: the run itself.
-        guard: counts.
-        address: where the client is.
+        guard: counts failures.
+        address: the client's address.
     """
 
     def __init__(self, inner: ScramExchange, guard: LoginGuard[T], address: str) -> None:
@@ -33,7 +33,7 @@ class GuardedExchange(Exchange):
         self._address = address
 
     def step(self, data: bytes | None) -> Step:
-        """Take the client's message, unless it failed too often."""
+        """Take the client's message, unless the client failed too often."""
         inner = self._inner
         if not self._may_try(self._address, inner.username):
             return _refused()

@@ -1,10 +1,11 @@
-"""A small file in the data directory that holds records of the present log, one kind a file.
+"""A state file: a small file in the data directory with records of the present log, one kind a
+file.
 
-It is replaced whole: whoever reads it finds what was written last, or what was there before.
-Records say offsets, which mean nothing in another log: those of another epoch are left behind.
+It is replaced whole: a reader finds the content that was written last, or the one before. Records
+have offsets, which mean nothing in another log: records of another epoch are dropped.
 
 A file that is damaged refuses a start, as the store's own do: without its records a broker would
-break what it promised by them, and nobody would hear of it.
+break what it promised by them, without a word.
 """
 
 from __future__ import annotations
@@ -33,14 +34,13 @@ class _Content(msgspec.Struct, Generic[Record]):
 
 @final
 class KeptFile(Generic[Record]):
-    """One such file.
+    """One state file.
 
     Args:
-        path: where it is; made when it is first written.
-        kind: of its records.
-        epoch: of the log.
-        without: what follows from its loss, and what becomes of that when it is removed; the rest
-            of a sentence.
+        path: its path; the file is made when it is first written.
+        kind: the type of its records.
+        epoch: the epoch of the log.
+        without: the consequence of its loss, as the rest of a sentence.
     """
 
     def __init__(self, path: Path, kind: type[Record], epoch: str, without: str) -> None:
@@ -50,10 +50,10 @@ class KeptFile(Generic[Record]):
         self._without = without
         self._one_at_a_time = asyncio.Lock()
         self.is_behind = False
-        """Whether something changed that was not written yet, and may be lost."""
+        """True while a change is not written yet, and may be lost."""
 
     def read(self) -> list[Record]:
-        """The records; none where there is no file, or it is of another log.
+        """Return the records; none where there is no file, or it belongs to another log.
 
         Raises:
             StoreBroken: it is damaged.

@@ -1,4 +1,4 @@
-"""How far somebody is behind the log: in messages, and for how long the oldest one has waited."""
+"""The lag of a reader behind the log: in messages, and for how long the oldest one has waited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lag(NamedTuple):
 
 
 async def lags(store: Store, offsets: Iterable[int], now: Now) -> dict[int, Lag]:
-    """Return the lag, by the steady clock, of those who have all that lies before these offsets."""
+    """Return the lag, by the steady clock, of readers that are at ``offsets``, by offset."""
     log = store.log_extent()
     wanted = set(offsets)
     first = {offset: max(offset, log.earliest) for offset in wanted}

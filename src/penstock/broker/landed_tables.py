@@ -1,4 +1,4 @@
-"""Tables: up to which offset each has committed its messages, and who was told.
+"""Tables: up to which offset each has committed its messages, and which publishers were told.
 
 A job that lands a stream in a table says how far it is, after its commits and when it starts. The
 stream service looks at the messages in between, range by range; their receipts are published here::
@@ -11,10 +11,10 @@ Invariants:
 
 1. An offset moves only over a range whose receipts are durable. What is lost in between, in a
    crash of job, service or broker, is asked for again: a receipt comes at least once.
-2. A range begins where the table is; one that does not is answered with where that is. So two that
-   look at the same time do no harm, nor does one that asks again.
+2. A range begins at the table's offset; for any other range the answer is that offset. So two jobs
+   that report at the same time do no harm, nor does one that repeats a report.
 3. A table that has less than the broker knew was begun anew, and so was one with another
-   selection: it is where it says it is.
+   selection: its own report counts.
 4. At most ``tables_max`` are known.
 
 An acknowledgement never waits for any of this.
@@ -60,7 +60,7 @@ _WITHOUT: Final = (
 
 
 class LandedTable(msgspec.Struct):
-    """A table that is known, as it is kept; attributes as in ``TableState``."""
+    """The stored state of a table; attributes as in ``TableState``."""
 
     table: str
     stream: str
@@ -77,12 +77,12 @@ class LandedTables:
     """The tables that land messages of one broker.
 
     Args:
-        data_dir: where it is kept how far they are.
-        epoch: of the log.
-        store: whose log they land.
+        data_dir: the directory of their state file.
+        epoch: the epoch of the log.
+        store: the store with the log that they land.
         receipts: tells publishers.
-        settings: their bounds.
-        now: what the clocks say.
+        settings: their limits.
+        now: returns the time of the clocks.
 
     Raises:
         StoreBroken: the file is damaged.
@@ -109,7 +109,8 @@ class LandedTables:
         self._one_at_a_time = asyncio.Lock()
 
     async def landed(self, asked: Landed) -> Through:
-        """A table is at ``asked.end``; publishers are told of the range that was looked at.
+        """Take note that a table is at ``asked.end``; tell publishers of the range that was looked
+        at.
 
         Raises:
             PenstockError: it could not be done; it may be tried again.
@@ -150,7 +151,7 @@ class LandedTables:
             raise ConfigError(f"the range {asked.begin} to {until} is not of the table")
 
     async def _find(self, asked: Landed) -> LandedTable:
-        """The table, where it is according to itself if it was begun anew."""
+        """Return the table; one that was begun anew is where it says it is."""
         table = self._known.get(asked.table)
         if table is not None:
             check_owner(f"table {asked.table}", table.owner, asked.owner)
@@ -174,7 +175,7 @@ class LandedTables:
         return table
 
     async def forget(self, asked: ForgetTable) -> bool:
-        """Forget a table; ConfigError where it is another's."""
+        """Forget a table; return whether it was known."""
         table = self._known.get(asked.table)
         if table is not None:
             check_owner(f"table {asked.table}", table.owner, asked.owner)
@@ -184,19 +185,19 @@ class LandedTables:
         return was_known
 
     async def tables(self, asked: ListTables) -> list[TableState]:
-        """Return where every table is that the owner may know of."""
+        """Return the state of every table that the owner may see."""
         await self._measure()
         return [
             self._state(table) for table in self._known.values() if asked.owner in ("", table.owner)
         ]
 
     async def tick(self) -> None:
-        """Write down what moved, and see which table is how far behind."""
+        """Store what moved, and measure how far each table is behind."""
         await self._measure()
         await self.save()
 
     async def save(self) -> None:
-        """Write down what moved since the last time."""
+        """Store what moved since the last time."""
         if self._file.is_behind:
             try:
                 await self._file.write(self._records)
@@ -204,7 +205,7 @@ class LandedTables:
                 logger.error("tables are where they were after a restart: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return what ``$SYS`` says."""
+        """Return the values of tables for ``$SYS``."""
         found: list[tuple[str, object]] = []
         for table in self._known.values():
             state = self._state(table)

@@ -1,6 +1,6 @@
-"""A word in the log when a client stays at one of its limits, and one when it recovered.
+"""A warning when a client stays at one of its limits, and a line when it has recovered.
 
-And when there is no room for more sessions, of whichever client: see ``kept``.
+It warns as well when there is no room for more sessions, of any client: see ``kept``.
 
 ::
 
@@ -51,7 +51,7 @@ class LimitWarnings:
     """Watches the limits that clients reached.
 
     Args:
-        effects: which says who reached one.
+        effects: reports the clients that reached a limit.
         warning_s: how long a client must stay at a limit; 0 = no warnings.
     """
 
@@ -66,7 +66,7 @@ class LimitWarnings:
         self._interval_ends_s = 0.0
 
     def tick(self, now: Now) -> None:
-        """Look at what is due."""
+        """Look at the entries that are due."""
         reached = self._effects.reached
         if reached:
             self._effects.reached = []

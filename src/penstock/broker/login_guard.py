@@ -1,7 +1,7 @@
-"""The login guard: from where wrong passwords come, what that costs, and who is banned for it.
+"""The login guard: it counts wrong passwords by source, delays further checks, and bans.
 
-What counts how stands in ``engine.login_shares``; here are the addresses that many users share, the
-clock, and the log.
+The rules of counting are in ``engine.login_shares``; here are the addresses that many users share,
+the clock, and the log.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class LoginGuard(Generic[T]):
         self._limiter = RepeatLimiter()
 
     def report_to(self, banned: Banned) -> None:
-        """Say who is to be banned."""
+        """Set the callback that bans a source."""
         self._banned = banned
 
     def source(self, address: str) -> str:
-        """Return whose failures count for ``address``; empty where many share it."""
+        """Return the source whose failures count for ``address``; empty where many users share
+        it."""
         return source_of(address, self._exempt)
 
     def lane(self, address: str) -> str:
-        """Return whose turn a check for ``address`` takes."""
+        """Return the lane in which a check for ``address`` takes its turn."""
         return source_of(address)
 
     def may_try(self, address: str, name: str) -> bool:
-        """Return whether an attempt may be made now that cannot wait for its turn."""
+        """Return whether an attempt that cannot wait for its turn may be made now."""
         now_s = time.monotonic()
         if self.shares.due_s(self.source(address), name, now_s) <= now_s:
             return True
@@ -64,7 +65,7 @@ class LoginGuard(Generic[T]):
         return False
 
     def refuses(self, address: str, name: str) -> None:
-        """An attempt is refused without a check."""
+        """Count an attempt that is refused without a check."""
         self.refused += 1
         warn_limited(
             logger,
@@ -77,7 +78,7 @@ class LoginGuard(Generic[T]):
         )
 
     def fails(self, address: str, name: str) -> None:
-        """A password was wrong."""
+        """Count a wrong password."""
         self.failed += 1
         now_s = time.monotonic()
         source = self.source(address)
@@ -97,5 +98,5 @@ class LoginGuard(Generic[T]):
             )
 
     def succeeds(self, address: str, name: str) -> None:
-        """A password was right."""
+        """Count a right password."""
         self.shares.succeeded(self.source(address), name)

@@ -1,12 +1,12 @@
 """The broker's own secrets: small files of random bytes in its data directory.
 
 ========================  ==================================================================
-``login_secret``          makes what names that do not exist are asked for (``auth.decoys``)
+``login_secret``          the key of decoys for names that do not exist (``auth.decoys``)
 ``auth.tokens.OWN_FILE``  token of the stream service, for programs of the broker's user
 ========================  ==================================================================
 
 Each is made where there is none, whole or not at all and synced, and stays the same after each
-restart; a damaged one is made anew. Nobody but the broker's user may read it.
+restart; a damaged one is made anew. Only the broker's user may read it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def stream_token_file(data_dir: Path) -> Path:
 
 
 def _kept(path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]) -> bytes:
-    """Return what is in ``path``; what ``make`` returns is written there where it is not whole.
+    """Return the content of ``path``; write what ``make`` returns there where it is missing or
+    damaged.
 
     Raises:
         ConfigError: it cannot be read or written.

@@ -1,4 +1,4 @@
-"""The leases of registered readers in a running broker: asked for, kept, expired, told about.
+"""The leases of registered readers in a running broker: granted, stored, expired, reported.
 
 ::
 
@@ -7,7 +7,7 @@
                                    │                  (readers.json follows at the next round)
                                    ╰─ held_from ─▶ retention
 
-What the rules are: ``broker.readers``.
+The rules are those of ``broker.readers``.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ReaderLeases:
     """The registered readers of one broker.
 
     Args:
-        data_dir: where they are kept.
-        epoch: of the log.
-        store: whose log they read.
-        settings: their bounds.
-        now: what the clocks say.
+        data_dir: the directory of their state file.
+        epoch: the epoch of the log.
+        store: the store with the log that they read.
+        settings: their limits.
+        now: returns the time of the clocks.
 
     Raises:
         StoreBroken: the file is damaged.
@@ -74,10 +74,10 @@ class ReaderLeases:
             settings.readers_per_token_max,
         )
         self._lags: dict[int, Lag] = {}
-        self._to_keep: set[str] = set()  # groups whose leases are not granted before they are kept
+        self._to_keep: set[str] = set()  # groups whose leases are stored before they are granted
         self.hold_bytes_max = settings.readers_hold_bytes_max
         self.trimming = asyncio.Lock()
-        """Held while messages leave the log: no lease is granted on what is on its way out."""
+        """Locked while messages leave the log: no lease is granted on a message that is leaving."""
 
     async def lease(self, asked: Lease) -> Granted:
         """Register a reader, or renew its lease; see ``Readers.lease``."""
@@ -102,7 +102,7 @@ class ReaderLeases:
         return granted
 
     async def release(self, asked: Release) -> bool:
-        """Forget a group."""
+        """Forget a group; return whether it was known."""
         was_known = self._readers.release(asked.group, asked.owner)
         self._to_keep.discard(asked.group)
         if was_known:
@@ -111,7 +111,7 @@ class ReaderLeases:
         return was_known
 
     async def readers(self, asked: ListReaders) -> list[ReaderState]:
-        """Return where every group is that the owner may know of."""
+        """Return the state of every group that the owner may see."""
         await self._measure()
         now_s = time.monotonic()
         return [
@@ -121,11 +121,12 @@ class ReaderLeases:
         ]
 
     def held_from(self) -> int:
-        """Retention leaves the log alone from here on."""
+        """Return the offset from which on retention must leave the log alone."""
         return self._readers.held_from(time.monotonic())
 
     def trimmed(self, before: int, earliest: int) -> None:
-        """Retention moved the beginning of the log."""
+        """Count messages that retention took from readers: the log began at ``before``, and begins
+        at ``earliest`` now."""
         for reader, lost in self._readers.trimmed(before, earliest, time.monotonic()):
             self._file.is_behind = True
             logger.warning(
@@ -136,7 +137,7 @@ class ReaderLeases:
             )
 
     async def tick(self) -> None:
-        """End leases, write down what moved, and see who is how far behind."""
+        """End leases, store what moved, and measure how far each reader is behind."""
         for reader in self._readers.expire(time.monotonic()):
             self._file.is_behind = True
             logger.warning(
@@ -150,7 +151,7 @@ class ReaderLeases:
         await self.save()
 
     async def save(self) -> None:
-        """Write down what moved since the last time."""
+        """Store what moved since the last time."""
         if self._file.is_behind:
             try:
                 await self._file.write(self._readers.records)
@@ -158,7 +159,7 @@ class ReaderLeases:
                 logger.error("readers are where they were after a restart: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
-        """Return what ``$SYS`` says."""
+        """Return the values of readers for ``$SYS``."""
         now_s = time.monotonic()
         found: list[tuple[str, object]] = []
         for reader in self._readers.records():

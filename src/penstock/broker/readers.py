@@ -1,4 +1,4 @@
-"""Registered readers: who reads the log, how far each is, and what is kept for them.
+"""Registered readers of the log: how far each is, and what the log keeps for it.
 
 A reader is known by its group. It leases the log from its offset on, for a time; each renewal moves
 the offset and begins the time anew. One that crashed does not say so: its lease ends by itself.
@@ -14,15 +14,15 @@ the offset and begins the time anew. One that crashed does not say so: its lease
 
 Invariants:
 
-1. The log is kept from the lowest offset of those that hold, up to a size; what leaves it all the
-   same is counted for each that lost it.
+1. The log is kept from the lowest offset of the groups that hold it, up to a size; messages that
+   leave it all the same are counted for each group that lost them.
 2. A group that holds has one selection, a stream and topic filters: a second query with the same
    group would move its offset to and fro.
-3. At most ``readers_max`` groups are known. One that holds gives its place to nobody.
+3. At most ``readers_max`` groups are known. One that holds the log keeps its place.
 4. Time is monotonic. It ends with the process, so a restart gives every lease its whole time
    again: it may hold for too long, never too short.
-5. A group that lapsed stays where it was, and so does one after a restart: a query that comes
-   back goes on there, or is told what it lost.
+5. A group that lapsed keeps its offset, and so does one after a restart: a query that comes back
+   continues there, or is told what it lost.
 
 Pure: the caller has the clock, the file and the log.
 """
@@ -40,7 +40,7 @@ from penstock.store.api import NOTHING_HELD
 
 
 class Reader(msgspec.Struct):
-    """A group that is known, as it is kept; attributes as in ``Lease``."""
+    """The stored state of a group; attributes as in ``Lease``."""
 
     group: str
     stream: str
@@ -61,7 +61,7 @@ class Readers:
         epoch: of the log.
         readers_max: how many may be known.
         lease_s_max: the longest lease.
-        kept: as they were when the broker ended.
+        kept: their state when the broker ended.
         now_s: monotonic, in seconds.
         per_owner_max: how many may be known of one owner.
     """
@@ -90,17 +90,18 @@ class Readers:
         return len(self._known)
 
     def records(self) -> list[Reader]:
-        """Every group, to be kept."""
+        """Return the state of every group, to be stored."""
         return list(self._known.values())
 
     def left_s(self, group: str, now_s: float) -> float:
-        """Until the lease of ``group`` ends, in seconds; 0 when it has."""
+        """Return the seconds until the lease of ``group`` ends; 0 when it has."""
         return max(0.0, self._ends_s.get(group, now_s) - now_s)
 
     def lease(self, asked: Lease, end: int, now_s: float) -> tuple[Granted, bool]:
-        """Register or renew; the lease, and whether it must be kept before it is granted.
+        """Register a group or renew its lease; return the lease, and whether it must be stored
+        before it is granted.
 
-        A renewal that is forgotten holds too much, and nothing else.
+        A lost renewal keeps too much of the log, and does no other harm.
 
         Args:
             asked: the request.
@@ -181,7 +182,7 @@ class Readers:
         )
 
     def release(self, group: str, owner: str = "") -> bool:
-        """Forget ``group``; whether it was known. ConfigError where it is another's."""
+        """Forget ``group``; return whether it was known."""
         reader = self._known.get(group)
         if reader is not None:
             check_owner(f"group {group}", reader.owner, owner)
@@ -189,7 +190,7 @@ class Readers:
         return self._known.pop(group, None) is not None
 
     def expire(self, now_s: float) -> list[Reader]:
-        """End the leases whose time is over; of which groups."""
+        """End the leases whose time is over; return their groups."""
         ended = [group for group, ends_s in self._ends_s.items() if ends_s <= now_s]
         lapsed = []
         for group in ended:
@@ -201,14 +202,15 @@ class Readers:
         return lapsed
 
     def held_from(self, now_s: float) -> int:
-        """The log is kept from here on; ``NOTHING_HELD`` when no lease lasts."""
+        """Return the offset from which on the log is kept; ``NOTHING_HELD`` when no lease lasts."""
         held = (
             self._known[group].offset for group, ends_s in self._ends_s.items() if ends_s > now_s
         )
         return min(held, default=NOTHING_HELD)
 
     def trimmed(self, before: int, earliest: int, now_s: float) -> list[tuple[Reader, int]]:
-        """The log began at ``before`` and begins at ``earliest`` now: who lost how many."""
+        """Return which readers lost how many messages: the log began at ``before``, and begins at
+        ``earliest`` now."""
         losses = []
         for group, ends_s in self._ends_s.items():
             reader = self._known[group]
@@ -220,7 +222,7 @@ class Readers:
 
 
 def check_owner(what: str, owner: str, asking: str) -> None:
-    """Refuse what belongs to another token; one that may do everything may do this as well."""
+    """Refuse access to what another token registered; a token that may do everything has access."""
     if asking and asking != owner:
         raise ConfigError(f"{what} was registered with another token")
 

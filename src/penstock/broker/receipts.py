@@ -1,4 +1,4 @@
-"""Receipts: a publisher that asked is told that its message is in a table.
+"""Receipts: a publisher that asked is told when its message is in a table.
 
 ::
 
@@ -9,12 +9,11 @@
       PUBLISH to R, QoS 1, C, penstock-receipt: readings, penstock-offset, penstock-epoch,
               penstock-landed-at
 
-It is a response as MQTT 5 §4.10 has it, and the broker is the one who responds. So as not to
-publish for somebody where he may not publish himself, the response topic must be open to the
-client that asked: to the user who used its session last, or to an anonymous client where the
-session is gone.
+It is a response as MQTT 5 §4.10 has it, and the broker is the responder. The broker publishes for a
+client only where the client may publish itself: the response topic must be open to the user that
+used its session last, or to an anonymous client where the session is gone.
 
-Each is published at least once, for what was told is written down afterwards.
+Each is published at least once, because its record is written afterwards.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 SLICE_MESSAGES: Final = 50
-"""Receipts published before others have their turn."""
+"""Receipts published before clients have their turn."""
 
 COMMIT_S_MAX: Final = 8.0
 """How long the commit of receipts may take before their table is asked to try again."""
@@ -59,12 +58,12 @@ class Told(NamedTuple):
 
 @final
 class Receipts:
-    """Publishes them.
+    """Publishes receipts.
 
     Args:
-        server: routes them, and knows who may publish where.
-        driver: has the clock, and knows when they are durable.
-        store: has the messages that asked.
+        server: routes them, and has the permissions of clients.
+        driver: has the clock, and reports when they are durable.
+        store: has the messages that asked for a receipt.
     """
 
     def __init__(self, server: Server, driver: Driver, store: Store) -> None:

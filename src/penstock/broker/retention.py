@@ -1,21 +1,21 @@
 """Retention: old chunks leave the log, in whole ranges, off the event loop.
 
-What a stream keeps longer moves into its archive then (``store.archive``), which is trimmed
+Messages that a stream keeps longer move into its archive then (``store.archive``), which is trimmed
 afterwards.
 
-Never past what a session still needs: its queue holds offsets, not bodies. To find that out
-every session is asked, some at a time, for the loop has better things to do::
+Messages that a session still needs stay: its queue holds offsets, not bodies. To find the lowest
+such offset every session is asked, some at a time, so that the loop is not held up::
 
       begin: the log ends at E ─▶ a few sessions ─▶ a few sessions ─▶ … ─▶ lowest, at most E
 
-What a session comes to need after it was asked is at E or above, but for what it takes over
-from another one; that is noted (``Effects.adopted``).
+Messages that a session comes to need after it was asked are at E or above, except those it takes
+over from another session; these are noted (``Effects.adopted``).
 
-Nor past what a registered reader holds (``broker.readers``), while that is not too much. Their
-leases are looked at just before each part is removed, and none is granted meanwhile.
+Messages that a registered reader holds (``broker.readers``) stay as well, up to a size. The leases
+are looked at just before each part is removed, and none is granted meanwhile.
 
-A log in memory has no readers but the sessions, and nobody finds it after a crash: what no session
-needs leaves at once, whatever its age (``retain_needed``).
+A log in memory has no readers but the sessions, and is gone after a crash: messages that no session
+needs leave at once, whatever their age (``retain_needed``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = get_logger(__name__)
 INTERVAL_S: Final = 30.0
 IN_MEMORY_S: Final = 0.25
 ASKING_SHARE: Final = 0.05  # of the time goes to asking sessions, however many there are
-SLICE_S: Final = 0.002  # of asking sessions before others have their turn
+SLICE_S: Final = 0.002  # of asking sessions before clients have their turn
 _MICROSECONDS: Final = 1_000_000
 _NO_LIMIT: Final = 2**63
 
@@ -58,7 +58,7 @@ async def retain_forever(
         store: whose log is trimmed.
         age_s: messages older than this go; 0 = no limit by age.
         bytes_max: the oldest go while the log is larger; 0 = no limit by size.
-        now: what the clocks say; ages are those of the steady clock.
+        now: returns the time of the clocks; ages are those of the steady clock.
         leases: of the readers that hold the log back, too.
     """
     loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ async def retain_forever(
 
 
 async def retain_needed(server: Server, store: Store) -> None:
-    """Let what no session needs leave a log in memory, four times a second until cancelled.
+    """Remove what no session needs from a log in memory, four times a second until cancelled.
 
     Less often where there are so many sessions that asking them takes longer than its share.
 
@@ -144,7 +144,7 @@ async def _retain(
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Go on after a failure, whatever it is: the disk would fill."""
+    """Log a failure, whatever it is, and go on: else the disk would fill."""
     try:
         yield
     except StoreError as error:
@@ -154,7 +154,8 @@ def _told(what: str) -> Iterator[None]:
 
 
 async def needed_from(server: Server) -> int:
-    """The lowest log offset a session still needs, or the end of the log as it was at first."""
+    """Return the lowest log offset that a session still needs, or the end of the log as it was at
+    first."""
     asking = server.registry.ask_for_lowest(server.effects.next_offset)
     ends_s = time.monotonic() + SLICE_S
     while not asking.ask_some():

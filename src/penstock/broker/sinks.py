@@ -1,4 +1,4 @@
-"""Staged sets of rows, published: what the control requests ``Publish`` and ``Abandon`` do.
+"""Publishing of staged rows: the control requests ``Publish`` and ``Abandon``.
 
 ::
 
@@ -7,11 +7,11 @@
          │                 ╰── the broker starts: what was decided goes on where its position is
          ╰─ done before ─▶ answered as done
 
-1. What is decided will be published, once, whatever crashes: the decision is on disk before the
+1. A decided batch will be published, once, whatever crashes: the decision is on disk before the
    first row is routed, the position moves with the rows (``engine.sinks``), and the files stay
    until the position is beyond the batch, on disk.
-2. ``Publish`` may be asked again at any time, and is answered with how far the set is; nobody waits
-   longer than ``ANSWER_S_MAX`` for that.
+2. ``Publish`` may be asked again at any time; the answer, how far the set is, comes within
+   ``ANSWER_S_MAX``.
 3. The event loop is held up less than by one client: a turn publishes a part of one client's share,
    files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
    whichever sink, begins.
@@ -52,13 +52,13 @@ Result = TypeVar("Result")
 
 @final
 class SinkPublisher:
-    """Publishes what is staged.
+    """Publishes staged rows.
 
     Args:
         server: the engine.
         driver: runs it.
-        staging: where the rows are.
-        expiry_s: how long what is not decided is kept, seconds; 0 = for ever.
+        staging: the staging area with the rows.
+        expiry_s: how long rows that are not decided are kept, seconds; 0 = for ever.
     """
 
     def __init__(self, server: Server, driver: Driver, staging: Staging, expiry_s: float) -> None:
@@ -76,7 +76,7 @@ class SinkPublisher:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Go on with what was decided in an earlier run."""
+        """Continue what was decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._sinks.take_up(row_set.sink, self._driver.now())
@@ -86,7 +86,7 @@ class SinkPublisher:
         self._sweeping = asyncio.create_task(self._sweep_forever(), name="staging area")
 
     async def stop(self) -> None:
-        """Leave off; the next run goes on."""
+        """Stop publishing; the next run continues."""
         self._is_stopped = True
         tasks = [*self._at_work.values()]
         if self._sweeping is not None:
@@ -96,7 +96,7 @@ class SinkPublisher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def publish(self, request: Publish) -> Published:
-        """Publish a set; how far it is after a while.
+        """Publish a set of rows; return how far it is after a while.
 
         Raises:
             StoreError: it is not decided, and why; or it is, and cannot be read.
@@ -117,7 +117,7 @@ class SinkPublisher:
                 self._decided[sink, batch] = await _in_thread(
                     partial(self._staging.decide, sink, batch, request.proposal)
                 )
-        if self._is_stopped:  # who asks again will find the next run
+        if self._is_stopped:  # a repeated request will find the next run
             return Published(False, self._sinks.rows_done(sink, batch))
         at_work = self._work(sink)
         await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
@@ -129,7 +129,7 @@ class SinkPublisher:
         return Published(False, self._sinks.rows_done(sink, batch))
 
     async def abandon(self, request: Abandon) -> Published:
-        """Remove what an attempt staged, if it is not decided; whether the batch is done."""
+        """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
         await self._went_on(request.sink)
         async with self._deciding:
             if (request.sink, request.batch) not in self._decided:
@@ -142,7 +142,8 @@ class SinkPublisher:
         return (sink, batch) not in self._decided and self._sinks.is_done(sink, batch)
 
     async def _went_on(self, sink: str) -> bool:
-        """Let a sink go on where it was without its owner; False: it is still at work there."""
+        """Let a sink continue where it was without its owner; return False if it is still at work
+        there."""
         before = without_owner(sink)
         if not before or self._sinks.latest(sink) >= 0 or not self._sinks.has_room(sink):
             return True
@@ -165,7 +166,8 @@ class SinkPublisher:
     # -- publishing --------------------------------------------------------------------
 
     def _work(self, sink: str) -> asyncio.Task[None]:
-        """The task that publishes what is decided of ``sink``."""
+        """Return the task that publishes the decided batches of ``sink``; start it if there is
+        none."""
         task = self._at_work.get(sink)
         if task is None or task.done():
             task = asyncio.create_task(self._publish_all(sink), name=f"sink {sink}")
@@ -213,7 +215,7 @@ class SinkPublisher:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _publish_piece(self, row_set: RowSet, rows: list[Row]) -> int:
-        """Publish rows as far as there is room; so many are published, and on disk."""
+        """Publish rows as far as there is room; return how many are published, and on disk."""
         at = 0
         while at < len(rows):
             count = self._sinks.publish(
@@ -245,7 +247,7 @@ class SinkPublisher:
 
 
 def _end_of_piece(rows: list[Row], first: int) -> int:
-    """Where the piece ends that begins with row ``first``."""
+    """Return the end of the piece that begins with row ``first``."""
     at = first
     size_bytes = 0
     while at < len(rows) and size_bytes < PIECE_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""The broker's account of itself: on a timer beside the driver, in the turns of its loop."""
+"""The broker's reports on itself: on a timer beside the driver, in the turns of its loop."""
 
 from __future__ import annotations
 

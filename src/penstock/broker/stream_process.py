@@ -2,8 +2,8 @@
 
 It reads the log through a RocksDB secondary in its own process, so nothing it does can
 hold up the event loop. It ends when its standard input does, hence also when the broker
-is killed. Its port is held from before its first start until it is to end, for while it starts
-nobody listens there.
+is killed. Its port is held from before its first start until it is to end, because while it starts
+no program listens there.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class StreamProcess:
 
     Args:
         data_dir: the broker's data directory.
-        port: where it listens, each time; let go of by ``stop``.
+        port: the port on which it listens, each time; ``stop`` lets go of it.
         streams: JSON list of {"name", "topic_filters"}.
         publishing: JSON of the bounds of what may be published through it; empty: nothing may.
-        options: further arguments. They can be seen by everyone on the machine: secrets are named
-            by their files.
+        options: further arguments. All users of the machine can see them: secrets are named by
+            their files.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class StreamProcess:
             backoff_s = min(backoff_s * 2, _BACKOFF_MAX_S)
 
     async def _run(self) -> int:
-        """One life of the service; its exit code."""
+        """Run the service once; return its exit code."""
         process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE)
         self._process = process
         output = process.stdout
@@ -129,7 +129,8 @@ class StreamProcess:
 
 
 async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> HeldPort:
-    """The port the stream service will use: ``port``, or a free one for 0; kept for it.
+    """Return the port that the stream service will use, ``port`` or a free one for 0, and keep it
+    for the service.
 
     Args:
         host: address to listen on.

@@ -1,4 +1,4 @@
-"""``$SYS``: what the broker tells about itself, under the names Mosquitto's users know.
+"""``$SYS``: the broker's values about itself, under the names that Mosquitto's users know.
 
 ::
 
@@ -48,7 +48,7 @@ class Load:
         self._total = total
 
     def update(self, total: int, elapsed_s: float) -> None:
-        """``total`` is what it is ``elapsed_s`` (above 0) after the last update."""
+        """Take the total as it is ``elapsed_s`` (above 0) after the last update."""
         rate = (total - self._total) * _MINUTE_S / elapsed_s
         self._total = total
         for position, (minutes, _) in enumerate(_SPANS):
@@ -61,11 +61,11 @@ class SysTopics:
     """Publishes the ``$SYS`` topics of one broker.
 
     Args:
-        server: what it tells about.
-        store: whose log it tells about.
+        server: the engine that it reports on.
+        store: the store with its log.
         interval_s: time between two updates; 0 = never.
         now: when the broker started.
-        others: what else is told, as ``values``; of bridges and readers, which come and go.
+        others: returns more values, of bridges and readers, which come and go.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SysTopics:
         self._told: set[str] = set()
 
     def tick(self, now: Now) -> bool:
-        """Publish what changed, if an update is due; whether there was anything."""
+        """Publish what changed, if an update is due; return whether there was anything."""
         if self._interval_s == 0 or now.monotonic_s < self._due_s:
             return False
         self._due_s = now.monotonic_s + self._interval_s
@@ -102,7 +102,7 @@ class SysTopics:
             if self._server.router.publish_system(PREFIX + name, value.encode(), now):
                 published = True
         told = {name for name, _ in values}
-        for name in self._told - told:  # of somebody who is gone; an empty value says so
+        for name in self._told - told:  # its bridge or reader is gone; an empty value says so
             published = True
             self._server.router.publish_system(PREFIX + name, b"", now)
             self._server.router.system.remove(PREFIX + name)
@@ -110,7 +110,7 @@ class SysTopics:
         return published
 
     def values(self, now: Now) -> list[tuple[str, str]]:
-        """Every topic below ``$SYS/broker/`` with its value."""
+        """Return every topic below ``$SYS/broker/`` with its value."""
         found: list[tuple[str, object]] = [
             ("version", f"penstock version {__version__}"),
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
@@ -213,7 +213,7 @@ class SysTopics:
 
 
 def _memory() -> list[tuple[str, object]]:
-    """The memory of this process: resident now, and the most it ever was."""
+    """Return the memory of this process: resident now, and the most it ever was."""
     found: list[tuple[str, object]] = []
     maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
     try:

@@ -1,4 +1,4 @@
-"""Passwords that were right a short while ago, and need no check again.
+"""Passwords that were right a short while ago, and need not be checked again.
 
 ::
 
@@ -6,8 +6,8 @@
                             ╰── away for ``verified_s`` at most, or the files changed ─▶ forgotten
 
 So a network that fails for a minute and lets ten thousand clients come back costs no checks.
-What is remembered is a keyed hash: the key is random, in memory, and of this process alone, so that
-neither a core dump of an earlier run nor anything on disk says what was right.
+Only a keyed hash is remembered: the key is random, in memory, and of this process alone, so that
+neither a core dump of an earlier run nor a file on disk says what was right.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Verified:
         return len(self._until)
 
     def key_of(self, username: str, password: bytes) -> bytes:
-        """Return what stands for a name and its password; says nothing without the key."""
+        """Return a keyed hash of a name and its password; it tells nothing without the key."""
         name = username.encode()
         digest = hashlib.blake2b(key=self._key, digest_size=_DIGEST_BYTES)
         digest.update(len(name).to_bytes(4, "big") + name)
@@ -53,7 +53,7 @@ class Verified:
         return digest.digest()
 
     def knows(self, key: bytes, link: Link, now_s: float) -> bool:
-        """Return whether this was right lately; then ``link`` is who uses it now."""
+        """Return whether this login was right lately; if so, note that ``link`` uses it now."""
         found = self._until.get(key)
         if found is None:
             return False
@@ -65,7 +65,7 @@ class Verified:
         return True
 
     def remember(self, key: bytes, link: Link, now_s: float) -> None:
-        """This is right, and ``link`` uses it."""
+        """Note that this login is right, and that ``link`` uses it."""
         if self._verified_s <= 0:
             return
         self._until.pop(key, None)
@@ -74,14 +74,14 @@ class Verified:
         self._until[key] = (now_s + self._verified_s, link)
 
     def forget(self) -> None:
-        """The files changed: nothing is known any more."""
+        """Forget all logins: the files have changed."""
         self._until = {}
 
     def tick(self, now_s: float, interval_s: float) -> None:
-        """Renew what is in use, forget what is over; all within half of ``verified_s``.
+        """Renew what is in use and forget what is over; all within half of ``verified_s``.
 
         Args:
-            now_s: when.
+            now_s: the time, of the monotonic clock.
             interval_s: time between two calls.
         """
         if self._verified_s <= 0:

@@ -1,1 +1,1 @@
-"""What the broker tells about itself: today its log lines, later metrics and lifecycles."""
+"""The broker's reports about itself: its log lines, and how text of others is shown."""

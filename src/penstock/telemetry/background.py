@@ -1,4 +1,4 @@
-"""Log lines written by a thread of their own, so that nobody waits for who reads them.
+"""Log lines written by a thread of their own, so that the event loop never waits for their reader.
 
 ::
 
@@ -44,7 +44,7 @@ class BackgroundHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record; its text is made now, while what it is about is as it was."""
+        """Queue a record; its text is made now, while the values in it are as they were."""
         try:
             text = record.getMessage()
         except Exception:  # text and arguments do not fit: a mistake, and no reason to stop
@@ -100,7 +100,7 @@ class DescriptorHandler(logging.Handler):
         self._descriptor = descriptor
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
-        """Have none."""
+        """Make no lock."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:

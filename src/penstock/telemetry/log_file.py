@@ -1,8 +1,8 @@
-"""A log file that turns, and that no full disk, lost directory or foreign ``logrotate`` silences.
+"""A log file that rotates, and survives a full disk, a lost directory and a foreign ``logrotate``.
 
 ::
 
-      a line ─▶ moved or removed by somebody else? ─ a new file ─▶ too long? ─ FILE.1 … ─▶ written
+      a line ─▶ moved or removed from outside? ───── a new file ─▶ too long? ─ FILE.1 … ─▶ written
                                                                                 │ fails
                      said once, and this line ─▶ standard error, until one fits ◀╯
 
@@ -29,7 +29,7 @@ class LogFileHandler(logging.Handler):
         path: of the file.
         bytes_max: of it, above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
         files_max: renamed files that are left, at least 1.
-        instead: gets the lines that the file does not take.
+        instead: takes the lines that the file does not.
 
     Raises:
         OSError: the file cannot be opened.
@@ -45,7 +45,7 @@ class LogFileHandler(logging.Handler):
         self._file = os.open(self._path, _FLAGS, 0o666)
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
-        """Have none: see ``DescriptorHandler``."""
+        """Make no lock: see ``DescriptorHandler``."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -85,7 +85,7 @@ class LogFileHandler(logging.Handler):
             raise
 
     def _follow(self) -> int:
-        """Open what has the file's name now, where that is another; return its size in bytes."""
+        """Open the file that has the path now, where that is another; return its size in bytes."""
         opened = os.fstat(self._file)
         try:
             named = self._path.stat()
@@ -113,5 +113,5 @@ class LogFileHandler(logging.Handler):
 
 
 def _about(message: str, record: logging.LogRecord) -> logging.LogRecord:
-    """Return a warning about the log itself, from where ``record`` is from."""
+    """Return a warning about the log itself, with the origin of ``record``."""
     return logging.LogRecord(record.name, logging.WARNING, "", 0, message, None, None)

@@ -4,17 +4,17 @@ One line per event, time first in UTC, level, part of Penstock, text:
 
     2026-11-21T07:52:06.120Z WARNING runtime.driver: dropped 2 messages (client m-7): queue full
 
-Names in a line are those of others: client identifiers, users, topics, a server's reason string.
-So what is logged is a text of ours with *arguments*, and each argument is cut, escaped and
-rid of passwords before any handler sees it (``get_logger``):
+Names in a line are written by others: client identifiers, users, topics, a server's reason string.
+So a log line is a text of ours with *arguments*, and each argument is cut, escaped and rid of
+passwords before any handler sees it (``get_logger``):
 
     logger.info("client %s left: %s", client_id, Sentence(because))
                         │  text: 128 characters  │ a sentence that quotes names, an error, a path:
                         │                        │ 1,024
 
 A cause that strikes ten thousand times a second must not write ten thousand lines: a
-`RepeatLimiter` lets the first of each kind through, then one per interval, and says how many it
-held back. It is pure: the caller passes the time.
+`RepeatLimiter` lets the first of each kind through, then one per interval, with the number of lines
+it suppressed. It is pure: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ REPEAT_INTERVAL_S: Final = 10.0
 REPEAT_KEYS_MAX: Final = 1000
 _STDERR: Final = 2
 NAME_CHARACTERS_MAX: Final = 128
-"""Of a client identifier, user name, topic and any other text in a line, before it is escaped."""
+"""Length of a client identifier, user name, topic or other text in a line, before escaping."""
 
 SENTENCE_CHARACTERS_MAX: Final = 1024
-"""Of a sentence, an error or a path in a line, before it is escaped."""
+"""Length of a sentence, an error or a path in a line, before escaping."""
 
 _READ_CHARACTERS_MAX: Final = 4 * SENTENCE_CHARACTERS_MAX
-"""Of an argument, in which passwords are looked for: one that ends behind what is shown, too."""
+"""Length of an argument that is searched for passwords: one may end behind what is shown."""
 
 _KIND_CHARACTERS_MAX: Final = 256  # kept of each kind of warning
 
@@ -68,8 +68,7 @@ class Sentence(str):
 def get_logger(name: str) -> logging.Logger:
     """Return the logger `name`, which cuts, escapes and masks the arguments of its lines.
 
-    It does so for whatever handlers there are: of a program that uses the client library, the
-    program's own.
+    It does so for all handlers, those of a program included that uses the client library.
     """
     logger = logging.getLogger(name)
     logger.addFilter(_quote_arguments)
@@ -83,7 +82,7 @@ def _quote_arguments(record: logging.LogRecord) -> bool:
 
 
 def _quoted(argument: object) -> object:
-    """Return `argument`, or as text what may stand of it in a line."""
+    """Return `argument`, or as text the part of it that a line may have."""
     if argument is None or isinstance(argument, int | float):
         return argument
     try:
@@ -110,7 +109,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return what a library says over several lines, with colours perhaps, as one plain line."""
+    """Return a library's text of several lines, perhaps with colours, as one plain line."""
     return " ".join(_COLOUR.sub("", text).split())
 
 
@@ -125,7 +124,8 @@ class OneLine(logging.Formatter):
     """Time, level, logger and message on one line; a traceback follows only where one is given."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line for `record`, its message in characters that only show: see `printable`."""
+        """Return the line for `record`, its message in printable characters only: see
+        `printable`."""
         time_text = _time_text(record)
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
@@ -139,7 +139,7 @@ class OneObject(logging.Formatter):
     """One JSON object on one line: time, level, logger, message, and exception where one is."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the object for `record`; what a terminal would obey is escaped in it too."""
+        """Return the object for `record`; control characters are escaped in it, too."""
         found = {
             "time": _time_text(record),
             "level": record.levelname.lower(),
@@ -157,7 +157,7 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def short(name: str) -> str:
-    """Return a name as a sentence for a log line has it: 128 characters at most."""
+    """Return a name in the length that a log line has for one: at most 128 characters."""
     return _cut(name, NAME_CHARACTERS_MAX)
 
 
@@ -214,10 +214,10 @@ def _use(handler: logging.Handler, level: str) -> None:
 
 
 class RepeatLimiter:
-    """At most one line per kind and interval, counting those held back.
+    """At most one line per kind and interval, with a count of suppressed lines.
 
-    It remembers `keys_max` kinds; beyond that the one not seen for longest is forgotten, which
-    may let one line too many through and never holds back a new kind.
+    It remembers `keys_max` kinds; beyond that the one not seen for longest is forgotten, which may
+    let one line too many through and never suppresses a new kind.
 
     Args:
         interval_s: seconds between two lines of one kind, above 0.
@@ -237,7 +237,7 @@ class RepeatLimiter:
         ``count`` is how many things the line is about.
 
         Returns:
-            None to stay silent, else how many things of this kind were held back before this line.
+            None to stay silent, else how many things of this kind were suppressed before this line.
         """
         key = key[:_KIND_CHARACTERS_MAX]  # it may have names of 65,535 bytes in it
         seen = self._seen.get(key)
@@ -278,7 +278,7 @@ def log_limited(
     *args: object,
     count: int = 1,
 ) -> None:
-    """Log a line of kind `key` unless `limiter` holds it back; it says how many were held back.
+    """Log a line of kind `key` unless `limiter` suppresses it; it counts those suppressed before.
 
     ``count`` is how many things the line is about.
     """

@@ -1,4 +1,4 @@
-r"""Standard output and standard error on a terminal: text of others shows there, and does nothing.
+r"""Standard output and standard error on a terminal: control characters of others are escaped.
 
 ::
 
@@ -10,7 +10,7 @@ r"""Standard output and standard error on a terminal: text of others shows there
 Topics, client identifiers, payloads and reason strings are written by others. A terminal obeys ESC
 sequences and C1 characters in them: they write over what is shown, or have the terminal answer as
 if its user had typed. So a program that calls ``guard_terminals`` first cannot forget it later:
-what it does not print through ``cli/screen.py`` is escaped, colours of its own too.
+all text that is not printed through ``cli/screen.py`` is escaped, colours of its own too.
 
 The escapes are those that JSON has, ``\u001b``: an object that is printed stays one.
 """
@@ -51,11 +51,11 @@ class EscapingStream(io.TextIOWrapper):
 
 @final
 class Obeyed(bytes):
-    """What its maker has a terminal obey: the user's own colours, and what is escaped already."""
+    """Bytes that a terminal may obey: the user's own colours, and text that is escaped already."""
 
 
 def guard_terminals() -> None:
-    """From now on `sys.stdout` and `sys.stderr` escape, each of them that is a terminal."""
+    """Have `sys.stdout` and `sys.stderr` escape from now on, each of them that is a terminal."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         is_guarded = isinstance(stream, EscapingStream)
@@ -79,7 +79,7 @@ def for_terminal(text: str) -> str:
 def bytes_for_terminal(data: bytes) -> bytes:
     r"""Return `data` as `for_terminal` has it; bytes that are no UTF-8 become ``\udcXX``.
 
-    What is `Obeyed` stays as it is.
+    `Obeyed` bytes stay as they are.
     """
     if isinstance(data, Obeyed):
         return data
