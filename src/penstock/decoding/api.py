@@ -1,4 +1,4 @@
-"""What the rest of Penstock uses of this package: a decoder made from its definition."""
+"""The public functions of this package: make a decoder from its definition."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ __all__ = ["Decoded", "Decoder", "make_decoder", "pinned"]
 
 
 def make_decoder(definition: DecoderDefinition) -> Decoder:
-    """The decoder that a definition describes; it can be made again in any process.
+    """Return the decoder that a definition describes.
+
+    The same definition gives the same decoder in every process.
 
     Raises:
-        ConfigError: a file it names cannot be read, or does not fit, in one sentence.
+        ConfigError: a file it names cannot be read, or does not fit; the message is one sentence.
     """
     match definition.kind:
         case "json":

@@ -14,8 +14,8 @@ from penstock.decoding.avro_registered import registered_avro_decoder
 from penstock.decoding.avro_schema import parse_avro_schema, read_datum
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import DocumentDecoder, Slow, document_decoder
-from penstock.decoding.files import content_of
+from penstock.decoding.documents import DocumentDecoder, NoQuickReader, document_decoder
+from penstock.decoding.files import read_file
 from penstock.errors import ConfigError
 
 _MARKER: Final = b"\xc3\x01"
@@ -23,7 +23,7 @@ _HEADER_BYTES: Final = 10
 
 
 def avro_decoder(definition: DecoderDefinition) -> Decoder:
-    """With the definition's columns, or with one for each field of the schema."""
+    """Return a decoder with the definition's columns, or one for each field of the schema."""
     try:
         import fastavro  # noqa: F401 - only whether it is there
     except ImportError:
@@ -32,12 +32,12 @@ def avro_decoder(definition: DecoderDefinition) -> Decoder:
             " pip install 'penstock[spark]'."
         ) from None
     file = definition.schema_file
-    schema = parse_avro_schema(content_of(file, "Avro schema"), f"schema {file}") if file else None
+    schema = parse_avro_schema(read_file(file, "Avro schema"), f"schema {file}") if file else None
     if definition.framing == "container":
         return container_decoder(definition, schema)
     if definition.framing == "confluent":
         return registered_avro_decoder(definition, schema)
-    assert schema is not None  # the definition sees to it
+    assert schema is not None  # checked by the definition
     header = _MARKER + schema.fingerprint() if definition.framing == "single_object" else b""
     columns = definition.columns or schema.columns()
     notation = AvroNotation(schema.parsed, header)
@@ -46,15 +46,15 @@ def avro_decoder(definition: DecoderDefinition) -> Decoder:
     return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
 
 
-class AvroNotation(Slow):
-    """Reads payloads of one schema. header is what each begins with."""
+class AvroNotation(NoQuickReader):
+    """Reads payloads of one schema; each payload begins with ``header``."""
 
     def __init__(self, schema: Any, header: bytes) -> None:
         self._schema = schema
         self._header = header
 
     def read(self, payload: bytes) -> object:
-        """The datum."""
+        """Return the datum of a payload."""
         stream = io.BytesIO(payload)
         if self._header:
             self._skip_header(stream)

@@ -5,8 +5,8 @@
       Obj 01 | map of metadata: avro.schema, avro.codec | 16 bytes of sync
              | count | length | that many bytes, compressed | sync        ... again and again
 
-(Avro 1.12, Object Container Files.) Each record is a row. The schema is the payload's own, and so
-what it may stand for is bounded (`avro_schema.py`), as is what a block expands to.
+(Avro 1.12, Object Container Files.) Each record is a row. The schema comes with the payload, so its
+size when expanded is bounded (`avro_schema.py`), as is the size of an expanded block.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from penstock.decoding.avro_schema import (
     AvroSchema,
     parse_avro_schema,
 )
-from penstock.decoding.avro_values import values_of
+from penstock.decoding.avro_values import count_avro_values
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import DocumentDecoder, Slow
+from penstock.decoding.documents import DocumentDecoder, NoQuickReader
 from penstock.decoding.shown import shown
 from penstock.errors import ConfigError
 
@@ -48,8 +48,11 @@ _EXPANDERS: Final[dict[str, Callable[[], Any]]] = {
 
 
 def container_decoder(definition: DecoderDefinition, reader: AvroSchema | None) -> Decoder:
-    """With the definition's columns; with one for each field of the reader's schema; or with one
-    of JSON text for each record."""
+    """Return a decoder of container files.
+
+    It has the definition's columns, or one for each field of the reader's schema, or one of JSON
+    text for each record.
+    """
     columns = definition.columns or (reader.columns() if reader is not None else {})
     columns = columns or {"value": Column(type="json", path="$")}
     notation = ContainerNotation(
@@ -63,14 +66,14 @@ def container_decoder(definition: DecoderDefinition, reader: AvroSchema | None) 
     )
 
 
-class ContainerNotation(Slow):
-    """Reads container files: the list of their records.
+class ContainerNotation(NoQuickReader):
+    """Reads container files to lists of their records.
 
     Args:
-        reader: the schema that records are resolved to, as fastavro has it; None for their own.
-        records_max: a payload with more is broken.
-        expanded_bytes_max: one whose blocks expand to more is broken.
-        values_max: one whose records are more values is broken.
+        reader: the schema to which records are resolved, as fastavro has it; None for their own.
+        records_max: a payload with more records is broken.
+        expanded_bytes_max: a payload whose blocks expand to more bytes is broken.
+        values_max: a payload whose records have more values is broken.
     """
 
     def __init__(
@@ -86,7 +89,7 @@ class ContainerNotation(Slow):
         self._known: OrderedDict[bytes, AvroSchema] = OrderedDict()
 
     def read(self, payload: bytes) -> object:
-        """The records."""
+        """Return the records of a payload."""
         if not payload.startswith(MAGIC):
             raise Broken("The payload is no Avro container file, which begins with Obj and 01.")
         stream = io.BytesIO(payload)
@@ -94,22 +97,22 @@ class ContainerNotation(Slow):
         metadata: Any = self._datum(stream, _METADATA, None)
         written = self._schema(metadata.get("avro.schema", b""))
         codec = metadata.get("avro.codec", b"null").decode("latin-1")
-        sync = _taken(stream, _SYNC_BYTES)
+        sync = _take(stream, _SYNC_BYTES)
         records: list[object] = []
         values = 0
         left = self._expanded_bytes_max
         while stream.tell() < len(payload):
             count = _long(stream)
-            content = _expanded(codec, _taken(stream, _long(stream)), left)
+            content = _expand(codec, _take(stream, _long(stream)), left)
             left -= len(content)
-            if _taken(stream, _SYNC_BYTES) != sync:
+            if _take(stream, _SYNC_BYTES) != sync:
                 raise Broken("The Avro container file has a block without its sync marker.")
             if not 0 <= count <= self._records_max - len(records):
                 raise Broken("The payload has more records than rows_max allows.")
             expanded = self._expanded_bytes_max - left
             most = VALUES_A_BYTE_MAX * expanded + VALUES_FREE_MAX * (len(records) + count)
-            if most > self._values_max:  # what is short need not be counted
-                values += values_of(content, written, count, self._values_max)
+            if most > self._values_max:  # short data need not be counted
+                values += count_avro_values(content, written, count, self._values_max)
             if values > self._values_max:
                 raise Broken(
                     f"The payload has more values than values_max allows ({self._values_max})."
@@ -127,7 +130,7 @@ class ContainerNotation(Slow):
             raise Broken("The Avro container file ends too early.") from None
         except (Broken, RecursionError):
             raise
-        except Exception as error:  # fastavro's are of many kinds
+        except Exception as error:  # fastavro raises many kinds
             said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
             raise Broken(f"The Avro container file cannot be read: {said}.") from None
 
@@ -147,17 +150,17 @@ class ContainerNotation(Slow):
 
 
 def _long(stream: io.BytesIO) -> int:
-    """A whole number as Avro writes it: seven bits a byte, zigzag."""
+    """Read a whole number as Avro writes it: seven bits a byte, zigzag."""
     value = 0
     for place in range(_LONG_BYTES_MAX):
-        (byte,) = _taken(stream, 1)
+        (byte,) = _take(stream, 1)
         value |= (byte & 0x7F) << (7 * place)
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1)
     raise Broken("The Avro container file has a number of more than 64 bits.")
 
 
-def _taken(stream: io.BytesIO, count: int) -> bytes:
+def _take(stream: io.BytesIO, count: int) -> bytes:
     if count < 0:
         raise Broken("The Avro container file has a block of negative length.")
     found = stream.read(count)
@@ -166,7 +169,7 @@ def _taken(stream: io.BytesIO, count: int) -> bytes:
     return found
 
 
-def _expanded(codec: str, content: bytes, bytes_max: int) -> bytes:
+def _expand(codec: str, content: bytes, bytes_max: int) -> bytes:
     if codec == "null":
         return content
     expander = _EXPANDERS.get(codec)

@@ -1,8 +1,8 @@
 """Decimals of Avro, with a bound: fastavro takes seconds for one of 200,000 bytes.
 
 A schema's decimals get a logical type of our own, which fastavro then reads by a function that is
-registered for it. One of more digits than the schema says is not rounded, as fastavro does, but
-left to the column, which it does not fit.
+registered for it. A decimal with more digits than the schema says is not rounded, as fastavro does,
+but left to the column, which it does not fit.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ from typing import Any, Final
 from penstock.decoding.broken import Broken
 
 DECIMAL: Final = "penstock-decimal"
-"""The logical type of decimals in schemas that are read here."""
+"""The logical type of decimals in schemas changed by this module."""
 
 BYTES_MAX: Final = 128
 
-_EXACT: Final = Context(prec=400)  # more than so many bytes have
+_EXACT: Final = Context(prec=400)  # more digits than ``BYTES_MAX`` bytes have
 _INNER: Final = ("type", "fields", "items", "values")
 
 
 def with_bounded_decimals(schema: Any) -> Any:
-    """A schema, whose decimals have the logical type that is read here."""
+    """Return a schema whose decimals have the logical type ``DECIMAL``."""
     from fastavro.read import LOGICAL_READERS
 
     for kind in ("bytes", "fixed"):
         LOGICAL_READERS[f"{kind}-{DECIMAL}"] = _read
-    return _changed(schema)
+    return _replace_decimals(schema)
 
 
-def _changed(schema: Any) -> Any:
+def _replace_decimals(schema: Any) -> Any:
     if isinstance(schema, list):
-        return [_changed(branch) for branch in schema]
+        return [_replace_decimals(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
-    changed = {key: _changed(value) if key in _INNER else value for key, value in schema.items()}
+    changed = {
+        key: _replace_decimals(value) if key in _INNER else value for key, value in schema.items()
+    }
     if schema.get("logicalType") == "decimal" and schema.get("type") in ("bytes", "fixed"):
         changed["logicalType"] = DECIMAL
     return changed

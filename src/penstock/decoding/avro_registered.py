@@ -1,8 +1,8 @@
 """Avro whose payloads name their schema by its id in a registry (Confluent's wire format).
 
-Each payload is read with the schema that it was written with, and resolved to the one the table
-wants: `schema_file`, or the newest of `registry.subject`. So producers may go on to another schema
-while messages of the former are still in the log.
+Each payload is read with the schema with which it was written, and resolved to the one the table
+wants: `schema_file`, or the newest of `registry.subject`. So producers may change to another schema
+while messages of the old one are still in the log.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.avro_schema import AvroSchema, parse_avro_schema, read_datum
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoder
-from penstock.decoding.documents import DocumentDecoder, Slow, document_decoder
+from penstock.decoding.documents import DocumentDecoder, NoQuickReader, document_decoder
 from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
 from penstock.errors import ConfigError
 
 
 def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | None) -> Decoder:
-    """With the definition's columns; with one for each field of the reader's schema; or with one
-    of JSON text."""
-    assert definition.registry is not None  # the definition sees to it
+    """Return a decoder of payloads with registered schemas.
+
+    It has the definition's columns, or one for each field of the reader's schema, or one of JSON
+    text.
+    """
+    assert definition.registry is not None  # checked by the definition
     registry = Registry(definition.registry)
     if reader is None and definition.registry.subject:
         reader = _of_subject(definition, registry)
@@ -34,18 +37,18 @@ def registered_avro_decoder(definition: DecoderDefinition, reader: AvroSchema | 
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    """A column for each field of the subject's schema; none where it is no record."""
+    """Return a column for each field of the subject's schema; none if it is not a record."""
     return _of_subject(definition, registry).columns()
 
 
 def _of_subject(definition: DecoderDefinition, registry: Registry) -> AvroSchema:
-    assert definition.registry is not None  # the caller sees to it
+    assert definition.registry is not None  # checked by the caller
     where = f"schema of {definition.registry.subject}"
     return parsed(registry, registry.of_subject(), where)
 
 
-class RegisteredAvro(Slow):
-    """Reads payloads of any schema of a registry. reader is the one they are resolved to."""
+class RegisteredAvro(NoQuickReader):
+    """Reads payloads of any schema of a registry, and resolves them to ``reader``."""
 
     def __init__(self, registry: Registry, reader: Any) -> None:
         self._registry = registry
@@ -53,7 +56,7 @@ class RegisteredAvro(Slow):
         self._written: dict[int, AvroSchema] = {}
 
     def read(self, payload: bytes) -> object:
-        """The datum."""
+        """Return the datum of a payload."""
         number = schema_id(payload)
         written = self._written.get(number)
         if written is None:
@@ -70,11 +73,11 @@ class RegisteredAvro(Slow):
 
 
 def parsed(registry: Registry, schema: RegisteredSchema, where: str) -> AvroSchema:
-    """A registered schema, with those that it refers to.
+    """Parse a registered schema, with those that it refers to.
 
     Raises:
-        ConfigError: it is no Avro schema.
-        RegistryUnavailable: what it refers to is not known.
+        ConfigError: it is not an Avro schema.
+        RegistryUnavailable: a schema to which it refers is not known.
     """
     if schema.schema_type != "AVRO":
         raise ConfigError(f"The {where} is of the kind {schema.schema_type}, and not of AVRO.")

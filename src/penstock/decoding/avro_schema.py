@@ -1,8 +1,8 @@
-"""Avro schemas: parsed, measured, and the columns that the fields of a record become.
+"""Avro schemas: parses and measures them, and makes columns of the fields of a record.
 
 A schema can let a few bytes stand for more than memory holds: one that contains itself, a list of
-items that take no bytes, records of records of nothing. Those are refused. A schema that came with
-a payload may give no more than 16 values for each byte, beside 64 for each datum, however the
+items that take no bytes, records of empty records. Such schemas are refused. A schema that came
+with a payload may give at most 16 values for each byte, beside 64 for each datum, however the
 payload chooses among the branches of unions.
 
 ::
@@ -27,7 +27,7 @@ from penstock.decoding.shown import shown
 from penstock.errors import ConfigError
 
 VALUES_A_BYTE_MAX: Final = 16
-"""Of a schema that came with a payload."""
+"""Most values for each byte, for a schema that came with a payload."""
 
 _VALUES_A_BYTE_TRUSTED: Final = 10**9
 VALUES_FREE_MAX: Final = 64
@@ -57,21 +57,21 @@ _LOGICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema as fastavro has it, with the types that it names; written is its JSON."""
+    """A schema as fastavro has it, with the types that it names; ``written`` is its JSON."""
 
     parsed: Any
     named: dict[str, Any]
     written: Any
 
     def fingerprint(self) -> bytes:
-        """CRC-64-AVRO of its canonical form, in 8 bytes."""
+        """Return the CRC-64-AVRO of its canonical form, in 8 bytes."""
         import fastavro.schema
 
         canonical = fastavro.schema.to_parsing_canonical_form(self.written)
         return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
 
     def columns(self) -> dict[str, Column]:
-        """A column for each field of a record; none for any other schema."""
+        """Return a column for each field of a record; none for any other schema."""
         if not isinstance(self.parsed, dict) or self.parsed["type"] != "record":
             return {}
         return {
@@ -83,30 +83,30 @@ class AvroSchema:
 def parse_avro_schema(
     text: bytes | str, where: str, known: dict[str, Any] | None = None, *, is_trusted: bool = True
 ) -> AvroSchema:
-    """Read a schema.
+    """Parse a schema.
 
     Args:
         text: its JSON.
-        where: what to call it: "schema reading.avsc".
+        where: its name in errors: "schema reading.avsc".
         known: types by name that it may use.
-        is_trusted: whether it is from a file or registry, and not from a payload.
+        is_trusted: it is from a file or registry, and not from a payload.
 
     Raises:
-        ConfigError: it is none, or lets a few bytes become much.
+        ConfigError: it is not a schema, or lets a few bytes expand too much.
     """
     import fastavro
 
     try:
         written = json.loads(text)
         named = dict(known or {})
-        fastavro.parse_schema(written, dict(named))  # which knows what is wrong with a decimal
+        fastavro.parse_schema(written, dict(named))  # finds mistakes in decimals
         schema = fastavro.parse_schema(with_bounded_decimals(written), named)
         surplus = _Measure(where, named, is_trusted=is_trusted).surplus(schema, ())
     except RecursionError:
         raise ConfigError(f"The Avro {where} is nested too deeply.") from None
     except ConfigError:
         raise
-    except Exception as error:  # fastavro's are of several kinds, ValueError among them
+    except Exception as error:  # fastavro raises several kinds, ValueError among them
         reason = str(error).rstrip(".")
         raise ConfigError(f"The {where} is no Avro schema: {reason}.") from None
     if not is_trusted and surplus > VALUES_FREE_MAX:
@@ -115,15 +115,15 @@ def parse_avro_schema(
 
 
 def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
-    """The one datum that is left in a stream.
+    """Read the one datum that is left in a stream.
 
     Args:
-        stream: of the payload.
-        written: the schema that it was written with, as fastavro has it.
-        reader: the one that it is resolved to; None for the same.
+        stream: the rest of the payload.
+        written: the schema with which it was written, as fastavro has it.
+        reader: the schema to which it is resolved; None for the same.
 
     Raises:
-        Broken: it is not of these schemas.
+        Broken: it does not match these schemas.
     """
     import fastavro
 
@@ -133,7 +133,7 @@ def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
         raise Broken("The payload is not Avro of this schema: it ends too early.") from None
     except (Broken, RecursionError):
         raise
-    except Exception as error:  # fastavro's are of many kinds
+    except Exception as error:  # fastavro raises many kinds
         said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
         raise Broken(f"The payload is not Avro of this schema: {said}.") from None
     left = len(stream.read())
@@ -143,7 +143,7 @@ def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
 
 
 class _Measure:
-    """What a datum of a schema may become. Each named type is looked at once."""
+    """Measures how many values a datum of a schema may have. Each named type is measured once."""
 
     def __init__(self, where: str, named: dict[str, Any], *, is_trusted: bool) -> None:
         self._where = where
@@ -153,9 +153,11 @@ class _Measure:
         self._known: dict[str, int] = {}
 
     def surplus(self, schema: Any, around: tuple[str, ...]) -> int:
-        """The most values of a datum beyond those allowed for its bytes.
+        """Return the most values of a datum beyond those allowed for its bytes.
 
-        around are the records that the schema stands in.
+        Args:
+            schema: the schema.
+            around: names of the records that contain it.
 
         Raises:
             ConfigError: there is no bound.

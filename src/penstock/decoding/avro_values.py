@@ -1,7 +1,7 @@
-"""How many values data of Avro are, counted without building them.
+"""Counts the values in Avro data without building them.
 
-A byte may be one value or sixteen (`avro_schema.py`), so that only counting tells whether a long
-payload fits `values_max`. It takes a microsecond for each value, and ends at the first too many.
+A byte may be one value or sixteen (`avro_schema.py`), so only counting tells whether a long
+payload fits `values_max`. It takes a microsecond per value, and ends at the first one too many.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from penstock.decoding.avro_schema import AvroSchema
 _WIDTHS: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
-def values_of(content: bytes, schema: AvroSchema, count: int, values_max: int) -> int:
-    """The values of so many data, or a number above values_max. What is not well-formed ends the
-    count: it is not read further either."""
+def count_avro_values(content: bytes, schema: AvroSchema, count: int, values_max: int) -> int:
+    """Return the number of values of ``count`` data, or a number above values_max.
+
+    Malformed data ends the count, as it ends reading.
+    """
     walk = _Walk(content, schema.named, values_max)
     try:
         for _ in range(count):
@@ -26,11 +28,11 @@ def values_of(content: bytes, schema: AvroSchema, count: int, values_max: int) -
 
 
 class _Over(Exception):
-    """There are too many."""
+    """Raised when there are too many values."""
 
 
 class _Walk:
-    """A place in a payload. values is how many are before it."""
+    """Walks through a payload; ``values`` is the number of values before its position."""
 
     def __init__(self, content: bytes, named: dict[str, Any], values_max: int) -> None:
         self.values = 0
@@ -40,12 +42,12 @@ class _Walk:
         self._at = 0
 
     def pass_by(self, schema: Any) -> None:
-        """Go on behind a datum."""
+        """Move behind a datum."""
         self.values += 1
         if self.values > self._values_max:
             raise _Over
         if isinstance(schema, list):
-            self.values -= 1  # which branch it is makes no value
+            self.values -= 1  # the index of the branch is not a value
             self.pass_by(schema[self._long()])
             return
         schema = self._named.get(schema, schema) if isinstance(schema, str) else schema
@@ -58,7 +60,7 @@ class _Walk:
         elif kind == "map":
             self._pass_items(schema["values"], has_keys=True)
         elif kind in ("bytes", "string"):
-            length = self._long()  # which moves the place
+            length = self._long()  # this moves the position
             self._at += max(0, length)
         elif kind == "fixed":
             self._at += schema["size"]
@@ -73,7 +75,7 @@ class _Walk:
     def _pass_items(self, items: Any, *, has_keys: bool) -> None:
         while count := self._long():
             if count < 0:
-                self._long()  # how many bytes they are
+                self._long()  # their length in bytes
             for _ in range(abs(count)):
                 if self._at >= len(self._content):
                     raise IndexError

@@ -1,4 +1,4 @@
-"""The values of one column, as found in payloads, become an Arrow array and reasons."""
+"""Converts the values of one column, as found in payloads, to an Arrow array and reasons."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.decoding.scalars import Absent, Check, Values
 
 
 def _unchecked(count: int) -> None:
-    """Single values are no more than they were."""
+    """Check nothing, for single values, which do not multiply."""
 
 
 class Cast:
-    """Converts the values of one column. field is the column in the schema; width is how many
-    values a row of it has at least.
+    """Converts the values of one column.
 
-    absent says what stands for no value.
+    ``field`` is the column in the schema; ``width`` is the least number of values in a row of it;
+    ``absent`` says which values stand for no value.
 
     Raises:
         ConfigError: the settings of the column contradict each other.
@@ -32,8 +32,10 @@ class Cast:
     def __call__(
         self, values: Values, check: Check = _unchecked
     ) -> tuple[pa.Array, dict[int, str]]:
-        """The array, and for each value that does not fit its position and a sentence; the array
-        is null there. check is asked before lists become more values."""
+        """Return the array, and a sentence by position for each value that does not fit.
+
+        The array is null at those positions. ``check`` is called before lists become more values.
+        """
         array, misfits = self._convert(values, check)
         if not misfits:
             return array, {}

@@ -1,9 +1,9 @@
 """`cbor`: RFC 8949.
 
-Dates and decimal fractions become values. Tags that let a small payload stand for a large one
-(shared values, string references) are refused; those with a syntax of their own (regular
-expressions, MIME) stay text, for nothing here has to understand them. Big numbers become text,
-which converts to any number.
+Dates and decimal fractions become values. Tags by which a small payload stands for a large one
+(shared values, string references) are refused; tags with a syntax of their own (regular
+expressions, MIME) stay text, because nothing here needs to understand them. Big numbers become
+text, which converts to any number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.decoding import map_keys
 from penstock.decoding.broken import Broken
-from penstock.decoding.documents import Slow
+from penstock.decoding.documents import NoQuickReader
 from penstock.decoding.map_keys import count_values, with_text_keys
 from penstock.errors import ConfigError
 
@@ -26,10 +26,10 @@ _KINDS: Final = (
     *(map_keys.NUMBER, map_keys.NUMBER, map_keys.BYTES, map_keys.TEXT),
     *(map_keys.LIST, map_keys.MAP, map_keys.TAG, map_keys.OTHER),
 )
-"""By major type, RFC 8949 §3.1."""
+"""The kinds of values by major type, RFC 8949 §3.1."""
 
 
-class CborNotation(Slow):
+class CborNotation(NoQuickReader):
     """Reads CBOR."""
 
     def __init__(self) -> None:
@@ -51,7 +51,10 @@ class CborNotation(Slow):
         }
 
     def read(self, payload: bytes) -> object:
-        """The one item of a payload. Most have text as keys; numbers are made to text then."""
+        """Return the one item of a payload.
+
+        Most have text as keys; only if there are others are numbers converted to text.
+        """
         try:
             return self._read(payload)
         except Broken:
@@ -61,7 +64,7 @@ class CborNotation(Slow):
             return self._read(with_text)
 
     def values_in(self, payload: bytes) -> int:
-        """How many values it is."""
+        """Return the number of values in a payload."""
         return count_values(payload, head)
 
     def _read(self, payload: bytes) -> object:
@@ -77,7 +80,7 @@ class CborNotation(Slow):
             raise
         except self._ends_early:
             raise Broken("The payload is not CBOR: it ends too early.") from None
-        except Exception as error:  # whatever the conversion of a tagged value raises
+        except Exception as error:  # any error of converting a tagged value
             if isinstance(error.__cause__, Broken):
                 raise error.__cause__ from None
             raise Broken(f"The payload is not CBOR: {_said(error)}.") from None
@@ -89,7 +92,7 @@ class CborNotation(Slow):
 
 
 def head(payload: bytes, at: int) -> tuple[int, int, int]:
-    """What stands at a position, as `map_keys.Head` says."""
+    """Read the head at a position, as `map_keys.Head` says."""
     first = payload[at]
     major, low = first >> 5, first & 31
     at += 1
@@ -111,7 +114,7 @@ def head(payload: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _endless(payload: bytes, at: int, major: int) -> tuple[int, int, int]:
-    """What has no length: texts and bytes are chunks that have one, RFC 8949 §3.2.3."""
+    """Read an item of indefinite length: its chunks have lengths, RFC 8949 §3.2.3."""
     if major in (2, 3):
         while payload[at] != 0xFF:
             if payload[at] >> 5 != major or payload[at] & 31 == 31:
@@ -142,7 +145,7 @@ def _inner(value: object, is_immutable: bool) -> object:  # noqa: ARG001
 
 
 def _time(value: object, is_immutable: bool) -> object:  # noqa: ARG001
-    """A time in text; one that Python has no value for stays text, which its column will read."""
+    """Convert a time in text; one outside of Python's range stays text, which its column reads."""
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError:
@@ -158,8 +161,10 @@ def _negative(value: object, is_immutable: bool) -> object:
 
 
 def _text_or_number(number: int, is_immutable: bool) -> object:
-    """A number within another tag's value, such as a decimal fraction, is one (as a key of a map it
-    is refused then)."""
+    """Return a number as text, or as it is within another tag's value, such as a decimal fraction.
+
+    (As a key of a map it is refused then.)
+    """
     return number if is_immutable else str(number)
 
 

@@ -1,7 +1,7 @@
-"""One value of a payload becomes one value of a column's type, or is unfit.
+"""Converts one value of a payload to a column's type, or raises Unfit.
 
-Each `to_…` is, or returns, a function of the value, which is never None. Beside Unfit they let pass
-what Python raises for a value that cannot be converted; `casts.py` says then that it is none.
+Each `to_…` is, or returns, a function of the value, which is never None. Beside Unfit they let
+Python's own errors for bad values pass; `casts.py` then says that the value does not fit.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from penstock.errors import ConfigError
 MICROSECONDS_MIN: Final = -62_135_596_800_000_000  # 0001-01-01
 MICROSECONDS_MAX: Final = 253_402_300_799_999_999  # the last of 9999
 MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
-"""In a unit of time; nanoseconds are parts of one."""
+"""Microseconds in a unit of time; a nanosecond is a fraction of one."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_FLOAT32_MAX: Final = 3.4028235677973366e38  # what rounds to infinity begins here
+_FLOAT32_MAX: Final = 3.4028235677973366e38  # from here on numbers round to infinity
 _DIGITS_MAX: Final = 60
 _BITS_MAX: Final = 1100  # of a whole number; no float is greater
-NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits say nothing more
+NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits add no precision
 WORDS: Final = {
     written: word in ("true", "on", "yes", "1")
     for word in ("true", "on", "yes", "1", "false", "off", "no", "0")
     for written in (word, word.capitalize(), word.upper())
 }
-"""Truth in text, as it is mostly written."""
+"""Common spellings of true and false in text."""
 
 _EXACT: Final = Context(prec=2 * _DIGITS_MAX, rounding=ROUND_HALF_EVEN)
 _TIME_CHARACTERS_MAX: Final = 100
@@ -49,13 +49,13 @@ _LEAP_SECOND: Final = re.compile(
 
 
 class Unfit(Exception):
-    """A value does not fit; its text follows "which is"."""
+    """Raised for a value that does not fit; its text follows "which is"."""
 
 
 def to_string(value: Any) -> str:
-    """Text as it is; numbers and truth as JSON writes them; bytes that are UTF-8."""
+    """Return text unchanged, numbers and truth values as JSON writes them, UTF-8 bytes decoded."""
     if isinstance(value, str):
-        value.encode()  # a lone surrogate is no text
+        value.encode()  # a lone surrogate is not text
         return value
     if isinstance(value, float) and not math.isfinite(value):
         return not_finite(value)
@@ -71,17 +71,20 @@ def to_string(value: Any) -> str:
 
 
 def not_finite(number: float) -> str:
-    """What is no number, or infinite, as Protobuf's JSON mapping writes it."""
+    """Return the name of NaN or an infinity, as Protobuf's JSON mapping writes it."""
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def to_json(value: Any) -> str:
-    """Any value as compact JSON text."""
+    """Return any value as compact JSON text."""
     return JSON_ENCODER.encode(value).decode()
 
 
 def to_bool(value: Any) -> bool:
-    """true and false; 1 and 0; and the texts true, false, on, off, yes, no, 1, 0 in any case."""
+    """Convert true and false, 1 and 0, and the texts true, false, on, off, yes, no, 1, 0.
+
+    Case does not matter.
+    """
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)) and value in (0, 1):
@@ -94,7 +97,7 @@ def to_bool(value: Any) -> bool:
 
 
 def to_int(bits: int, linear: Linear) -> Callable[[Any], int]:
-    """Whole numbers, in text too; one that is scaled is rounded."""
+    """Return a converter to whole numbers, from text too; a scaled number is rounded."""
     high = 2 ** (bits - 1)
 
     def convert(value: Any) -> int:
@@ -111,7 +114,7 @@ def to_int(bits: int, linear: Linear) -> Callable[[Any], int]:
 
 
 def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
-    """Numbers, in text too."""
+    """Return a converter to floats, from text too."""
     factor, offset = float(linear.factor), float(linear.offset)
 
     def convert(value: Any) -> float:
@@ -127,7 +130,7 @@ def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
 
 
 def to_decimal(precision: int, scale: int, linear: Linear) -> Callable[[Any], Decimal]:
-    """Numbers, in text too, rounded half to even where they have more digits."""
+    """Return a converter to decimals, from text too; surplus digits are rounded half to even."""
     unit = Decimal(1).scaleb(-scale)
     factor, offset = _decimal(linear.factor), _decimal(linear.offset)
 
@@ -147,7 +150,7 @@ def to_decimal(precision: int, scale: int, linear: Linear) -> Callable[[Any], De
 
 
 def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any], datetime]:
-    """A moment in UTC: from a number (unit), or from text (ISO 8601, or a format).
+    """Return a converter to UTC times: from a number (unit), or text (ISO 8601, or a format).
 
     Raises:
         ConfigError: there is no such time zone.
@@ -177,7 +180,7 @@ def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any],
 
 
 def to_date(text_format: str) -> Callable[[Any], date]:
-    """A day: from text (ISO 8601, or a format) or from a moment, in its own time zone."""
+    """Return a converter to dates: from text (ISO 8601, or a format), or a time in its own zone."""
 
     def convert(value: Any) -> date:
         if isinstance(value, datetime):
@@ -195,7 +198,10 @@ def to_date(text_format: str) -> Callable[[Any], date]:
 
 
 def to_binary(notation: str) -> Callable[[Any], bytes]:
-    """Bytes as they are; in text as base64, with or without its padding, or hexadecimal."""
+    """Return a converter to bytes: unchanged, or from text in base64 or hexadecimal.
+
+    Base64 may lack its padding.
+    """
     alphabet = b"-_" if notation == "base64url" else None
 
     def convert(value: Any) -> bytes:
@@ -216,9 +222,9 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
 
 
 def _number(value: Any) -> int | float | Decimal:
-    """A number, truth as 1 or 0, or a number in text."""
+    """Return a number, a truth value as 1 or 0, or the number in a text."""
     if isinstance(value, Decimal):
-        return _EXACT.create_decimal(value)  # digits beyond any column's would only take time
+        return _EXACT.create_decimal(value)  # more digits than any column has would only cost time
     if isinstance(value, (int, float)):
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
             raise Unfit("out of range")
@@ -271,7 +277,10 @@ def _decimal(number: Fraction) -> Decimal:
 
 
 def _microseconds(number: float | Decimal, unit: str) -> int:
-    """Of a time in a unit; nanoseconds are cut, parts of microseconds of a float rounded."""
+    """Return the microseconds of a time in a unit.
+
+    Nanoseconds are cut; fractions of microseconds of a float are rounded.
+    """
     if isinstance(number, float):
         return round(number / 1000 if unit == "ns" else number * MICROSECONDS[unit])
     exact = _fraction(number)
@@ -285,9 +294,11 @@ def _time_text(value: str | bytes) -> str:
 
 
 def _iso_moment(text: str, zone: ZoneInfo) -> datetime:
-    """ISO 8601, with what Python's datetime has no value for: 24:00 is 0:00 of the next day (ISO
-    8601-1 §5.3.2), and a leap second, 23:59:60 UTC at the end of a month, is the second that
-    follows it, as the clocks of computers count (POSIX.1 §4.19)."""
+    """Parse ISO 8601, including times for which Python's datetime has no value.
+
+    24:00 is 0:00 of the next day (ISO 8601-1 §5.3.2), and a leap second, 23:59:60 UTC at the end of
+    a month, is the second that follows it, as the clocks of computers count (POSIX.1 §4.19).
+    """
     midnight = _MIDNIGHT.fullmatch(text)
     if midnight is not None:
         begin = datetime.fromisoformat(f"{midnight[1]}00{midnight[2]}")
@@ -313,7 +324,7 @@ def _moment(microseconds: int) -> datetime:
 
 
 def _jsonable(value: object) -> object:
-    """What msgspec has no JSON for: tagged values of CBOR, extensions of MessagePack."""
+    """Convert values that msgspec cannot encode: CBOR tags, MessagePack extensions."""
     if isinstance(value, msgspec.msgpack.Ext):
         return {"ext": value.code, "data": value.data}
     if isinstance(value, Fraction):

@@ -14,17 +14,17 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import Absent
 from penstock.decoding.text import Texts
 from penstock.errors import ConfigError
 
 _LINE_END: Final = re.compile("\r\n|\r|\n")
-_FIELD_CHARACTERS_MAX: Final = 2**27  # beyond any payload that is one field
+_FIELD_CHARACTERS_MAX: Final = 2**27  # longer than any payload that is one field
 
 
 class CsvDecoder:
-    """Columns by the header's names, or in the order of the definition.
+    """Decodes csv to columns, by the header's names or in the order of the definition.
 
     A line has as many fields as there are columns (or names in the header); empty lines are no
     rows, and an empty field is no value.
@@ -48,10 +48,8 @@ class CsvDecoder:
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS_MAX))
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each line is a row."""
-        return decoded_in_portions(
-            self.schema, payloads, self._portion, self._definition.values_max
-        )
+        """Decode a batch; each line is a row."""
+        return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         lines: list[list[Any]] = []
@@ -64,7 +62,7 @@ class CsvDecoder:
                     rows.check_message(len(read) * len(self._casts))
                     rows.check_rows((len(lines) + len(read)) * len(self._casts))
             except Broken as broken:
-                rows.break_(source, str(broken))
+                rows.mark_broken(source, str(broken))
                 continue
             lines += read
             rows.sources += [source] * len(read)
@@ -73,7 +71,7 @@ class CsvDecoder:
             rows.add(*cast(list(values)))
 
     def _lines(self, text: str) -> list[list[Any]]:
-        """The rows of a payload."""
+        """Return the rows of a payload."""
         lines: list[list[Any]] = []
         positions: list[int | None] | None = None
         width = len(self._casts)
@@ -100,10 +98,10 @@ class CsvDecoder:
 
 
 def fields_of_lines(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each line that has any, and the line's number, from 1 on.
+    """Yield the number, from 1, and the fields of each line that is not empty.
 
     Raises:
-        csv.Error: a quote is where none may be.
+        csv.Error: a quote is in a wrong place.
     """
     if '"' in text:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

@@ -1,4 +1,4 @@
-"""What a decoder is: payloads in, rows out, and a reason for each message that is broken."""
+"""The interface of decoders: payloads in, rows out, and a reason for each broken message."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from penstock.errors import PenstockError
 
 
 class DecodingPostponed(PenstockError):
-    """A batch cannot be decoded now, for a reason that is none of its messages' and will pass."""
+    """Raised when a batch cannot be decoded now, for a passing reason outside of its messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What became of a batch of messages; each is in `sources` (once for each row) or in `broken`,
-    unless its payload has no rows, as an empty csv has.
+    """The result of decoding a batch of messages.
 
-    rows has the decoded columns only. sources says for each row which message of the batch it came
-    from, ascending. broken has the messages that do not decode, ascending (none of their rows are
-    in rows), and reasons for each of them one sentence.
+    Each message is in `sources` (once for each row) or in `broken`, unless its payload has no rows,
+    as an empty csv has.
+
+    Attributes:
+        rows: the decoded columns only.
+        sources: for each row, the message of the batch from which it came, ascending.
+        broken: the messages that cannot be decoded, ascending; none of their rows are in ``rows``.
+        reasons: a sentence for each of those.
     """
 
     rows: pa.Table
@@ -31,14 +35,14 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Turns payloads into rows. schema has the columns, all nullable."""
+    """Decodes payloads to rows. ``schema`` has the columns, all nullable."""
 
     schema: pa.Schema
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
-        """Decode a batch. Never raises for what a payload holds.
+        """Decode a batch. It never raises for the contents of a payload.
 
         Raises:
-            DecodingPostponed: it has to be tried again later, as a whole.
+            DecodingPostponed: the whole batch has to be tried again later.
         """
         ...

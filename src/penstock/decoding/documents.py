@@ -1,7 +1,7 @@
-"""Documents, in any notation, become rows: json, cbor, msgpack, protobuf and avro share this.
+"""Decodes documents of any notation to rows: json, cbor, msgpack, protobuf and avro share this.
 
-A notation knows how to read a payload. Here the rows of a document are found, the values of each
-column gathered and converted, and the messages that have a value which does not fit taken out.
+A notation reads a payload. This module finds the rows of a document, gathers and converts the
+values of each column, and takes out the messages that have a value which does not fit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
 from penstock.decoding.decoded import Decoded, Decoder
 from penstock.decoding.paths import Path, follow, reader
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import Absent
 from penstock.decoding.shapes import Read, Shape
 from penstock.decoding.shown import shown
@@ -28,10 +28,10 @@ _NOT_TEXT: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 class Notation(Protocol):
-    """How payloads are written."""
+    """A notation of payloads: how they are written, and how they are read."""
 
     def read(self, payload: bytes) -> object:
-        """What a payload holds, as dicts, lists and values.
+        """Return the contents of a payload as dicts, lists and values.
 
         Raises:
             Broken: it cannot be read.
@@ -39,56 +39,57 @@ class Notation(Protocol):
         ...
 
     def values_in(self, payload: bytes) -> int:
-        """How many values a payload holds at most, counted without building them."""
+        """Return the most values that a payload may hold, counted without building them."""
         ...
 
     def rows_in(self, payload: bytes) -> int:
-        """How many objects the list has at most that a payload is."""
+        """Return the most objects that a payload which is a list may hold."""
         ...
 
     def leaf(self, column: Column) -> Any:
-        """The type of msgspec by which the quick reader takes the value of a column."""
+        """Return the msgspec type with which the quick reader reads the value of a column."""
         ...
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any] | None:
-        """A quicker `read` that builds only what msgspec is asked for; None if there is none.
+        """Return a quicker `read` that builds only what msgspec is asked for; None if there is
+        none.
 
-        It raises whatever it likes; the payload is read by `read` then. takes_anything says that
-        the shape has leaves of type Any.
+        It may raise anything; the payload is then read by `read`. ``takes_anything`` says that the
+        shape has leaves of type Any.
         """
         ...
 
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:
-        """What is wrong with some of these that the quick reader would not see, by position."""
+    def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:
+        """Return reasons, by position, for payloads with errors that the quick reader overlooks."""
         ...
 
 
-class Slow:
-    """What a notation without a quick reader says."""
+class NoQuickReader:
+    """Defaults for a notation without a quick reader."""
 
     def values_in(self, payload: bytes) -> int:  # noqa: ARG002
-        """Only reading them tells: the schema bounds them."""
+        """Return 0: only reading tells, and the schema bounds the values."""
         return 0
 
     def rows_in(self, payload: bytes) -> int:
-        """As many as bytes."""
+        """Return the number of bytes, an upper bound."""
         return len(payload)
 
     def leaf(self, column: Column) -> Any:  # noqa: ARG002
-        """Anything."""
+        """Return Any."""
         return Any
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> None:  # noqa: ARG002
-        """There is none."""
+        """Return None: there is no quick reader."""
         return
 
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """`read` sees all."""
+    def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+        """Return nothing: `read` sees all errors."""
         return {}
 
 
 def document_decoder(definition: DecoderDefinition, notation: Notation) -> Decoder:
-    """With columns, or with one of JSON text."""
+    """Return a decoder with the definition's columns, or with one of JSON text."""
     if not definition.columns:
         return TextOfDocuments(notation, definition.values_max)
     return DocumentDecoder(definition, notation)
@@ -135,9 +136,9 @@ class DocumentDecoder:
         self.schema = pa.schema(fields)
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Documents to rows."""
+        """Decode a batch of documents to rows."""
         values_max = self._definition.values_max
-        return decoded_in_portions(self.schema, payloads, self._portion, values_max)
+        return decode_in_portions(self.schema, payloads, self._portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
         looks_around = self._definition.rows_path or any(self._is_of_root)
@@ -165,17 +166,17 @@ class DocumentDecoder:
 
     def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
         quick = self._quick
-        unread = too_large(self._notation, payloads, rows)
+        unseen_errors = too_large(self._notation, payloads, rows)
         if quick is not None:
-            unread |= self._notation.unread(payloads)
-        is_plain = not (self._has_rows or self._definition.extra or unread)
+            unseen_errors |= self._notation.unseen_errors(payloads)
+        is_plain = not (self._has_rows or self._definition.extra or unseen_errors)
         if quick is not None and is_plain:
-            with contextlib.suppress(Exception):  # one of them needs a closer look
+            with contextlib.suppress(Exception):  # one of them has to be read the slow way
                 return _Found(list(map(quick, payloads)), list(range(len(payloads))))
         found = _Found()
         for source, payload in enumerate(payloads):
-            if source in unread:
-                rows.break_(source, unread[source])
+            if source in unseen_errors:
+                rows.mark_broken(source, unseen_errors[source])
                 continue
             try:
                 if quick is None or (self._has_rows and not self._is_small(payload, rows)):
@@ -188,21 +189,24 @@ class DocumentDecoder:
                     if self._definition.extra:
                         found.extras.append(self._left_over(self._notation.read(payload)))
                     found.add_rows(source, [document])
-            except Exception:  # what is wrong with it, the other way of reading will tell
+            except Exception:  # the slow way of reading reports the error
                 try:
                     self._read(source, payload, found, rows)
                 except Broken as broken:
-                    rows.break_(source, str(broken))
+                    rows.mark_broken(source, str(broken))
                 except RecursionError:
-                    rows.break_(source, "The payload is nested too deeply.")
+                    rows.mark_broken(source, "The payload is nested too deeply.")
         return found
 
     def _is_small(self, payload: bytes, rows: Rows) -> bool:
-        """Whether the Structs of all its rows may be made: an empty object has all their fields."""
+        """Return whether Structs may be made of all rows of a payload.
+
+        An empty object has all their fields, too.
+        """
         return self._notation.rows_in(payload) * self._width <= rows.values_max
 
     def _read(self, source: int, payload: bytes, found: _Found, rows: Rows) -> None:
-        """The rows of a payload, what it holds in all, and what no column takes of each row."""
+        """Read a payload: its rows, its root, and the keys of each row that no column takes."""
         root = self._notation.read(payload)
         items = self._items(root)
         if len(items) > 1:
@@ -219,7 +223,7 @@ class DocumentDecoder:
         if not self._has_rows:
             return [root]
         value = follow(root, self._rows_path)
-        if isinstance(value, dict):  # one row, sent alone
+        if isinstance(value, dict):  # a single row
             return [value]
         if not isinstance(value, (list, tuple)):
             where = f"at {self._definition.rows_path}" if self._rows_path else "in the payload"
@@ -252,7 +256,7 @@ class DocumentDecoder:
 
 
 class TextOfDocuments:
-    """Decodes documents to one column of JSON text, where the definition names no columns."""
+    """Decodes documents to one column of JSON text, if the definition names no columns."""
 
     def __init__(self, notation: Notation, values_max: int) -> None:
         self._notation = notation
@@ -260,32 +264,32 @@ class TextOfDocuments:
         self.schema = pa.schema([("value", pa.string())])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each payload is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion, self._values_max)
+        """Decode a batch; each payload is a row."""
+        return decode_in_portions(self.schema, payloads, self._portion, self._values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = []
-        unread = too_large(self._notation, payloads, rows)
+        unseen_errors = too_large(self._notation, payloads, rows)
         for source, payload in enumerate(payloads):
-            if source in unread:
-                rows.break_(source, unread[source])
+            if source in unseen_errors:
+                rows.mark_broken(source, unseen_errors[source])
                 continue
             try:
                 texts.append(to_json(self._notation.read(payload)))
                 rows.sources.append(source)
             except Broken as broken:
-                rows.break_(source, str(broken))
+                rows.mark_broken(source, str(broken))
             except RecursionError:
-                rows.break_(source, "The payload is nested too deeply.")
+                rows.mark_broken(source, "The payload is nested too deeply.")
             except _NOT_TEXT:
-                rows.break_(source, "The payload cannot be written as JSON.")
+                rows.mark_broken(source, "The payload cannot be written as JSON.")
         rows.add(pa.array(texts, pa.string()), {})
 
 
 def too_large(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int, str]:
-    """The payloads that hold more values than one may, by position, with the reason.
+    """Return a reason, by position, for each payload with more values than allowed.
 
-    A value takes a byte at least, so that only long payloads need be looked at.
+    A value takes at least a byte, so only long payloads need be counted.
     """
     values_max = rows.values_max
     if rows.longest <= values_max:
@@ -299,10 +303,10 @@ def too_large(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int
 
 @dataclass(slots=True)
 class _Found:
-    """The rows of the payloads read so far, and the message each came from.
+    """The rows of the payloads read so far, and the message of each.
 
-    roots has what each payload that has rows holds, if a column asks for it; extras the keys of
-    each row that no column takes.
+    ``roots`` has the contents of each payload that has rows, if a column needs them; ``extras`` the
+    keys of each row that no column takes.
     """
 
     documents: list[Any] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Files that a decoder is made from: descriptors and schemas."""
+"""Reads the files from which decoders are made: descriptors and schemas."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from penstock.errors import ConfigError
 
 
-def content_of(file: str, what: str) -> bytes:
-    """What a file holds.
+def read_file(file: str, what: str) -> bytes:
+    """Return the contents of a file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: it cannot be read; ``what`` names it in the message.
     """
     try:
         return Path(file).read_bytes()

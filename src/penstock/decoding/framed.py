@@ -1,4 +1,4 @@
-"""Payloads with something in front of what their decoder reads: it is looked at, and left out."""
+"""Decodes payloads with a frame in front, which is checked and left out."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock.decoding.decoded import Decoded, Decoder
 
 
 class FramedDecoder:
-    """Decodes what stands behind the frames of payloads.
+    """Decodes the contents behind the frames of payloads.
 
     Args:
-        decoder: of that.
-        length: how long the frame of a payload is, in bytes; it raises Broken where there is none.
+        decoder: decodes the contents.
+        length: returns the bytes of the frame of a payload; it raises Broken if there is none.
     """
 
     def __init__(self, decoder: Decoder, length: Callable[[bytes], int]) -> None:
@@ -25,7 +25,7 @@ class FramedDecoder:
         self.schema = decoder.schema
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
-        """Those without a frame are broken; the others as their decoder has them."""
+        """Decode a batch; payloads without a frame are broken."""
         inner: list[bytes] = []
         kept: list[int] = []
         broken: dict[int, str] = {}

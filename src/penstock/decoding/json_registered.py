@@ -1,7 +1,7 @@
 """JSON whose payloads name their schema by its id in a registry (Confluent's wire format).
 
 The id must be known and of a JSON Schema, whose properties are the columns where the declaration
-names none. Documents are not validated: a column's type says what is taken.
+names none. Documents are not validated: a column's type decides which values it takes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    """A column for each property of the subject's schema; none where it has none."""
-    assert definition.registry is not None  # the caller sees to it
+    """Return a column for each property of the subject's schema; none if it has none."""
+    assert definition.registry is not None  # checked by the caller
     schema = registry.of_subject()
     where = f"schema of {definition.registry.subject}"
     _check_kind(schema, where)
@@ -36,14 +36,14 @@ def registered_columns(definition: DecoderDefinition, registry: Registry) -> dic
 
 
 class KnownJsonSchema:
-    """Looks at the frames of payloads, whose ids must be known."""
+    """Checks the frames of payloads: their ids must be known."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: set[int] = set()
 
     def __call__(self, payload: bytes) -> int:
-        """How long the frame of a payload is; raises Broken."""
+        """Return the bytes of a payload's frame; raise Broken if its id is not a JSON Schema's."""
         number = schema_id(payload)
         if number not in self._known:
             try:
@@ -60,7 +60,7 @@ def _check_kind(schema: RegisteredSchema, where: str) -> None:
 
 
 def _type(wanted: Any) -> str:
-    """The column type of a property; json where it may be several things."""
+    """Return the column type of a property; json if it may have several types."""
     if not isinstance(wanted, dict):
         return "json"
     choices = wanted.get("oneOf") or wanted.get("anyOf")

@@ -1,4 +1,4 @@
-"""`json`: RFC 8259, UTF-8; with `lenient` also what other programs write for it."""
+"""`json`: RFC 8259, UTF-8; with `lenient` also common deviations of other programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_registered import KnownJsonSchema, registered_columns
 from penstock.decoding.registry import Registry
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.rows import Rows, decode_in_portions
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
@@ -27,11 +27,11 @@ _NO_JSON: Final = re.compile(
     rb'(?<![\w"-])-?(?:nan|inf(?:inity)?|none|true|false|undefined)\b', re.IGNORECASE
 )
 _TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-_VALUES_LOOKED_AT_MAX: Final = 1_000_000  # to name what is wrong
+_VALUES_LOOKED_AT_MAX: Final = 1_000_000  # most values that are examined to name an error
 
 
 def json_decoder(definition: DecoderDefinition) -> Decoder:
-    """With columns, or with one of JSON text."""
+    """Return a decoder with the definition's columns, or with one of JSON text."""
     if definition.registry is not None:
         registry = Registry(definition.registry)
         columns = definition.columns
@@ -47,7 +47,7 @@ def json_decoder(definition: DecoderDefinition) -> Decoder:
 
 
 class JsonNotation:
-    """Reads JSON. Numbers keep all their digits where a column is a decimal."""
+    """Reads JSON. Numbers keep all their digits if a column is a decimal."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
         self._float: Any = _decimal if _has_decimals(definition.columns) else None
@@ -55,7 +55,7 @@ class JsonNotation:
         self._decode = msgspec.json.Decoder(float_hook=self._float).decode
 
     def read(self, payload: bytes) -> object:
-        """The document."""
+        """Return the document of a payload."""
         try:
             check_utf8(payload)
             return self._decode(payload)
@@ -65,23 +65,24 @@ class JsonNotation:
             raise not_json(error, payload) from None
 
     def values_in(self, payload: bytes) -> int:
-        """How many values it is at most."""
+        """Return the most values that a payload may hold."""
         return values_in(payload)
 
     def rows_in(self, payload: bytes) -> int:
-        """No more than there are objects."""
+        """Return the number of opening braces, an upper bound."""
         return payload.count(b"{")
 
     def leaf(self, column: Column) -> Any:  # noqa: ARG002
-        """Anything: keys are text, and what is not wanted is seldom there."""
+        """Return Any: keys are text, and values of other types are rare."""
         return Any
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:  # noqa: ARG002
-        """The parts of a document that columns need."""
+        """Return a reader that builds only the parts of a document that columns need."""
         return msgspec.json.Decoder(shape, float_hook=self._float).decode
 
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:
-        """Those that are no UTF-8: msgspec does not look into text that it skips."""
+    def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:
+        """Return reasons for payloads that are not UTF-8: msgspec does not check text that it
+        skips."""
         if are_utf8(payloads):
             return {}
         found = {}
@@ -94,7 +95,7 @@ class JsonNotation:
 
 
 class ValidJson:
-    """The text itself, one column `value`; what is no JSON is broken."""
+    """Decodes to the text itself, one column `value`; text that is not JSON is broken."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
         self.schema = pa.schema([("value", pa.string())])
@@ -103,8 +104,8 @@ class ValidJson:
         self._check = msgspec.json.Decoder(msgspec.Raw).decode
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each payload is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        """Decode a batch; each payload is a row."""
+        return decode_in_portions(self.schema, payloads, self._portion)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts: list[bytes | str] = []
@@ -119,9 +120,9 @@ class ValidJson:
                 except msgspec.MsgspecError as error:
                     text = self._lenient_text(payload, error)
             except Broken as broken:
-                rows.break_(source, str(broken))
+                rows.mark_broken(source, str(broken))
             except RecursionError:
-                rows.break_(source, "The payload is nested too deeply.")
+                rows.mark_broken(source, "The payload is nested too deeply.")
             else:
                 texts.append(text)
                 rows.sources.append(source)
@@ -134,15 +135,15 @@ class ValidJson:
 
 
 def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> object:
-    """A document that may begin with a byte order mark and hold NaN, Infinity and -Infinity.
+    """Read a document that may begin with a byte order mark and hold NaN, Infinity, -Infinity.
 
     Raises:
-        Broken: it is no JSON for another reason.
+        Broken: it is not JSON for another reason.
     """
     text = payload.removeprefix(_BOM).decode()
     try:
         value = json.loads(text, parse_float=read_float)
-        msgspec.json.encode(value)  # a lone surrogate is no text
+        msgspec.json.encode(value)  # a lone surrogate is not text
     except UnicodeEncodeError:
         raise Broken(_LONE_SURROGATE) from None
     except ValueError as error:
@@ -157,7 +158,7 @@ _LONE_SURROGATE: Final = (
 
 
 def not_json(error: Exception, payload: bytes) -> Broken:
-    """What is wrong with a payload at which msgspec stopped, as a sentence."""
+    """Return the error for a payload at which msgspec stopped, as a sentence."""
     said = str(error).removeprefix("JSON is malformed: ")
     if payload.startswith(_BOM):
         return Broken(
@@ -171,7 +172,7 @@ def not_json(error: Exception, payload: bytes) -> Broken:
     byte = _BYTE.search(said)
     if byte is not None:
         at = int(byte[1])
-        for begin in range(max(0, at - 4), at + 1):  # it looks as far ahead as true is long
+        for begin in range(max(0, at - 4), at + 1):  # msgspec looks ahead by the length of "true"
             word = _NO_JSON.match(payload, begin)
             if word is not None:
                 name = word[0].decode()
@@ -180,7 +181,8 @@ def not_json(error: Exception, payload: bytes) -> Broken:
 
 
 def _has_lone_surrogate(payload: bytes) -> bool:
-    """Whether that is what is wrong: Python reads such text, and cannot write it."""
+    """Return whether a lone surrogate is the error: Python reads such text, but cannot encode
+    it."""
     if values_in(payload) > _VALUES_LOOKED_AT_MAX:
         return False
     try:
@@ -193,12 +195,12 @@ def _has_lone_surrogate(payload: bytes) -> bool:
 
 
 def values_in(payload: bytes) -> int:
-    """How many values a document is at most: a comma, colon or bracket is before all but one."""
+    """Return the most values of a document: each but one follows a comma, colon or bracket."""
     return 1 + sum(map(_TEXT.sub(b"", payload).count, (b",", b":", b"[", b"{")))
 
 
 def are_utf8(payloads: list[bytes]) -> bool:
-    """Whether all of them are."""
+    """Return whether all payloads are UTF-8."""
     try:
         pa.array(payloads, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -207,7 +209,7 @@ def are_utf8(payloads: list[bytes]) -> bool:
 
 
 def check_utf8(payload: bytes) -> None:
-    """Raise Broken for a payload that is no UTF-8."""
+    """Raise Broken for a payload that is not UTF-8."""
     try:
         payload.decode()
     except UnicodeDecodeError as error:

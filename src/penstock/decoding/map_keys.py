@@ -1,12 +1,12 @@
-"""Keys of maps in CBOR and MessagePack, looked at before anything is built of them.
+"""Checks keys of maps in CBOR and MessagePack before anything is built of them.
 
 There a key may be any value. A dict hashes its keys, and all hashes but those of text and bytes can
-be foreseen: a payload whose keys have the same one makes the dict compare each of them with all
+be predicted: a payload whose keys all have the same hash makes the dict compare each with all
 others, for minutes. So keys are text, bytes or whole numbers of 64 bits; any other breaks the
 payload, and numbers become text, which is how JSON has them and what paths look for.
 
-A notation says what is at a position (its `Head`); here its heads are walked through. What is not
-well-formed ends the walk without a word: the decoder that reads the payload next will tell.
+A notation reads the head at a position (its `Head`); this module walks through the heads. Malformed
+data ends the walk silently: the decoder that reads the payload next reports it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Final
 
 from penstock.decoding.broken import Broken
 
-# What stands at a position of a payload. Not an enum: each head is looked at, and this is quicker.
+# Kinds of heads. Not an enum: every head of a payload is examined, and plain integers are quicker.
 NUMBER: Final = 0  # whole, of 64 bits
 TEXT: Final = 1
 BYTES: Final = 2
-OTHER: Final = 3  # a single value that is none of these
+OTHER: Final = 3  # any other single value
 LIST: Final = 4
 MAP: Final = 5
-TAG: Final = 6  # says something about the value that follows
-END: Final = 7  # of a list or map whose length is not known before
+TAG: Final = 6  # describes the value that follows
+END: Final = 7  # ends a list or map of indefinite length
 MALFORMED: Final = 8
 
 Head = Callable[[bytes, int], tuple[int, int, int]]
-"""What stands at a position, where the next begins, and the number, or the number of items or
-pairs: ENDLESS for as many as there are before an END. Raises IndexError behind the end."""
+"""Reads the head at a position: its kind, the position of the next, and the number or the number of
+items or pairs; ENDLESS if an END closes them. Raises IndexError behind the end."""
 
 NO_KEY: Final = (
     "The payload has a map with a key that is neither text nor bytes nor a whole number of 64 bits."
@@ -41,8 +41,10 @@ _MORE_THAN_ANY: Final = 2**61
 
 
 def count_values(payload: bytes, head: Head) -> int:
-    """How many values a payload is: keys, items of lists, and all that holds them; 0 for one that
-    is nested too deeply to be read."""
+    """Return the number of values of a payload: keys, items of lists, and their containers.
+
+    It is 0 for one that is nested too deeply to be read.
+    """
     try:
         return _walked(payload, head, None)
     except RecursionError:
@@ -50,10 +52,10 @@ def count_values(payload: bytes, head: Head) -> int:
 
 
 def with_text_keys(payload: bytes, head: Head, as_text: Callable[[bytes], bytes]) -> bytes:
-    """The payload, in which keys that are whole numbers are text; as_text says how it is written.
+    """Return the payload with keys that are whole numbers written as text, by ``as_text``.
 
     Raises:
-        Broken: a key is something else.
+        Broken: a key is neither text, bytes nor a whole number.
         RecursionError: values are nested deeper than DEPTH_MAX.
     """
     numbers: list[tuple[int, int, int]] = []
@@ -69,10 +71,12 @@ def with_text_keys(payload: bytes, head: Head, as_text: Callable[[bytes], bytes]
 
 
 def _walked(payload: bytes, head: Head, numbers: list[tuple[int, int, int]] | None) -> int:
-    """The number of values; the keys that are numbers are appended to `numbers`, if there is one:
-    where each begins and ends, and what it is."""
+    """Return the number of values, and append keys that are numbers to `numbers`, if given.
+
+    Appended are where each begins and ends, and its value.
+    """
     around: list[tuple[int, bool]] = []
-    left, of_map = 1, False  # how many are still to come here; of a map, two for each pair
+    left, of_map = 1, False  # items left at this level; in a map, two for each pair
     at = values = 0
     try:
         while True:

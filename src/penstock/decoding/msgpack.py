@@ -20,8 +20,8 @@ _LEAVES: Final[dict[str, Any]] = {
     "date": str | None,
     "binary": bytes | None,
 }
-"""What the quick reader takes for a type; numbers take the same. Whatever else a payload has there
-is read the other way."""
+"""The values that the quick reader takes for a type. A payload with other values there
+is read the slow way."""
 _NUMBER: Final[Any] = int | float | str | bool | None
 
 
@@ -32,7 +32,7 @@ class MsgpackNotation:
         self._decode = msgspec.msgpack.Decoder().decode
 
     def read(self, payload: bytes) -> object:
-        """The one value of a payload."""
+        """Return the one value of a payload."""
         payload = with_text_keys(payload, head, _as_text)
         try:
             return self._decode(payload)
@@ -45,41 +45,41 @@ class MsgpackNotation:
             raise Broken(f"The payload is not MessagePack: {said[:1].lower()}{said[1:]}.") from None
 
     def values_in(self, payload: bytes) -> int:
-        """How many values it is."""
+        """Return the number of values in a payload."""
         return count_values(payload, head)
 
     def rows_in(self, payload: bytes) -> int:
-        """How many the list says that it has; that it has no more bytes, the reader will see."""
+        """Return the declared length of the list, at most one row a byte."""
         kind, _, number = head(payload, 0)
         return min(number, len(payload)) if kind == map_keys.LIST else 1
 
     def leaf(self, column: Column) -> Any:
-        """What a value of this type mostly is: a map, whose keys might collide, is not built."""
+        """Return the usual values of this type; a map, whose keys might collide, is not built."""
         if column.type.startswith(("int", "float", "decimal")) or column.unit_from:
             return _NUMBER
         return _LEAVES.get(column.type, Any)
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:
-        """The parts of a document that columns need."""
+        """Return a reader that builds only the parts of a document that columns need."""
         decode = msgspec.msgpack.Decoder(shape).decode
         if not takes_anything:
             return decode
 
         def read(payload: bytes) -> Any:
             if len(payload) > _BYTES_NEVER_HOSTILE and any(map(payload.__contains__, _LARGE_MAPS)):
-                raise ValueError("its keys are looked at first")
+                raise ValueError("its keys are checked first")
             return decode(payload)
 
         return read
 
-    def unread(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """Text that is skipped may be no UTF-8: nobody reads it."""
+    def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
+        """Return nothing: skipped text need not be UTF-8, because it is not read."""
         return {}
 
 
 def _heads() -> list[tuple[int, int, int]]:
-    """By first byte: what it begins, how many bytes of a length follow, and how many more then
-    belong to it (of a list or map: how many it has)."""
+    """Return by first byte: the kind, the bytes of a length that follow, the bytes or items after
+    it."""
     found = [(map_keys.MALFORMED, 0, 0)] * 256
     found[0x00:0x80] = [(map_keys.NUMBER, 0, 0)] * 0x80
     found[0x80:0x90] = [(map_keys.MAP, 0, count) for count in range(16)]
@@ -104,7 +104,7 @@ _NEGATIVE: Final = 0xE0
 
 
 def head(payload: bytes, at: int) -> tuple[int, int, int]:
-    """What stands at a position, as `map_keys.Head` says."""
+    """Read the head at a position, as `map_keys.Head` says."""
     first = payload[at]
     kind, width, count = _HEADS[first]
     at += 1

@@ -1,7 +1,7 @@
-"""Lists and objects in payloads become Arrow's lists, maps and structs, by the types inside them.
+"""Converts lists and objects in payloads to Arrow's lists, maps and structs.
 
-What lists hold is converted as one column, however many lists there are, and so are the fields of
-structs: a nested value costs little more than its parts. Where a part does not fit, the reason says
+The items of all lists are converted as one column, and so are the fields of
+structs: a nested value costs little more than its parts. If a part does not fit, the reason says
 where it is: `values[3]`, `tags['k']`, `place.line`.
 """
 
@@ -21,22 +21,25 @@ from penstock.decoding.shown import shown
 
 
 class Conversion(Protocol):
-    """Converts values of one type. width is how many values each becomes at least; default, where
-    there may be one, stands for those that are missing."""
+    """Converts values of one type.
+
+    ``width`` is the least number of values that each becomes; ``default``, if there is one,
+    replaces missing values.
+    """
 
     type: pa.DataType
     width: int
     default: pa.Scalar | None
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:
-        """The array, which is null where a value does not fit."""
+        """Return the array, which is null where a value does not fit, and the misfits."""
         ...
 
 
 class Field:
-    """A column or a field of a struct: its conversion, and what stands for a value that is missing.
+    """A column or a field of a struct: its conversion, and the treatment of missing values.
 
-    field has its name and type in Arrow.
+    ``field`` has its name and type in Arrow.
     """
 
     def __init__(self, name: str, column: Column, absent: Absent) -> None:
@@ -48,7 +51,7 @@ class Field:
         self.field = pa.field(name, self._convert.type, metadata=metadata)
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:
-        """The array, and what does not fit or is missing."""
+        """Return the array, and the values that do not fit or are missing."""
         array, misfits = self._convert(values, check)
         if array.null_count:
             if self._default is not None:
@@ -69,7 +72,7 @@ class Lists:
         self.type = pa.list_(pa.field("element", item.type))
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:
-        """All items are converted at once."""
+        """Convert all items at once."""
         items: Values = []
         offsets: list[int | None] = []
         starts: list[int] = []
@@ -93,7 +96,7 @@ class Lists:
 
 
 class Maps:
-    """Converts objects whose keys are not known before."""
+    """Converts objects with arbitrary keys."""
 
     def __init__(self, value: Conversion) -> None:
         self._value = value
@@ -102,7 +105,7 @@ class Maps:
         self.type = pa.map_(pa.string(), value.type)
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:
-        """All values are converted at once."""
+        """Convert all values at once."""
         keys: list[str] = []
         items: Values = []
         offsets: list[int | None] = []
@@ -150,7 +153,7 @@ class Structs:
         self.type = pa.struct(self._arrow_fields)
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:
-        """Each field is converted as a column is, of the objects that are there."""
+        """Convert each field as a column, of the objects that are present."""
         places: list[int] = []
         misfits: Misfits = {}
         for position, value in enumerate(values):
@@ -175,7 +178,7 @@ class Structs:
 
 
 def _conversion(name: str, kind: ColumnType, column: Column, absent: Absent) -> Conversion:
-    """How values of this type are converted, by the settings of a column that ends in it."""
+    """Return the conversion to this type, by the settings of a column that contains it."""
     match kind:
         case ListOf(item):
             return Lists(_conversion(name, item, column, absent))
@@ -193,6 +196,6 @@ def _conversion(name: str, kind: ColumnType, column: Column, absent: Absent) -> 
 
 def _text_of(key: Any) -> str:
     if isinstance(key, str):
-        key.encode()  # a lone surrogate is no text
+        key.encode()  # a lone surrogate is not text
         return key
     return key.decode() if isinstance(key, bytes) else str(int(key))

@@ -1,8 +1,8 @@
 """Paths into a decoded payload: `t.value`, `sensors.0.value`, `/a.b/value`, `$`, `$.device`.
 
-A key is looked for as text, then as a whole number, for the maps of CBOR and MessagePack may have
+A key is looked up as text, then as a whole number, because maps of CBOR and MessagePack may have
 such keys (SenML's labels, RFC 8428 §6), then as bytes. A path that meets no such key, or a value
-that has none, leads to nothing, which is the same as null.
+without keys, leads to nothing, which is the same as null.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Keys from the outside in. from_root says that they begin at the payload, not at the row."""
+    """Keys from the outside in; with ``from_root`` they begin at the payload, not at the row."""
 
     keys: tuple[str, ...]
     from_root: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """Read a path; `docs/decoders.md` says what it may be.
+        """Parse a path; `docs/decoders.md` describes the forms.
 
         Raises:
-            ConfigError: it is none.
+            ConfigError: it is not a path.
         """
         if text == "$":
             return cls(())
@@ -46,12 +46,13 @@ class Path:
 
 
 def is_position(key: str) -> bool:
-    """Whether a key may be a position in a list."""
+    """Return whether a key may be a position in a list."""
     return _POSITION.fullmatch(key) is not None
 
 
 def member(value: object, key: str) -> object:
-    """What an object has under a key or a list at a position; None if nothing."""
+    """Return the member of an object under a key, or of a list at a position; None if there is
+    none."""
     if isinstance(value, dict):
         found = value.get(key)
         if found is None and _WHOLE.fullmatch(key):
@@ -64,7 +65,7 @@ def member(value: object, key: str) -> object:
 
 
 def follow(value: object, keys: tuple[str, ...]) -> object:
-    """What a path leads to; None if to nothing."""
+    """Return the value to which a path leads; None if there is none."""
     for key in keys:
         value = member(value, key)
         if value is None:
@@ -73,7 +74,7 @@ def follow(value: object, keys: tuple[str, ...]) -> object:
 
 
 def reader(keys: tuple[str, ...]) -> Callable[[Any], Any]:
-    """A function from a value to what a path in it leads to."""
+    """Return a function that follows a path in a value."""
     if len(keys) != 1:
         return lambda value: follow(value, keys)
     key = keys[0]

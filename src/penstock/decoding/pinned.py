@@ -1,4 +1,4 @@
-"""A decoder's definition with what it takes from a registry in it, for as long as a job runs."""
+"""Writes into a decoder's definition what it takes from a registry, for the time of a job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.errors import ConfigError
 
 
 def pinned(definition: DecoderDefinition) -> DecoderDefinition:
-    """The definition with the version of its subject that is the newest now, and its columns.
+    """Return the definition with the newest version of its subject, and its columns.
 
-    So every process that makes a decoder of it makes the same one, whatever is registered since.
+    So every process makes the same decoder of it, whatever is registered later.
 
     Raises:
         ConfigError: the registry has no such subject.
-        RegistryUnavailable: it does not say.
+        RegistryUnavailable: it does not answer.
     """
     wanted = definition.registry
     if wanted is None or not wanted.subject:
@@ -35,10 +35,10 @@ def pinned(definition: DecoderDefinition) -> DecoderDefinition:
 
 
 def with_columns(definition: DecoderDefinition, columns: dict[str, Column]) -> DecoderDefinition:
-    """The definition with columns whose names come from elsewhere.
+    """Return the definition with columns whose names come from a schema.
 
     Raises:
-        ConfigError: no table can have them.
+        ConfigError: a table cannot have such columns.
     """
     given = {name: getattr(definition, name) for name in definition.model_fields_set}
     try:
@@ -49,7 +49,7 @@ def with_columns(definition: DecoderDefinition, columns: dict[str, Column]) -> D
 
 
 def _columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    if definition.schema_file or definition.descriptor:  # they say what the columns are
+    if definition.schema_file or definition.descriptor:  # they define the columns
         return {}
     match definition.kind:
         case "avro":

@@ -1,6 +1,6 @@
 """`protobuf`: Protocol Buffers, by the descriptors that protoc writes.
 
-Protobuf has no mark of its own: a payload of another message may well be read as this one, with
+Protobuf has no magic number: a payload of another message may well be read as this one, with
 fields missing. `required = true` on a column that is always set finds most of them.
 """
 
@@ -20,9 +20,9 @@ from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import not_finite, to_json
 from penstock.decoding.decoded import Decoded, Decoder
-from penstock.decoding.files import content_of
+from penstock.decoding.files import read_file
 from penstock.decoding.paths import Path
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import Absent
 from penstock.errors import ConfigError
 
@@ -55,13 +55,13 @@ Read = Callable[[Any], Any]
 
 
 def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
-    """With the definition's columns, or with one for each field of the message."""
+    """Return a decoder with the definition's columns, or one for each field of the message."""
     need_protobuf()
     return ProtobufDecoder(definition, described_message(definition))
 
 
 def need_protobuf() -> None:
-    """Raise ConfigError where the package protobuf is not installed."""
+    """Raise ConfigError if the package protobuf is not installed."""
     try:
         import google.protobuf  # noqa: F401 - only whether it is there
     except ImportError:
@@ -72,11 +72,11 @@ def need_protobuf() -> None:
 
 
 def described_message(definition: DecoderDefinition) -> Any:
-    """The class of the definition's message, by its descriptor file."""
+    """Return the class of the definition's message, by its descriptor file."""
     from google.protobuf import descriptor_pb2
 
     file = definition.descriptor
-    content = content_of(file, "descriptor set")
+    content = read_file(file, "descriptor set")
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
     except Exception as error:  # protobuf's are of several kinds
@@ -85,15 +85,15 @@ def described_message(definition: DecoderDefinition) -> Any:
 
 
 def message_class(files: Iterable[Any], name: str, where: str) -> Any:
-    """The class of a message.
+    """Return the class of a message.
 
     Args:
-        files: FileDescriptorProtos, those that others import before them.
-        name: of the message, in full.
-        where: they are from.
+        files: FileDescriptorProtos, imported ones before those that import them.
+        name: the full name of the message.
+        where: their origin, for errors.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such message.
     """
     from google.protobuf import descriptor_pool, message_factory
 
@@ -142,34 +142,32 @@ class ProtobufDecoder:
         self.schema = pa.schema([cast.field for cast in self._casts])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each message is a row, or as many as it has at rows_path."""
-        return decoded_in_portions(
-            self.schema, payloads, self._portion, self._definition.values_max
-        )
+        """Decode a batch; each message is a row, or has rows at rows_path."""
+        return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
-        messages: list[Any] = []  # those that have rows
+        messages: list[Any] = []  # the messages that have rows
         items: list[Any] = []
         for source, payload in enumerate(payloads):
             try:
                 message = self._message.FromString(payload)
             except self._error:
                 name = self._message.DESCRIPTOR.full_name
-                rows.break_(source, f"The payload is not a Protobuf message {name}.")
+                rows.mark_broken(source, f"The payload is not a Protobuf message {name}.")
                 continue
             if not message.IsInitialized():
                 missing = ", ".join(message.FindInitializationErrors()[:3])
-                rows.break_(source, f"The Protobuf message lacks {missing}.")
+                rows.mark_broken(source, f"The Protobuf message lacks {missing}.")
                 continue
             found = [message] if self._rows is None else self._rows(message)
             if len(found) > self._definition.rows_max:
-                rows.break_(source, f"The payload has more rows than rows_max ({len(found)}).")
+                rows.mark_broken(source, f"The payload has more rows than rows_max ({len(found)}).")
                 continue
             if len(found) > 1:
                 try:
                     rows.check_message(len(found) * self._width)
                 except Broken as broken:
-                    rows.break_(source, str(broken))
+                    rows.mark_broken(source, str(broken))
                     continue
                 rows.check_rows((len(items) + len(found)) * self._width)
             items += found
@@ -185,7 +183,7 @@ class ProtobufDecoder:
 
 
 def column_type(field: Any) -> str:
-    """The type of the column that a field becomes by itself."""
+    """Return the type of the column that a field becomes by default."""
     if field.is_repeated:
         return "json"
     if field.message_type is None:
@@ -198,8 +196,9 @@ def column_type(field: Any) -> str:
 
 
 def reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
-    """A function from a message to the value of the field that keys lead to; as_json says that it
-    is for JSON text, by Protobuf's own mapping.
+    """Return a function from a message to the value of the field under ``keys``.
+
+    With ``as_json`` the value is for JSON text, by Protobuf's own mapping.
 
     Raises:
         ConfigError: there is no such field.
@@ -225,14 +224,14 @@ def reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
 
 
 def as_document(message: Any) -> Any:
-    """A message as dicts and lists, as Protobuf's own JSON mapping has it."""
+    """Return a message as dicts and lists, by Protobuf's own JSON mapping."""
     from google.protobuf.json_format import MessageToDict
 
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
 def _fields_of(message: Any) -> dict[str, Any]:
-    """A message as a dict of its fields, each as a column of its own would have it."""
+    """Return a message as a dict of its fields, each as a column of its own would have it."""
     found = {}
     for name, may_be_unset, read in _field_readers(message.DESCRIPTOR):
         if not may_be_unset or message.HasField(name):
@@ -242,7 +241,7 @@ def _fields_of(message: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1000)
 def _field_readers(message: Any) -> list[tuple[str, bool, Read]]:
-    """The fields of a kind of message: name, whether one may be unset, and how it is read."""
+    """Return the fields of a kind of message: name, whether it may be unset, and its reader."""
     return [
         (
             field.name,
@@ -311,7 +310,7 @@ def _itself(value: Any) -> Any:
 
 
 def _in_json(number: float) -> float | str:
-    """A float as Protobuf's JSON mapping has it, for JSON has no such numbers."""
+    """Return a float by Protobuf's JSON mapping, because JSON has no NaN and infinities."""
     return number if math.isfinite(number) else not_finite(number)
 
 
@@ -319,11 +318,11 @@ def _moment(value: Any) -> object:
     try:
         return value.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError):
-        return f"{value.seconds} s"  # which is no timestamp, as the reason will say
+        return f"{value.seconds} s"  # not a timestamp, as the reason will say
 
 
 def _map_reader(entry: Any, as_json: bool) -> Read:
-    """As text, keys have hashes that nobody foresees."""
+    """Return a reader of a map; keys become text, whose hashes cannot be predicted."""
     one = _single_reader(entry.fields_by_name["value"], as_json)
     return lambda values: {_key_text(key): one(value) for key, value in values.items()}
 

@@ -4,9 +4,9 @@
 
       00 | id, 4 bytes | how many indexes | index in the file, index in that … | the message
 
-Protobuf reads by field numbers, so that every version of a message is read as the one that the
-table knows: that of `descriptor`, or of the newest schema of `registry.subject`. What the id is
-asked for is which message of its file a payload has: another one is broken.
+Protobuf reads by field numbers, so every version of a message can be read as the one that the
+table knows: that of `descriptor`, or of the newest schema of `registry.subject`. The id only
+identifies the message of the file that a payload has: another message is broken.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _WELL_KNOWN: Final = "google/protobuf/"
 
 
 def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
-    """With the definition's columns, or with one for each field of the message."""
-    assert definition.registry is not None  # the definition sees to it
+    """Return a decoder with the definition's columns, or one for each field of the message."""
+    assert definition.registry is not None  # checked by the definition
     need_protobuf()
     registry = Registry(definition.registry)
     message = _message(definition, registry)
@@ -52,14 +52,14 @@ def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    """A column for each field of the message."""
+    """Return a column for each field of the message."""
     fields = _message(definition, registry).DESCRIPTOR.fields
     return {field.name: Column(type=column_type(field)) for field in fields}
 
 
 def _message(definition: DecoderDefinition, registry: Registry) -> Any:
-    """The class of the message that the table knows."""
-    assert definition.registry is not None  # the caller sees to it
+    """Return the class of the message that the table knows."""
+    assert definition.registry is not None  # checked by the caller
     if definition.descriptor:
         return described_message(definition)
     where = f"the schema of {definition.registry.subject}"
@@ -69,7 +69,7 @@ def _message(definition: DecoderDefinition, registry: Registry) -> Any:
 
 
 class MessageOfId:
-    """Looks at the frames of payloads: id and indexes must be of the message that is wanted."""
+    """Checks the frames of payloads: id and indexes must be of the wanted message."""
 
     def __init__(self, registry: Registry, wanted: str) -> None:
         self._registry = registry
@@ -77,7 +77,7 @@ class MessageOfId:
         self._names: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def __call__(self, payload: bytes) -> int:
-        """How long the frame of a payload is; raises Broken."""
+        """Return the bytes of a payload's frame; raise Broken if it has another message."""
         number = schema_id(payload)
         indexes, length = message_indexes(payload)
         key = number, indexes
@@ -99,16 +99,16 @@ class MessageOfId:
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Which message of its file a payload has, and where it begins.
+    """Return the indexes of a payload's message in its file, and where the message begins.
 
     Raises:
-        Broken: nothing says so.
+        Broken: the payload has none.
     """
     count, place = _varint(payload, FRAME_BYTES)
     if not 0 <= count <= _INDEXES_MAX:
         raise Broken(f"The payload has {count} indexes of a Protobuf message.")
     if not count:
-        return (0,), place  # short for the first one
+        return (0,), place  # the short form for the first message
     indexes = []
     for _ in range(count):
         index, place = _varint(payload, place)
@@ -117,7 +117,7 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
 
 
 def _varint(payload: bytes, place: int) -> tuple[int, int]:
-    """A whole number, zigzag, seven bits a byte."""
+    """Read a whole number, zigzag, seven bits a byte."""
     value = 0
     for shift in range(_INDEX_BYTES_MAX):
         if place >= len(payload):
@@ -150,7 +150,7 @@ def _file_of(schema: RegisteredSchema, where: str) -> Any:
 def _with_imports(
     registry: Registry, schema: RegisteredSchema, name: str, where: str
 ) -> Iterator[Any]:
-    """The file of a schema, behind those that it imports."""
+    """Yield the file of a schema, after those that it imports."""
     file = _file_of(schema, where)
     file.name = name
     references = {reference.name: reference for reference in schema.references}
@@ -183,7 +183,7 @@ def _well_known(name: str, where: str) -> Iterator[Any]:
 
 
 def _name(file: Any, indexes: tuple[int, ...]) -> str:
-    """The full name of the message that indexes lead to."""
+    """Return the full name of the message to which indexes lead."""
     names = [file.package] if file.package else []
     messages = file.message_type
     for index in indexes:

@@ -9,14 +9,14 @@ from penstock.decoding.decoded import Decoded
 
 
 class RawDecoder:
-    """One binary column, `value` unless the definition names it. Nothing is broken."""
+    """Decodes to one binary column, `value` unless the definition names it. Nothing is broken."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
         name = next(iter(definition.columns), "value")
         self.schema = pa.schema([(name, pa.binary())])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Every payload is a row."""
+        """Decode a batch; each payload is a row."""
         every = pa.arange(0, len(payloads))
         rows = pa.Table.from_arrays([payloads], schema=self.schema)
         return Decoded(rows, every, pa.array([], pa.int64()), pa.array([], pa.string()))

@@ -7,9 +7,9 @@
                              404  {"error_code": 40403}            the id is unknown: Broken
                              no answer, any other one              RegistryUnavailable
 
-What an id means never changes, so it is asked for once, and what is on the disk is enough when the
-registry is away. The newest schema of a subject changes: that on the disk is for when nobody
-answers.
+The schema of an id never changes, so it is requested once, and the copy on disk is enough when the
+registry is away. The newest schema of a subject changes: its copy on disk is used only when the
+registry does not answer.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 FRAME_BYTES: Final = 5
 SCHEMA_BYTES_MAX: Final = 2**24
 UNKNOWN_S: Final = 60.0
-"""How long an id that the registry does not know is not asked for again."""
+"""How long an id that the registry does not know is not requested again."""
 
 MISSES_MAX: Final = 1000
-"""So many unknown ids are asked for in that time. Who makes ids up would hold a table up with a
-request for each: what comes beyond is a dead letter, which a backfill makes a row of."""
+"""Most unknown ids that are requested in that time. A publisher of made-up ids would delay a table
+by a request for each: further ones become dead letters, which a backfill can turn into rows."""
 
 _UNKNOWN_MAX: Final = 2 * MISSES_MAX
 _NOT_FOUND_CODES: Final = (40401, 40402, 40403)  # subject, version, schema
@@ -54,11 +54,11 @@ _ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 class RegistryUnavailable(DecodingPostponed):
-    """The registry did not say what a schema is. The batch is to be decoded again later."""
+    """Raised when the registry does not return a schema. The batch is to be decoded again later."""
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A schema that another one uses, under a name."""
+    """A schema that another one uses, and the name under which it does."""
 
     name: str
     subject: str
@@ -66,17 +66,17 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True, rename="camel"):
-    """What the registry says of a schema."""
+    """A schema as the registry returns it."""
 
     schema: str
     schema_type: SchemaKind = "AVRO"
     references: tuple[Reference, ...] = ()
     version: int = 0
-    """Of the subject that was asked for."""
+    """The version within the subject that was requested."""
 
 
 class Registry:
-    """Schemas of one registry.
+    """The schemas of one registry.
 
     Raises:
         ConfigError: a file that the definition names cannot be read, or its cache not be written.
@@ -108,40 +108,40 @@ class Registry:
         self._missed_s: deque[float] = deque(maxlen=MISSES_MAX)
 
     def by_id(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
-        """The schema with an id; of Protobuf `serialized` its descriptor in base64.
+        """Return the schema with an id; for Protobuf with `serialized` its descriptor in base64.
 
         Raises:
             Broken: the registry knows no such id.
             RegistryUnavailable: it does not say.
         """
         path = f"/schemas/ids/{number}{_format(serialized)}"
-        if self._is_led_astray(path):
+        if self._has_too_many_misses(path):
             raise Broken(
                 f"The id {number} was not asked for: {MISSES_MAX} ids were asked for in a minute"
                 f" that the registry {self._url} does not know."
             )
-        found = self._constant(path)
+        found = self._immutable(path)
         if found is None:
             raise Broken(f"The registry {self._url} knows no schema with the id {number}.")
         return found
 
-    def _is_led_astray(self, path: str) -> bool:
-        """Whether an id that is not known here would be one request too many."""
+    def _has_too_many_misses(self, path: str) -> bool:
+        """Return whether requesting this id would exceed the limit of unknown ids."""
         if path in self._known or path in self._unknown:
             return False
         is_full = len(self._missed_s) == self._missed_s.maxlen
         if not is_full or time.monotonic() - self._missed_s[0] >= UNKNOWN_S:
             return False
-        return self._kept(path) is None
+        return self._read_cache(path) is None
 
     def version(self, reference: Reference, *, serialized: bool = False) -> RegisteredSchema:
-        """A schema that another one refers to.
+        """Return a schema to which another one refers.
 
         Raises:
             ConfigError: the registry has none.
             RegistryUnavailable: it does not say.
         """
-        found = self._constant(_of_version(reference.subject, reference.version, serialized))
+        found = self._immutable(_of_version(reference.subject, reference.version, serialized))
         if found is None:
             raise ConfigError(
                 f"The registry {self._url} has no version {reference.version} of the subject"
@@ -150,29 +150,29 @@ class Registry:
         return found
 
     def newest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """The newest schema of a subject; the newest known where nobody answers.
+        """Return the newest schema of a subject; the newest known if the registry does not answer.
 
         Raises:
             ConfigError: the registry has no such subject.
-            RegistryUnavailable: it does not say, and nothing is known.
+            RegistryUnavailable: it does not answer, and none is known.
         """
         path = _of_version(subject, "latest", serialized)
         try:
-            found = self._asked(path)
+            found = self._fetch(path)
         except RegistryUnavailable:
-            kept = self._kept(path)
+            kept = self._read_cache(path)
             if kept is None:
                 raise
             return kept
         if found is None:
             raise ConfigError(f"The registry {self._url} has no subject {subject}.")
-        self._keep(path, found)
+        self._write_cache(path, found)
         if found.version:
-            self._keep(_of_version(subject, found.version, serialized), found)
+            self._write_cache(_of_version(subject, found.version, serialized), found)
         return found
 
     def of_subject(self, *, serialized: bool = False) -> RegisteredSchema:
-        """The schema of the subject, in the version that is wanted.
+        """Return the schema of the subject, in the wanted version.
 
         Raises:
             ConfigError: the registry has none.
@@ -183,12 +183,12 @@ class Registry:
             return self.newest(subject, serialized=serialized)
         return self.version(Reference(subject, subject, version), serialized=serialized)
 
-    def _constant(self, path: str) -> RegisteredSchema | None:
-        """What never changes: from memory, from the disk, or from the registry; None if it has
+    def _immutable(self, path: str) -> RegisteredSchema | None:
+        """Return a schema that never changes: from memory, disk or registry; None if it has
         none."""
-        found = self._known.get(path) or self._kept(path)
+        found = self._known.get(path) or self._read_cache(path)
         if found is None and self._unknown.get(path, 0.0) < time.monotonic():
-            found = self._asked(path)
+            found = self._fetch(path)
             if found is None:
                 self._missed_s.append(time.monotonic())
                 self._unknown[path] = time.monotonic() + UNKNOWN_S
@@ -196,12 +196,12 @@ class Registry:
                 if len(self._unknown) > _UNKNOWN_MAX:
                     self._unknown.popitem(last=False)
             else:
-                self._keep(path, found)
+                self._write_cache(path, found)
         if found is not None:
             self._known[path] = found
         return found
 
-    def _asked(self, path: str) -> RegisteredSchema | None:
+    def _fetch(self, path: str) -> RegisteredSchema | None:
         ends_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
         try:
@@ -226,14 +226,14 @@ class Registry:
     def _file(self, path: str) -> Path:
         return self._directory / f"{quote(path.strip('/'), safe='')}.json"
 
-    def _kept(self, path: str) -> RegisteredSchema | None:
+    def _read_cache(self, path: str) -> RegisteredSchema | None:
         try:
             return msgspec.json.decode(self._file(path).read_bytes(), type=RegisteredSchema)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def _keep(self, path: str, found: RegisteredSchema) -> None:
-        """Write a schema to the disk, whole or not at all; if that fails it is asked for again."""
+    def _write_cache(self, path: str, found: RegisteredSchema) -> None:
+        """Write a schema to the disk, whole or not at all; if that fails it is requested again."""
         with contextlib.suppress(OSError):
             handle, name = tempfile.mkstemp(dir=self._directory, suffix=".new")
             with os.fdopen(handle, "wb") as file:
@@ -244,10 +244,10 @@ class Registry:
 
 
 def schema_id(payload: bytes) -> int:
-    """The id in front of a payload (Confluent, wire format): a zero byte, and four of the id.
+    """Return the id in front of a payload (Confluent, wire format): a zero byte, four of the id.
 
     Raises:
-        Broken: there is none.
+        Broken: there is no id.
     """
     if len(payload) < FRAME_BYTES or payload[0]:
         raise Broken(
@@ -258,7 +258,7 @@ def schema_id(payload: bytes) -> int:
 
 
 def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
-    """The descriptor of a Protobuf schema; None where the registry has given its source."""
+    """Return the descriptor of a Protobuf schema; None if the registry returned its source."""
     try:
         return base64.b64decode(schema.schema, validate=True)
     except binascii.Error:
@@ -266,7 +266,7 @@ def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
 
 
 def _is_unknown(answer: bytes) -> bool:
-    """Whether the registry itself says that it has none, and not what stands before it."""
+    """Return whether the registry itself says "not found", and not a proxy in front of it."""
     try:
         said = msgspec.json.decode(answer)
     except msgspec.MsgspecError:

@@ -1,9 +1,9 @@
-"""Rows under construction: columns, the message each row came from, and what is broken.
+"""Rows under construction: columns, the message of each row, and the broken messages.
 
 A batch is decoded in portions, so that the Python objects of only some thousand payloads exist at a
 time. A portion that becomes too many values is halved, until a message that does so is alone; one
-that raises what no decoder foresaw is decoded once more, message by message. That message is
-broken, for one payload must never stop a table.
+that raises an unforeseen error is decoded once more, message by message. The message at fault is
+broken, because one payload must never stop a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from penstock.decoding.broken import Broken
 from penstock.decoding.decoded import Decoded, DecodingPostponed
-from penstock.decoding.repeated import is_too_much
+from penstock.decoding.repeated import exceeds_repetition_limit
 
 _PORTION_MESSAGES: Final = 8192
 _PORTION_MESSAGES_MIN: Final = 256
@@ -26,13 +26,13 @@ _PORTION_VALUES: Final = 2**24
 
 
 class TooManyValues(Exception):
-    """A portion becomes more values than one may."""
+    """Raised when a portion becomes more values than allowed."""
 
 
 class Rows:
-    """What becomes of one portion.
+    """The result of one portion.
 
-    values_max is how many values a message may become, longest the most bytes that one has.
+    ``values_max`` is the most values that a message may become, ``longest`` the most bytes of one.
     """
 
     def __init__(self, values_max: int = _PORTION_VALUES, longest: int = 0) -> None:
@@ -42,12 +42,12 @@ class Rows:
         self.columns: list[pa.Array] = []
         self.broken: dict[int, str] = {}
 
-    def anew(self) -> Rows:
-        """For a part of the portion."""
+    def empty_copy(self) -> Rows:
+        """Return empty rows with the same limits, for a part of the portion."""
         return Rows(self.values_max, self.longest)
 
-    def break_(self, source: int, reason: str) -> None:
-        """A message is broken; the first reason counts."""
+    def mark_broken(self, source: int, reason: str) -> None:
+        """Mark a message as broken; the first reason counts."""
         self.broken.setdefault(source, reason)
 
     def check_message(self, values: int) -> None:
@@ -56,46 +56,48 @@ class Rows:
             raise Broken(_too_many(self.values_max))
 
     def check_rows(self, values: int) -> None:
-        """Raise TooManyValues if a portion may not: of one message that is checked it may."""
+        """Raise TooManyValues if a portion has too many; a single message that was checked may."""
         if values > max(self.values_max, _PORTION_VALUES):
             raise TooManyValues
 
     def check_lists(self, values: int) -> None:
-        """Raise TooManyValues if lists of the whole portion are more than a message may be, for
-        which of them it is shows when it is alone."""
+        """Raise TooManyValues if lists of the portion have more values than a message may have.
+
+        The message at fault is found when it is alone.
+        """
         if values > self.values_max:
             raise TooManyValues
 
     def add(self, column: pa.Array, reasons: dict[int, str]) -> None:
-        """The next column, for the rows of `sources`; reasons are by row."""
+        """Add the next column, for the rows of `sources`; reasons are by row."""
         self.columns.append(column)
         for row, reason in reasons.items():
-            self.break_(self.sources[row], reason)
+            self.mark_broken(self.sources[row], reason)
 
     def add_repeated(
         self, name: str, column: pa.Array, reasons: dict[int, str], payloads: list[bytes]
     ) -> None:
-        """The next column, where all rows of a message have the same value.
+        """Add the next column, where all rows of a message have the same value.
 
         Args:
-            name: of the column.
+            name: the name of the column.
             column: a value for each message that has rows.
-            reasons: by position in it.
-            payloads: of the portion.
+            reasons: reasons by position in it.
+            payloads: the payloads of the portion.
         """
         counts = Counter(self.sources)
         messages = list(counts)
         for place, reason in reasons.items():
-            self.break_(messages[place], reason)
+            self.mark_broken(messages[place], reason)
         lengths = _lengths(column)
         if lengths:
             large = [
                 place
                 for place, (source, length) in enumerate(zip(messages, lengths, strict=True))
-                if is_too_much(length * counts[source], len(payloads[source]))
+                if exceeds_repetition_limit(length * counts[source], len(payloads[source]))
             ]
             for place in large:
-                self.break_(
+                self.mark_broken(
                     messages[place],
                     f"Column {name} has {lengths[place]} bytes, and {counts[messages[place]]} rows"
                     " would repeat them.",
@@ -108,8 +110,8 @@ class Rows:
             column.take(pa.array([places[one] for one in self.sources], pa.int64()))
         )
 
-    def finished(self, schema: pa.Schema, first: int) -> Decoded:
-        """All of it; messages are counted from `first`."""
+    def finish(self, schema: pa.Schema, first: int) -> Decoded:
+        """Return the result; messages are counted from `first`."""
         table = pa.Table.from_arrays(self.columns, schema=schema)
         sources = pa.array(self.sources, pa.int64())
         broken = pa.array(sorted(self.broken), pa.int64())
@@ -124,7 +126,7 @@ Portion = Callable[[list[bytes], Rows], None]
 
 
 def _lengths(column: pa.Array) -> list[int]:
-    """The bytes of each value; nothing for a type whose values have all the same length."""
+    """Return the bytes of each value; nothing for a type of fixed length."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         found: list[int] = pc.fill_null(pc.binary_length(column), 0).to_pylist()
         return found
@@ -133,7 +135,7 @@ def _lengths(column: pa.Array) -> list[int]:
     return []
 
 
-def decoded_in_portions(
+def decode_in_portions(
     schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion, values_max: int = _PORTION_VALUES
 ) -> Decoded:
     """Decode a batch by portions; a message that becomes more than values_max values is broken."""
@@ -148,7 +150,7 @@ def decoded_in_portions(
         messages = pc.fill_null(portion, b"").to_pylist()
         longest = pc.max(pc.binary_length(portion)).as_py() or 0
         found = _decoded(schema, messages, first, decode, Rows(values_max, longest))
-        if len(found) > 1:  # the next portion is like this one
+        if len(found) > 1:  # expect the next portion to be like this one
             count = max(_PORTION_MESSAGES_MIN, count // 2)
         parts += found
         first += len(messages)
@@ -158,10 +160,10 @@ def decoded_in_portions(
 def _decoded(
     schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, rows: Rows
 ) -> list[Decoded]:
-    """The portion, as Rows that are empty yet; in parts if it had to be halved."""
+    """Decode a portion into empty ``rows``; return it in parts if it had to be halved."""
     try:
         decode(messages, rows)
-        return [rows.finished(schema, first)]
+        return [rows.finish(schema, first)]
     except DecodingPostponed:
         raise
     except Exception as error:
@@ -171,13 +173,13 @@ def _decoded(
                 part
                 for at in range(0, len(messages), size)
                 for part in _decoded(
-                    schema, messages[at : at + size], first + at, decode, rows.anew()
+                    schema, messages[at : at + size], first + at, decode, rows.empty_copy()
                 )
             ]
-        rows = rows.anew()
+        rows = rows.empty_copy()
         rows.columns = [pa.array([], field.type) for field in schema]
-        rows.break_(0, _said(error, rows.values_max))
-        return [rows.finished(schema, first)]
+        rows.mark_broken(0, _said(error, rows.values_max))
+        return [rows.finish(schema, first)]
 
 
 def _too_many(values_max: int) -> str:
@@ -191,7 +193,7 @@ def _said(error: Exception, values_max: int) -> str:
 
 
 def joined(schema: pa.Schema, parts: list[Decoded]) -> Decoded:
-    """Parts of a batch as one."""
+    """Return the parts of a batch as one."""
     if len(parts) == 1:
         return parts[0]
     return Decoded(

@@ -1,10 +1,10 @@
-"""Single values, as found in payloads, become an Arrow array of one type.
+"""Converts single values, as found in payloads, to an Arrow array of one type.
 
-Most columns are what they should be, and Arrow takes them in one go. Where it does not, each value
-is converted by itself, and those that do not fit get a reason. Both ways give the same for a value,
-whatever stands beside it: a batch that is read again, in other portions, gives the same rows.
+Most columns have the right type, and Arrow takes them at once. If it does not, each value
+is converted by itself, and those that do not fit get a reason. Both ways give the same result for a
+value, whatever stands beside it: a batch read again, in other portions, gives the same rows.
 
-What fits what: docs/decoders.md#values. Lists and objects: nested.py.
+docs/decoders.md#values has the rules. Lists and objects: nested.py.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from penstock.errors import ConfigError
 
 Values = list[Any]
 Check = Callable[[int], None]
-"""Raises if what a portion becomes may not be so many values."""
+"""Raises if a portion may not become so many values."""
 
 Misfits = dict[int, tuple[str, str]]
-"""By position of a value: where in it something does not fit ("" for the value itself, ".a[3]"),
+"""By position of a value: the part of it that does not fit ("" for the value itself, ".a[3]"),
 and the rest of the sentence ("is 'x', which is no int64.")."""
 
 Quick = Callable[[Values], pa.Array]
@@ -73,13 +73,13 @@ _PAYLOAD_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """What stands for no value: texts, and NaN and infinities where a type has none."""
+    """The values that mean "no value": texts, and NaN and infinities for types without them."""
 
     texts: frozenset[str] = frozenset()
     not_numbers: bool = False
 
     def without(self, values: Values, kind: str) -> Values:
-        """The values, with None for those that are none."""
+        """Return the values, with None for those that mean "no value"."""
         nulls = self.texts
         if nulls:
             values = [None if isinstance(one, str) and one in nulls else one for one in values]
@@ -91,14 +91,16 @@ class Absent:
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a single value."""
+    """Return the Arrow type of a single value."""
     digits = decimal_digits(name)
     return _PLAIN[name] if digits is None else pa.decimal128(*digits)
 
 
 class Scalars:
-    """Converts values of one type. column has the type, and how they are converted to it; width is
-    how many values each becomes.
+    """Converts values of one type.
+
+    ``column`` has the type and the settings of the conversion; ``width`` is the number of values
+    that each becomes.
 
     Raises:
         ConfigError: the settings of the column `name` contradict each other.
@@ -115,7 +117,7 @@ class Scalars:
         self.default = self._converted_default(name)
 
     def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:  # noqa: ARG002
-        """The array, which is null where a value does not fit."""
+        """Return the array, which is null where a value does not fit, and the misfits."""
         if self._absent != _NOTHING_ABSENT:
             values = self._absent.without(values, self._column.type)
         if (not values or values[0] is None) and values.count(None) == len(values):
@@ -142,7 +144,7 @@ class Scalars:
         return pa.array(converted, self.type), misfits
 
     def _converted_default(self, name: str) -> pa.Scalar | None:
-        """The default is given in the column's unit, so neither scale nor unit is applied."""
+        """Return the default, which is in the column's unit: neither scaled nor converted."""
         given = self._column.default
         if given is None:
             return None
@@ -168,7 +170,7 @@ def _linear(name: str, column: Column) -> Linear:
 
 
 def _converter(column: Column, linear: Linear) -> Callable[[Any], Any]:
-    """How one value is converted; it raises Unfit, or any of the errors of a payload."""
+    """Return the conversion of one value; it raises Unfit, or an error of a payload."""
     kind = column.type
     digits = decimal_digits(kind)
     if digits is not None:
@@ -187,8 +189,10 @@ def _converter(column: Column, linear: Linear) -> Callable[[Any], Any]:
 
 
 def _quick(column: Column, linear: Linear) -> Quick | None:
-    """How a whole column is converted whose values are what they should be; it raises if one is
-    not. None where values are always converted one by one."""
+    """Return the conversion of a whole column of values of the right type; None if there is none.
+
+    The conversion raises if one value has another type.
+    """
     kind = column.type
     if kind in ("string", "bool"):
         return lambda values: pa.array(values, _PLAIN[kind])
@@ -204,10 +208,10 @@ def _quick(column: Column, linear: Linear) -> Quick | None:
 
 
 def _read_texts(values: Values, kind: str) -> Values:
-    """Numbers or truths that are all written as text; it raises if one is not."""
+    """Parse numbers or truth values that are all written as text; raise if one is not."""
     texts = [value for value in values if value is not None]
     if "_" in "".join(texts) or len(max(texts, key=len)) > NUMBER_CHARACTERS_MAX:
-        raise ValueError("a number in text has neither")
+        raise ValueError("a number in text has no underscore, nor so many characters")
     if kind == "bool":
         return [None if value is None else WORDS[value] for value in values]
     if kind.startswith("float"):
@@ -219,7 +223,10 @@ def _read_texts(values: Values, kind: str) -> Values:
 
 
 def _whole_numbers(array: pa.Array) -> pa.Array:
-    """As int64. The array was made without a type: asked for int64, Arrow cuts 3.5 down to 3."""
+    """Return the array as int64.
+
+    It was made without a type: asked for int64, Arrow cuts 3.5 down to 3.
+    """
     if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
         raise ValueError("not only whole numbers")
     return array.cast(pa.int64())
@@ -264,7 +271,7 @@ def _iso_timestamps(values: Values, time_zone: str) -> pa.Array:
 
 
 def _in_range(array: pa.Array) -> pa.Array:
-    """Timestamps of the years 1 to 9999, which is what Spark and Python have."""
+    """Return timestamps if they are in the years 1 to 9999, the range of Spark and Python."""
     bounds = pc.min_max(array.cast(pa.int64())).as_py()
     lowest, highest = bounds["min"], bounds["max"]
     if lowest is not None and not (lowest >= MICROSECONDS_MIN and highest <= MICROSECONDS_MAX):

@@ -1,12 +1,12 @@
-"""What columns need of a document, as msgspec Structs: the rest of it is skipped, not built.
+"""Describes the parts of a document that columns need as msgspec Structs: the rest is skipped.
 
-The paths of all columns make a tree. A node that columns look into by key alone becomes a Struct
+The paths of all columns make a tree. A node that columns access only by key becomes a Struct
 with a field for each key; where a path ends, and where a position in a list begins, the value is
-taken as it comes, and the column follows what is left of its path.
+taken unchanged, and the column follows the rest of its path.
 
     columns  temperature = "t.value", first = "list.0"      Struct(t: Struct(value), list)
 
-A payload whose nodes are something else (`"t": 5`) does not fit the Structs. It is decoded without
+A payload whose nodes have other types (`"t": 5`) does not fit the Structs. It is decoded without
 them then, and put into the same Structs by `Shape.fill`, where `t` has nothing in it.
 """
 
@@ -24,14 +24,18 @@ from penstock.decoding.paths import follow, is_position, member
 Read = Callable[[Any], Any]
 
 _UNFIT: Final = re.compile(r'["\\\x00-\x1f]')
-"""What msgspec has in no name of a field: a document with such a key is built whole."""
+"""Characters that msgspec allows in no field name: a document with such a key is built whole."""
 
 
 class Shape:
-    """The tree of paths, each with the type of the value there. struct is the Struct of its root;
-    None if columns take the root itself, or a position of it, and documents stay what they are.
-    leaf is the type where a path ends. takes_anything says that a value of any type is taken
-    somewhere."""
+    """The tree of paths, each with the type of the value there.
+
+    Attributes:
+        struct: the Struct of the root; None if columns take the root itself, or a position of it,
+            and documents stay as they are.
+        leaf: the type where a path ends.
+        takes_anything: a value of any type is taken somewhere.
+    """
 
     def __init__(self, paths: Sequence[tuple[tuple[str, ...], Any]], depth: int = 0) -> None:
         self.fields: dict[str, Shape] = {}
@@ -64,7 +68,7 @@ class Shape:
         )
 
     def fill(self, value: object) -> Any:
-        """A document that was decoded without the Structs, in them."""
+        """Return a document that was decoded without the Structs, in them."""
         if self.struct is None:
             return value
         found = {
@@ -73,7 +77,7 @@ class Shape:
         return self.struct(**found)
 
     def reader(self, path: tuple[str, ...]) -> Read:
-        """A function from a document to what the path leads to."""
+        """Return a function from a document to the value at a path."""
         node = self
         names: list[str] = []
         while node.struct is not None:

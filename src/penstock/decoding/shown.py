@@ -1,4 +1,4 @@
-"""Values of a payload as a reason shows them: short, and readable whatever they hold."""
+"""Formats values of a payload for reasons: short, and readable whatever they hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOOKED_AT_MAX: Final = 200
 
 
 def shown(value: object) -> str:
-    """A value in a few characters; a long one is cut before it is written out."""
+    """Return a value in a few characters; a long one is cut before it is written out."""
     if isinstance(value, (str, bytes, bytearray)):
         text = repr(value[:_LOOKED_AT_MAX])
         is_whole = len(value) <= _LOOKED_AT_MAX
@@ -25,7 +25,7 @@ def shown(value: object) -> str:
         return f"a list of {len(value)} items"
     elif isinstance(value, (int, float, Decimal, datetime, date)):
         text, is_whole = str(value), True
-    else:  # what it would print may be long, or without end
+    else:  # its repr may be long, or endless
         return f"a {type(value).__name__}"
     if is_whole and len(text) <= _CHARACTERS_MAX:
         return text

@@ -1,8 +1,8 @@
 """`sparkplug_b`: Eclipse Sparkplug 3.0, each metric of a payload is a row.
 
-Names that a birth certificate has given an alias are absent from the data that follows
-(Sparkplug 3.0.0 §6.4.8): the alias is kept, and who reads the table joins it with the births. So
-may be the data type, without which a whole number is taken as it is sent, unsigned.
+Metrics to which a birth certificate gave an alias come without their name in the data that follows
+(Sparkplug 3.0.0 §6.4.8): the alias is a column, to be joined with the births by a query. The data
+type may be absent, too; then a whole number is taken as it is sent, unsigned.
 
 A payload without metrics, such as a DDEATH, is one row without a metric.
 """
@@ -19,8 +19,8 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
-from penstock.decoding.repeated import is_too_much
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.repeated import exceeds_repetition_limit
+from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
 from penstock.errors import ConfigError
 
@@ -90,9 +90,9 @@ class SparkplugDecoder:
         self.schema = pa.schema([cast.field for cast in self._casts])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each metric is a row."""
+        """Decode a batch; each metric is a row."""
         values_max = self._definition.values_max
-        return decoded_in_portions(self.schema, payloads, self._portion, values_max)
+        return decode_in_portions(self.schema, payloads, self._portion, values_max)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         found: list[tuple[Any, ...]] = []
@@ -102,7 +102,7 @@ class SparkplugDecoder:
                 rows.check_message(len(message.metrics) * len(self._casts))
                 metrics = [_metric(metric) for metric in message.metrics] or [_NO_METRIC]
             except Broken as broken:
-                rows.break_(source, str(broken))
+                rows.mark_broken(source, str(broken))
                 continue
             rows.check_rows((len(found) + len(metrics)) * len(self._casts))
             head = (
@@ -118,7 +118,7 @@ class SparkplugDecoder:
     def _message(self, payload: bytes) -> Any:
         message = self._parsed(payload)
         if message.uuid == _COMPRESSED:
-            inner = self._parsed(self._expanded(message))
+            inner = self._parsed(self._expand(message))
             for name in ("timestamp", "seq"):
                 if message.HasField(name) and not inner.HasField(name):
                     setattr(inner, name, getattr(message, name))
@@ -128,7 +128,7 @@ class SparkplugDecoder:
         return message
 
     def _check_booleans(self, message: Any) -> None:
-        """A byte of a BooleanArray is eight values; no other byte is more than one."""
+        """Raise Broken if arrays of booleans have too many values: a byte of them is eight."""
         values_max = self._definition.values_max
         if _BITS * message.ByteSize() <= values_max:
             return
@@ -149,11 +149,13 @@ class SparkplugDecoder:
         except self._error:
             raise Broken("The payload is not Sparkplug B.") from None
 
-    def _expanded(self, message: Any) -> bytes:
-        """The body of a compressed payload, as Eclipse Tahu writes it: the metric `algorithm`
-        says GZIP or DEFLATE."""
+    def _expand(self, message: Any) -> bytes:
+        """Expand the body of a compressed payload, as Eclipse Tahu writes it.
+
+        The metric `algorithm` says GZIP or DEFLATE.
+        """
         bytes_max = self._definition.expanded_bytes_max
-        expander = zlib.decompressobj(zlib.MAX_WBITS | 32)  # both, told apart by their headers
+        expander = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects both by their headers
         try:
             expanded = expander.decompress(message.body, bytes_max + 1)
         except zlib.error:
@@ -166,7 +168,7 @@ class SparkplugDecoder:
 
 
 def _metric(metric: Any) -> tuple[Any, ...]:
-    """The columns of a metric, in the order of _OF_METRIC."""
+    """Return the columns of a metric, in the order of _OF_METRIC."""
     fields = {field.number: value for field, value in metric.ListFields()}
     found = fields.get
     datatype = found(4, 0)
@@ -194,10 +196,11 @@ _NO_METRIC: Final = (None,) * len(_OF_METRIC)
 
 
 def _value_columns(metric: Any, datatype: int) -> tuple[Any, ...]:
-    """value_int, value_double, value_bool, value_string, value_timestamp, value_binary, value_json.
+    """Return the value columns of a metric.
 
-    A number is in value_double whatever it is, so that one column has them all. A whole number
-    beyond 64 bits with a sign is in value_string with all its digits.
+    They are value_int, value_double, value_bool, value_string, value_timestamp, value_binary and
+    value_json. A number is always in value_double, too, so that one column has all numbers. A whole
+    number beyond 64 bits with a sign is in value_string with all its digits.
     """
     value = _value(metric, datatype)
     if value is None:
@@ -223,7 +226,7 @@ def _value_columns(metric: Any, datatype: int) -> tuple[Any, ...]:
 
 
 def _value(holder: Any, datatype: int) -> Any:
-    """The value of a metric, parameter, property or element; None without one."""
+    """Return the value of a metric, parameter, property or element; None if it has none."""
     choice = holder.WhichOneof("value")
     if choice is None:
         return None
@@ -242,7 +245,7 @@ def _value(holder: Any, datatype: int) -> Any:
 
 
 def _signed(value: int, datatype: int) -> int:
-    """A whole number as it was meant: a negative one is sent as its two's complement."""
+    """Return the signed value of a whole number, which is sent as its two's complement."""
     bits = _SIGNED_BITS.get(datatype)
     if bits is None:
         return value
@@ -251,7 +254,8 @@ def _signed(value: int, datatype: int) -> int:
 
 
 def _list_of(value: bytes, datatype: int) -> list[Any] | None:
-    """An array, Sparkplug 3.0.0 §6.4.16: little-endian; None for any other bytes."""
+    """Return the items of an array, Sparkplug 3.0.0 §6.4.16: little-endian; None for other
+    bytes."""
     code = _ARRAYS.get(datatype)
     if code is not None:
         width = struct.calcsize("<" + code)
@@ -274,9 +278,9 @@ def _list_of(value: bytes, datatype: int) -> list[Any] | None:
 
 
 def _data_set(data: Any) -> list[dict[str, Any]]:
-    """A table: an object for each of its rows, with the names of its columns."""
+    """Return a table as objects: one for each of its rows, with the names of its columns."""
     names = list(data.columns)
-    if is_too_much(len(data.rows) * sum(map(len, names)), data.ByteSize()):
+    if exceeds_repetition_limit(len(data.rows) * sum(map(len, names)), data.ByteSize()):
         raise Broken(
             f"A DataSet has names of {sum(map(len, names))} characters, and {len(data.rows)} rows"
             " would repeat them."
@@ -292,7 +296,7 @@ def _data_set(data: Any) -> list[dict[str, Any]]:
 
 
 def _template(template: Any) -> dict[str, Any]:
-    """A template: its metrics and parameters by name."""
+    """Return the metrics and parameters of a template, by name."""
     metrics = {
         metric.name: None if metric.is_null else _value(metric, metric.datatype)
         for metric in template.metrics

@@ -1,6 +1,6 @@
-"""The messages of Sparkplug B, as a Protobuf descriptor (Sparkplug 3.0.0 §6.4.1).
+"""The messages of Sparkplug B as a Protobuf descriptor (Sparkplug 3.0.0 §6.4.1).
 
-Only what is decoded is described, by field number, name and type; Protobuf skips the others as
+Only decoded fields are described, by field number, name and type; Protobuf skips the others as
 unknown ones. The extensions that each message reserves are left out. The fields whose names end in
 `_value` are the choice (oneof) `value` of their message.
 """
@@ -46,7 +46,7 @@ _MESSAGES: Final = {
         | 8 string_value string""",
 }
 """Fields by message: number, name and type, with a star if repeated. An Outline is a Payload whose
-metrics are only told apart."""
+metrics are only counted."""
 
 DATATYPES: Final = {
     1: "Int8",
@@ -88,7 +88,7 @@ DATATYPES: Final = {
 
 
 def payload_class(wanted: str = "Payload") -> Any:
-    """The Protobuf class of a payload, in a pool of its own; or that of another message."""
+    """Return the Protobuf class of a payload, or of another message, in a pool of its own."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(

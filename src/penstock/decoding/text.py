@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
 from penstock.decoding.decoded import Decoded
-from penstock.decoding.rows import Rows, decoded_in_portions
+from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import Absent
 from penstock.errors import ConfigError
 
@@ -17,7 +17,8 @@ _BOM = "\ufeff"
 
 
 class TextDecoder:
-    """One column, `value` unless the definition names it, with any type that text converts to."""
+    """Decodes to one column, `value` unless the definition names it, of any type that text converts
+    to."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
         name, column = next(iter(definition.columns.items()), ("value", Column(type="string")))
@@ -27,8 +28,8 @@ class TextDecoder:
         self.schema = pa.schema([self._cast.field])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
-        """Each payload is a row."""
-        return decoded_in_portions(self.schema, payloads, self._portion)
+        """Decode a batch; each payload is a row."""
+        return decode_in_portions(self.schema, payloads, self._portion)
 
     def _portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = self._texts.of(payloads, rows)
@@ -40,7 +41,7 @@ class TextDecoder:
 
 
 class Texts:
-    """Payloads as text in one encoding."""
+    """Decodes payloads as text in one encoding."""
 
     def __init__(self, encoding: str) -> None:
         try:
@@ -52,7 +53,7 @@ class Texts:
         self._shown = "UTF-8" if info.name == "utf-8" else encoding
 
     def of(self, payloads: list[bytes], rows: Rows) -> list[str | None]:
-        """The text of each payload without a byte order mark; None if it is broken."""
+        """Return the text of each payload without a byte order mark; None if it is broken."""
         texts: list[str | None] = []
         for source, payload in enumerate(payloads):
             try:
@@ -60,5 +61,5 @@ class Texts:
             except UnicodeError as error:
                 texts.append(None)
                 where = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
-                rows.break_(source, f"The payload is not {self._shown}{where}.")
+                rows.mark_broken(source, f"The payload is not {self._shown}{where}.")
         return texts

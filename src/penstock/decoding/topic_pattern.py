@@ -1,6 +1,6 @@
-"""The named levels of topics as columns (`config/topic_pattern.py` says what a pattern is).
+"""Turns the named levels of topics into columns (`config/topic_pattern.py` describes patterns).
 
-A batch has few distinct topics, so each distinct one is taken apart once, and its columns are
+A batch has few distinct topics, so each distinct one is split once, and its columns are
 spread over its messages.
 """
 
@@ -28,7 +28,7 @@ _FLOAT: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?
 class TopicPattern:
     """A topic filter with named levels.
 
-    topic_filter is the MQTT filter to read. schema has a column for each named level.
+    ``topic_filter`` is the MQTT filter to read; ``schema`` has a column for each named level.
     """
 
     text: str
@@ -38,10 +38,10 @@ class TopicPattern:
 
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
-        """Read a pattern such as plant/{line}/{machine:int}/temp.
+        """Parse a pattern such as plant/{line}/{machine:int}/temp.
 
         Raises:
-            ConfigError: what is wrong with it, in one sentence.
+            ConfigError: it is not a pattern; the message is one sentence.
         """
         try:
             levels = parse_levels(text)
@@ -52,7 +52,7 @@ class TopicPattern:
         return cls(text, topic_filter, pa.schema(named), levels)
 
     def columns(self, topics: pa.StringArray) -> tuple[pa.Table, pa.Int64Array, pa.StringArray]:
-        """The named levels of each topic.
+        """Return the named levels of each topic.
 
         Returns: a row for each topic; the indices of topics whose levels do not cast, or that the
         pattern does not match, ascending (their row is null there); the reason for each of those.

@@ -1,7 +1,7 @@
-"""Units: a conversion as a factor and an offset, found once when a decoder is made.
+"""Conversions of units: a factor and an offset, computed once when a decoder is made.
 
-Pint knows the units, and refuses to make pressure of temperature; a batch is then multiplied and
-added to, and Pint is not asked again. It is loaded only if a column has `unit_from`.
+Pint knows the units, and refuses to convert temperature to pressure; a batch is then multiplied and
+added to without Pint. It is loaded only if a column has `unit_from`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _UNIT: Final = re.compile(rf"(?:1\s*/\s*)?(?:{_NAME}|[%°]\w*)(?:\s*[*/]\s*(?:{_
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """value * factor + offset."""
+    """A linear conversion: value * factor + offset."""
 
     factor: Fraction = Fraction(1)
     offset: Fraction = Fraction(0)
 
     @property
     def is_identity(self) -> bool:
-        """Whether it changes nothing."""
+        """True if it changes nothing."""
         return self.factor == 1 and self.offset == 0
 
     def then(self, other: Linear) -> Linear:
-        """This one, and the other on what it gives."""
+        """Return the conversion by this one, followed by the other."""
         return Linear(self.factor * other.factor, self.offset * other.factor + other.offset)
 
 
 def conversion(unit_from: str, unit: str) -> Linear:
-    """How a number in `unit_from` becomes one in `unit`.
+    """Return the conversion of a number in `unit_from` to one in `unit`.
 
     Raises:
         ConfigError: a unit is unknown, or there is no linear conversion between the two.
@@ -61,7 +61,7 @@ def _converted(number: int, unit_from: str, unit: str) -> Fraction:
         ) from None
     except _pint().UndefinedUnitError as error:
         raise ConfigError(f"There is no unit {_name_in(error)}.") from None
-    except Exception:  # logarithmic units, and what Pint's parser does not take
+    except Exception:  # logarithmic units, and text that Pint cannot parse
         raise ConfigError(f"{unit_from} does not become {unit} by a factor and offset.") from None
 
 

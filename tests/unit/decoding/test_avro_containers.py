@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.decoding.avro_schema import parse_avro_schema
-from penstock.decoding.avro_values import values_of
+from penstock.decoding.avro_values import count_avro_values
 from penstock.errors import ConfigError
 from tests.unit.decoding.decode import decode, decoder, outcome
 
@@ -121,7 +121,7 @@ def test_values_are_counted_as_they_are_read(records: list[dict[str, Any]]) -> N
         fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), record)
     known = parse_avro_schema(json.dumps(schema), "schema")
     wanted = sum(5 + 2 * len(record["m"]) + len(record["l"]) for record in records)
-    assert values_of(stream.getvalue(), known, len(records), 10**6) == wanted
+    assert count_avro_values(stream.getvalue(), known, len(records), 10**6) == wanted
 
 
 def test_a_file_without_records_has_no_rows() -> None:

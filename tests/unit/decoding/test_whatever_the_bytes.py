@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.api import Decoder
-from penstock.decoding.documents import DocumentDecoder, Slow
+from penstock.decoding.documents import DocumentDecoder, NoQuickReader
 from tests.unit.decoding.decode import decoder, outcome
 from tests.unit.decoding.real_payloads import SAMPLES
 from tests.unit.decoding.sparkplug_payloads import PAYLOAD, birth
@@ -253,7 +253,7 @@ def test_bombs(decoders: dict[str, Decoder], bomb: str) -> None:
 def test_what_nobody_foresaw_breaks_one_message() -> None:
     """A reader that fails in a way no decoder expects, as a defect in a library would."""
 
-    class Notation(Slow):
+    class Notation(NoQuickReader):
         def read(self, payload: bytes) -> object:
             if payload == b"bad":
                 raise MemoryError

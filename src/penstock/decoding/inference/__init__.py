@@ -1,17 +1,17 @@
-"""Inference: from a sample of messages to a declaration of the tables they would make.
+"""Infers a declaration of tables from a sample of messages.
 
-    readings        what one payload could be: JSON, CBOR, a number in text …
+    readings        possible readings of one payload: JSON, CBOR, a number in text …
     topic_groups    topics of one kind of payload, and the pattern that names their levels
     fields          the values of a group's documents, by path
-    column_types    a column for such values, tried by the casts that land them
+    column_types    a column for such values, tested with the casts that land them
     timestamps      times among them: text, and numbers counted since 1970
     unit_names      units that names end in
-    column_names    names of columns and levels that tables take
+    column_names    valid names of columns and levels
     csv_fields      delimiter, header and fields of lines
     decoders        the decoder of a group
     tables          all of it: messages to declared tables
     toml            a declared table in TOML, its evidence in comments
 
-Pure: messages in, text out. Whatever is inferred is a guess from a sample, so each guess stands
+No I/O: messages in, text out. Everything inferred is a guess from a sample, so each guess stands
 beside its evidence, and none is made that the decoder itself would not accept.
 """

@@ -1,7 +1,7 @@
-"""Names that tables, Spark and topic patterns take, made of keys and topic levels.
+"""Makes names valid in tables, Spark and topic patterns from keys and topic levels.
 
-Spark reads no case, and `epoch`, `offset`, `received_at`, `topic` and `date` are columns of every
-table: a key of such a name becomes a column of another one, and keeps its path.
+Spark ignores case, and `epoch`, `offset`, `received_at`, `topic` and `date` are columns of every
+table: a key of such a name becomes a column of another name, and keeps its path.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 RESERVED: Final = frozenset(
     {"epoch", "offset", "received_at", "topic", "client_id", "qos", "retain", "date", "message_id"}
 )
-"""Columns that tables have, or have when asked for."""
+"""Columns that tables have, or have if so declared."""
 
 _UNFIT: Final = re.compile(r"[^\w-]+")
 _UNFIT_IN_LEVEL: Final = re.compile(r"\W+")
@@ -24,17 +24,17 @@ _ID: Final = re.compile(
 
 
 class Names:
-    """Names that are given once each, whatever their case."""
+    """Gives names, each only once, ignoring case."""
 
     def __init__(self, taken: frozenset[str] = RESERVED) -> None:
         self._taken = {name.lower() for name in taken}
 
     def column(self, keys: tuple[str, ...]) -> str:
-        """A name for the column of a path."""
+        """Return a name for the column of a path."""
         return self._free(_UNFIT.sub("_", "_".join(keys))[:_CHARACTERS_MAX].strip("_"), "payload")
 
     def level(self, wanted: str) -> str:
-        """A name for a level of topics."""
+        """Return a name for a level of topics."""
         name = _UNFIT_IN_LEVEL.sub("_", wanted)[:_CHARACTERS_MAX].strip("_")
         return self._free(name if not name[:1].isdigit() else f"level_{name}", "level")
 
@@ -51,7 +51,7 @@ class Names:
 
 
 def path_of(keys: tuple[str, ...]) -> str:
-    """The path that leads to keys, as settings have it."""
+    """Return the path to keys, as settings write it."""
     text = ".".join(keys)
     if all(keys) and text.count(".") == len(keys) - 1 and not text.startswith(("$", "/")):
         return text
@@ -59,18 +59,19 @@ def path_of(keys: tuple[str, ...]) -> str:
 
 
 def table_name(words: list[str]) -> str:
-    """A name for a table, of the levels that its topics share."""
+    """Return a name for a table, made of the levels that its topics share."""
     name = _UNFIT_IN_TABLE.sub("_", "_".join(words)).strip("_-").lower()[:50]
     return name or "messages"
 
 
 def is_identifier(level: str) -> bool:
-    """Whether a level of a topic tells one of many: a number, a UUID, a MAC address."""
+    """Return whether a level of a topic identifies one of many: a number, UUID or MAC address."""
     return _ID.fullmatch(level) is not None
 
 
 def singular(word: str) -> str:
-    """A level that many things stand below as the name of one of them: machines is machine."""
+    """Return the singular of a level, as the name of one of the things below it: machines,
+    machine."""
     if len(word) > 3 and word.endswith("s") and word[-2:] not in ("ss", "us", "is", "as", "os"):
         return f"{word[:-3]}y" if word.endswith("ies") else word[:-1]
     return word

@@ -1,8 +1,7 @@
-"""A column for the values of one field, and what it rests on.
+"""Guesses a column for the values of one field, with the evidence for it.
 
-The kinds of the values say which types to try, from the narrowest on; the first is taken of which
-the cast that lands them refuses no value. So what is declared holds for the sample, whatever is in
-it.
+The kinds of the values say which types to try, from the narrowest on; the first is taken whose cast
+refuses no value. So the declaration holds for the whole sample.
 
 ::
 
@@ -11,9 +10,9 @@ it.
       numbers            time, float              any other               string
       bytes              binary             several kinds                 string, json
 
-Whole numbers that a document has in text stay text, for they are as often names (a serial number)
-as numbers; of csv and text payloads, where all is text, they are numbers unless one begins with a
-zero.
+Whole numbers that a document has in text stay text, because they are as often names (a serial
+number) as numbers; of csv and text payloads, where all is text, they are numbers unless one begins
+with a zero.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ Settings = dict[str, Any]
 NULL_WORDS: Final = frozenset(
     {"NA", "N/A", "n/a", "na", "null", "NULL", "None", "none", "unavailable", "unknown", "-", "--"}
 )
-"""Texts that stand for no value among numbers or times."""
+"""Texts that mean "no value" among numbers or times."""
 
 RARE_SHARE: Final = 0.05
 """A field in a smaller share of the rows than this is marked as rare."""
@@ -69,14 +68,14 @@ _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A column's settings, as a declaration has them: type, unit …; and what they rest on."""
+    """A column's settings, as a declaration has them: type, unit …; and the evidence for them."""
 
     settings: Settings
     evidence: str
 
     @property
     def is_text(self) -> bool:
-        """Whether it keeps text as it is."""
+        """True if it keeps text unchanged."""
         return bool(self.settings["type"] == "string")
 
 
@@ -89,14 +88,14 @@ class _Trial:
 def guess(
     name: str, values: Sequence[Any], rows: int, *, all_is_text: bool, lenient: bool = False
 ) -> Guess:
-    """The narrowest column that takes all values.
+    """Return the narrowest column that takes all values.
 
     Args:
-        name: of the field, in which its unit may be.
-        values: what it has, without those that are null.
-        rows: in how many it could have been.
-        all_is_text: of csv and text payloads.
-        lenient: of JSON that is read so.
+        name: the name of the field, in which its unit may be.
+        values: its values, without null.
+        rows: the number of rows that could have had it.
+        all_is_text: the payloads are csv or text.
+        lenient: the payloads are JSON read with ``lenient``.
     """
     name = name[:_NAME_CHARACTERS_MAX]
     if not values:
@@ -110,7 +109,7 @@ def guess(
 
 
 def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
-    """What to try, in this order; the last takes anything."""
+    """Yield the settings to try, in this order; the last takes anything."""
     kinds = Counter(map(_kind, values))
     texts = [value for value in values if isinstance(value, str)]
     words = NULL_WORDS.intersection(texts)
@@ -132,7 +131,7 @@ def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[
 
 
 def _why_text(name: str, values: Sequence[Any], all_is_text: bool) -> str:
-    """Why values are text that look like something else."""
+    """Return why values stay text although they look like something else."""
     if not values:
         return ""
     narrow = _narrow(name, values, all_is_text=all_is_text)
@@ -140,7 +139,7 @@ def _why_text(name: str, values: Sequence[Any], all_is_text: bool) -> str:
 
 
 def _nested(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
-    """Lists of values of one type, and objects whose keys are data."""
+    """Yield trials for lists of values of one type, and for objects whose keys are data."""
     if all(isinstance(value, (list, tuple)) for value in values):
         form, items = "array<{}>", [item for value in values for item in value]
     elif all(isinstance(value, dict) for value in values) and is_map(values):
@@ -157,7 +156,7 @@ def _nested(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
 
 
 def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
-    """The types narrower than text that all of these values may have."""
+    """Yield the types narrower than text that all of these values may have."""
     kinds = set(map(_kind, values))
     if kinds == {"truth"}:
         yield _Trial({"type": "bool"})
@@ -235,7 +234,7 @@ def _texts(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
-    """Whether all are; none begins with a zero that a number would lose, and one is finite."""
+    """Return whether all are numbers: no leading zero that would get lost, at least one finite."""
     is_finite = [_NUMBER.fullmatch(text) is not None for text in texts]
     return any(is_finite) and all(
         finite or _NOT_FINITE.fullmatch(text) for finite, text in zip(is_finite, texts, strict=True)
@@ -243,7 +242,7 @@ def _are_numbers(texts: Sequence[str]) -> bool:
 
 
 def _is_finite(value: float | Decimal) -> bool:
-    """Whether it is a number. Whole ones may be too large for a float."""
+    """Return whether a number is finite. Whole ones may be too large for a float."""
     if isinstance(value, Decimal):
         return value.is_finite()
     return isinstance(value, int) or math.isfinite(value)

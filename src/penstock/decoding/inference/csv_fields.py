@@ -1,7 +1,7 @@
-"""Whether texts are csv: the delimiter, the header, and the fields by column.
+"""Recognises csv: the delimiter, the header, and the fields by column.
 
 Text is csv if the lines of all payloads have the same number of fields, two or more, and either a
-header names them or at least one column is of numbers or times: prose has commas, too. A header is
+header names them or at least one column has numbers or times: prose has commas, too. A header is
 the first line of every payload, or of one that has other types below it.
 """
 
@@ -24,7 +24,7 @@ _FIELDS_MAX: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class CsvShape:
-    """delimiter, number of fields, and the header's names; () where there is none."""
+    """The delimiter, the number of fields, and the names in the header; () if there is none."""
 
     delimiter: str
     width: int
@@ -32,7 +32,7 @@ class CsvShape:
 
 
 def csv_shape(texts: Sequence[str]) -> CsvShape | None:
-    """The shape that most of these texts have as csv; None where they are none."""
+    """Return the shape that most of these texts have as csv; None if they are not csv."""
     for delimiter in DELIMITERS:
         if not any(delimiter in text for text in texts):
             continue
@@ -52,7 +52,7 @@ def csv_shape(texts: Sequence[str]) -> CsvShape | None:
 
 
 def lines_of(text: str, delimiter: str) -> list[list[str]]:
-    """The fields of each line; none where the text is no csv."""
+    """Return the fields of each line; none if the text is not csv."""
     try:
         return [fields for _, fields in fields_of_lines(text, delimiter)]
     except csv.Error:
@@ -60,7 +60,7 @@ def lines_of(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
-    """The first line of each payload, if it names the fields of others below it."""
+    """Return the first line of each payload if it names the fields of the lines below it."""
     if not payloads or not payloads[0]:
         return ()
     first = tuple(name.strip() for name in payloads[0][0])
@@ -74,7 +74,8 @@ def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
 
 
 def _but_for_a_series(names: Sequence[str]) -> Sequence[str]:
-    """A field for each year or hour has a number for a name: texts, and numbers in equal steps."""
+    """Return the names without a series of numbers in equal steps, such as a field for each
+    year."""
     numbers = [int(name) for name in names if name.isdecimal()]
     steps = {after - before for before, after in pairwise(numbers)}
     others = [name for name in names if not name.isdecimal()]
@@ -82,7 +83,7 @@ def _but_for_a_series(names: Sequence[str]) -> Sequence[str]:
 
 
 def _is_typed(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a column is something else than text."""
+    """Return whether a column is something other than text."""
     for column in zip(*rows[:_LINES_LOOKED_AT_MAX], strict=True):
         values = [value for value in column if value]
         if values and not guess("", values, len(column), all_is_text=True).is_text:

@@ -1,8 +1,8 @@
-"""The decoder of a group of payloads, and what speaks for it.
+"""Infers the decoder of a group of payloads, with the evidence for it.
 
-What a decoder does not read becomes a dead letter. So the notation of most payloads is taken only
-if few others are among them (`tolerated`): they would be dead letters, and the declaration says how
-many. Otherwise a notation is taken that reads them all: JSON text, text, or the bytes as they are.
+A payload that the decoder cannot read becomes a dead letter. So the notation of most payloads is
+taken only if few others are among them (`tolerated`): the declaration says how many would be dead
+letters. Otherwise a notation is taken that reads them all: JSON text, text, or plain bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.decoding.inference.readings import DocumentKind, Form, Reading
 from penstock.decoding.sparkplug import SparkplugDecoder
 
 COLUMNS_MAX: Final = 300
-"""Most columns that are declared; what is left goes into the column `others` as JSON."""
+"""Most columns that are declared; the other fields go into the column `others` as JSON."""
 
 _TOLERATED_SHARE: Final = 0.05
 _ONE_IN: Final = 4
@@ -37,7 +37,7 @@ _MAGIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class InferredColumn:
-    """A column's settings as a declaration has them, and what they rest on."""
+    """A column's settings as a declaration has them, and the evidence for them."""
 
     name: str
     settings: Settings
@@ -46,32 +46,32 @@ class InferredColumn:
 
 @dataclass(frozen=True, slots=True)
 class InferredDecoder:
-    """A decoder's settings but for its columns, the columns, and remarks in plain sentences."""
+    """A decoder's settings without its columns, the columns, and remarks in plain sentences."""
 
     settings: Settings
     columns: tuple[InferredColumn, ...] = ()
     remarks: tuple[str, ...] = ()
 
     def as_settings(self) -> Settings:
-        """All of it, as `DecoderDefinition` takes it."""
+        """Return all of it, as `DecoderDefinition` takes it."""
         columns = {column.name: column.settings for column in self.columns}
         return {**self.settings, **({"columns": columns} if columns else {})}
 
 
 def tolerated(misfits: int, count: int, *, of_small_logs: bool = False) -> bool:
-    """Whether few enough of `count` do not fit: one in twenty; of a few, one."""
+    """Return whether few enough of `count` do not fit: one in twenty; of a small log, one."""
     return misfits <= count * _TOLERATED_SHARE or (
         of_small_logs and misfits == 1 and count >= _ONE_IN
     )
 
 
 def decoder_of(readings: Sequence[Reading], names: Names, value_name: str) -> InferredDecoder:
-    """The decoder for payloads.
+    """Return the decoder for payloads.
 
     Args:
-        readings: of all payloads.
-        names: which columns may have.
-        value_name: of the one column, where a payload is one value.
+        readings: those of all payloads.
+        names: gives the names of columns.
+        value_name: the name of the only column, if a payload is one value.
     """
     filled = [reading for reading in readings if reading.form is not Form.EMPTY]
     if not filled:
@@ -102,7 +102,7 @@ def decoder_of(readings: Sequence[Reading], names: Names, value_name: str) -> In
 
 
 def sparkplug_decoder(payloads: Sequence[bytes]) -> InferredDecoder | None:
-    """Sparkplug B, where these are such payloads."""
+    """Return a decoder of Sparkplug B if these payloads are that; else None."""
     decoder = SparkplugDecoder(DecoderDefinition(kind="sparkplug_b"))
     array = pa.array(payloads, pa.binary())
     decoded = decoder.decode(array, pa.array([""] * len(payloads)))
@@ -211,7 +211,7 @@ def _of_text(texts: Sequence[str], names: Names, value_name: str) -> InferredDec
 
 
 def _whole(names: Names, value_name: str, values: Sequence[Any]) -> InferredColumn:
-    """The column of a document that is one value."""
+    """Return the column of a document that is one value."""
     one = guess(value_name, _present(values), len(values), all_is_text=False)
     return InferredColumn(names.column((value_name,)), {**one.settings, "path": "$"}, one.evidence)
 

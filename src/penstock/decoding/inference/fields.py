@@ -1,7 +1,7 @@
-"""The values of documents by path: nested objects are followed, lists and the like are values.
+"""Collects the values of documents by path: follows nested objects, and takes lists as values.
 
-An object whose keys are rather data (a reading for each of a thousand devices) is one value: it
-would make as many columns.
+An object whose keys are data (a reading for each of a thousand devices) is one value: it
+would make too many columns.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ MAP_KEYS_MIN: Final = 25
 """An object is a map when it has this many keys in all, and each row only a quarter of them."""
 _MAP_SHARE: Final = 0.25
 KEY_CHARACTERS_MAX: Final = 256
-"""No name of a reading is so long: a longer key is no column, wherever it came from."""
+"""No name of a reading is so long: a longer key becomes no column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One path, and what rows have there, without null. note says what is particular about it."""
+    """One path and its values in the rows, without null; ``note`` says what is special about it."""
 
     keys: tuple[str, ...]
     values: list[Any]
@@ -28,7 +28,7 @@ class Field:
 
 
 def fields_of(objects: Sequence[dict[Any, Any]], above: tuple[str, ...] = ()) -> Iterator[Field]:
-    """The fields of rows, in the order in which they appear."""
+    """Yield the fields of rows, in the order in which they appear."""
     found: dict[str, list[Any]] = {}
     for item in objects:
         for key, value in item.items():
@@ -51,7 +51,7 @@ def fields_of(objects: Sequence[dict[Any, Any]], above: tuple[str, ...] = ()) ->
 
 
 def is_map(objects: Sequence[dict[Any, Any]]) -> bool:
-    """Whether the keys of objects are data rather than names."""
+    """Return whether the keys of objects are data rather than names."""
     keys = {key for item in objects for key in item}
     if len(keys) < MAP_KEYS_MIN:
         return False
@@ -59,7 +59,7 @@ def is_map(objects: Sequence[dict[Any, Any]]) -> bool:
 
 
 def _text_of(key: Any) -> str | None:
-    """A key as a path has it; None for one that no path leads to."""
+    """Return a key as text for a path; None for a key to which no path leads."""
     if isinstance(key, str):
         return key if len(key) <= KEY_CHARACTERS_MAX else None
     if isinstance(key, int) and not isinstance(key, bool):

@@ -1,7 +1,7 @@
-"""What a payload could be, read by the notations that decode it later.
+"""Tries to read a payload with the notations that may decode it later.
 
-Text is never CBOR or MessagePack with an object in it, whose first bytes no UTF-8 text begins with;
-and the two are told apart by what is left over when one is read as the other.
+UTF-8 text is never CBOR or MessagePack with an object in it, because no text begins with such
+bytes; and those two differ in the bytes left over when one is read as the other.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _BOM: Final = "\ufeff"
 
 
 class Form(Enum):
-    """What a payload holds."""
+    """The form of a payload's contents."""
 
     EMPTY = "empty"
     OBJECT = "an object"
     ROWS = "a list of objects"
     VALUE = "a list or value"
-    """Of a notation: any other."""
+    """Any other document of a notation."""
     SCALAR = "a number or truth in text"
-    """It is JSON as well."""
+    """This is JSON, too."""
     TEXT = "text"
     BINARY = "bytes"
 
@@ -46,7 +46,7 @@ class Form(Enum):
 class Reading:
     """A payload, read.
 
-    notation is the kind of document, empty where it is none; value what the document or text is, or
+    ``notation`` is the kind of document, empty if it is none; ``value`` is the document or text, or
     the payload itself.
     """
 
@@ -54,7 +54,7 @@ class Reading:
     notation: DocumentKind | Literal[""] = ""
     value: Any = None
     is_lenient: bool = False
-    """Whether it is JSON only as `lenient = true` reads it."""
+    """True if it is JSON only with `lenient = true`."""
 
     @property
     def objects(self) -> list[dict[Any, Any]]:
@@ -65,7 +65,7 @@ class Reading:
 
 
 def read(payload: bytes) -> Reading:
-    """Tell what a payload could be."""
+    """Find out what a payload could be."""
     if not payload:
         return Reading(Form.EMPTY)
     try:
@@ -87,7 +87,7 @@ def read(payload: bytes) -> Reading:
 
 
 def distinct_keys(readings: Iterable[Reading]) -> frozenset[str]:
-    """The keys of all objects in documents."""
+    """Return the keys of all objects in documents."""
     return frozenset(str(key) for reading in readings for item in reading.objects for key in item)
 
 
@@ -100,7 +100,7 @@ def _binary(payload: bytes) -> Reading:
         value = _document(kind, payload)
         if value is not _NONE and (reading := _of_document(kind, value)).objects:
             found.append(reading)
-    # Both is rare: then the one whose keys are text.
+    # Rarely it is both: take the one whose keys are text.
     found.sort(key=lambda one: not all(isinstance(key, str) for key in one.objects[0]))
     return found[0] if found else Reading(Form.BINARY, value=payload)
 
@@ -121,7 +121,7 @@ def _leniently(payload: bytes) -> object:
 
 
 _NONE: Final = object()
-"""What is no document."""
+"""Marks a payload that is not a document."""
 
 
 def _document(kind: DocumentKind, payload: bytes) -> object:

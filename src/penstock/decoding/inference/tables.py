@@ -1,4 +1,4 @@
-"""Messages become declarations of tables, each with a pattern that no other one shares."""
+"""Infers declarations of tables from messages, each with a topic pattern of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.decoding.inference.topic_groups import (
 
 @dataclass(frozen=True, slots=True)
 class InferredTable:
-    """A declaration, and what it rests on: messages and topics of the sample."""
+    """A declaration, and its evidence: numbers of messages and topics in the sample."""
 
     name: str
     pattern: Pattern
@@ -34,7 +34,7 @@ class InferredTable:
     topics: int
 
     def definition(self) -> TableDefinition:
-        """The declaration, as the configuration has it."""
+        """Return the declaration, as the configuration has it."""
         settings: dict[str, Any] = {
             "name": self.name,
             "topics": self.pattern.text,
@@ -46,15 +46,15 @@ class InferredTable:
 def infer_tables(
     messages: Iterable[tuple[str, bytes]], topics: str, taken: Collection[str] = ()
 ) -> list[InferredTable]:
-    """The tables that messages would make.
+    """Return the tables that messages would make.
 
     Args:
         messages: topic and payload of each.
-        topics: the pattern that they were asked for by; levels it names keep their names.
-        taken: names of tables that there are.
+        topics: the pattern with which they were selected; levels that it names keep their names.
+        taken: names of existing tables.
 
     Raises:
-        ValueError: `topics` is no pattern, in one sentence.
+        ValueError: `topics` is not a pattern; the message is one sentence.
     """
     asked = parse_levels(topics)
     payloads: dict[str, list[bytes]] = {}
@@ -100,7 +100,7 @@ def _table(
 
 
 class _TableNames:
-    """Names of tables, given once each; a table of dead letters has one, too."""
+    """Gives names of tables, each only once; a table of dead letters has a name, too."""
 
     def __init__(self, taken: Collection[str]) -> None:
         self._taken = set(taken) | {f"{name}_dead_letters" for name in taken}

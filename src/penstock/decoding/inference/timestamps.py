@@ -1,8 +1,8 @@
-"""Times among values: text in a known form, and numbers that count from 1970.
+"""Recognises times: text in a known form, and numbers that count from 1970.
 
-A number is a time where its name says so and it lies between 2000 and 2100 in one of the units, no
-two of which overlap; without such a name where it counts milliseconds or finer and lies between
-2010 and 2050: counters of so many digits are rare, those of seconds' ten digits are not.
+A number is a time if its name says so and it lies between 2000 and 2100 in one of the units, no
+two of which overlap; without such a name if it counts milliseconds or finer and lies between
+2010 and 2050: counters of so many digits are rare, but not those of ten digits, as seconds have.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ FORMATS: Final = (
     "%a %b %d %H:%M:%S %Y",
     "%a, %d %b %Y %H:%M:%S %z",
 )
-"""Of text that is not ISO 8601; days and months in numbers count only where one order fits."""
+"""Formats of text that is not ISO 8601; numeric days and months count only if one order fits."""
 
 
 def unit_of_epoch(name: str, values: Sequence[float]) -> str:
-    """What numbers count if they are times since 1970: s, ms, us or ns; empty if they are none."""
+    """Return the unit of numbers that are times since 1970: s, ms, us or ns; empty if they are
+    not."""
     low, high = min(values), max(values)
     is_named = names_time(name)
     for unit, factor in _PER_SECOND.items():
@@ -56,13 +57,13 @@ def unit_of_epoch(name: str, values: Sequence[float]) -> str:
 
 
 def names_time(name: str) -> bool:
-    """Whether a name is that of a time: ts, createdAt, time_ms."""
+    """Return whether a name is that of a time: ts, createdAt, time_ms."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return _NAME.fullmatch(split) is not None
 
 
 def is_iso(texts: Sequence[str]) -> tuple[bool, bool]:
-    """Whether texts look like ISO 8601, and whether any has a time of the day."""
+    """Return whether texts look like ISO 8601, and whether any has a time of day."""
     has_time = False
     for text in texts:
         match = _ISO.fullmatch(text)
@@ -73,18 +74,18 @@ def is_iso(texts: Sequence[str]) -> tuple[bool, bool]:
 
 
 def without_offset(texts: Sequence[str]) -> int:
-    """How many of these do not say how far they are from UTC."""
+    """Return how many of these texts have no UTC offset."""
     return sum(_OFFSET.fullmatch(text) is None for text in texts)
 
 
 def format_of(texts: Sequence[str]) -> str:
-    """The one strptime format that fits all texts; empty where none does, or several do."""
+    """Return the only strptime format that fits all texts; empty if none does, or several do."""
     fitting = [one for one in FORMATS if _fits(texts, one)]
     return fitting[0] if len(fitting) == 1 else ""
 
 
 def has_time_of_day(text_format: str) -> bool:
-    """Whether it is of a timestamp and not of a date."""
+    """Return whether a format is of a timestamp, and not of a date."""
     return "%H" in text_format
 
 

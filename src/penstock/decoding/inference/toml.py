@@ -1,4 +1,4 @@
-"""An inferred table in TOML, ready to run, with what each line rests on in a comment."""
+"""Writes an inferred table in TOML, ready to run, with the evidence of each line in a comment."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _COMMENT_CHARACTERS_MAX: Final = 200
 def table_lines(
     table: InferredTable, dead_letters: Mapping[str, int], stream: str = "messages"
 ) -> Iterator[str]:
-    """The lines of a declaration.
+    """Yield the lines of a declaration.
 
     Args:
-        table: it.
+        table: the inferred table.
         dead_letters: how many messages of the sample would be dead letters, by reason.
-        stream: of the broker, that it is read from.
+        stream: the stream of the broker from which it is read.
     """
     topics = f"{table.topics:,} topics" if table.topics > 1 else "one topic"
     yield f"# {table.messages:,} messages of {topics}."
@@ -67,7 +67,7 @@ def _key(name: str) -> str:
 
 
 def _remark(text: str) -> str:
-    """What others wrote, in one line of a comment."""
+    """Return foreign text in one line of a comment."""
     shown = printable(text)
     if len(shown) <= _COMMENT_CHARACTERS_MAX:
         return shown

@@ -1,4 +1,4 @@
-"""Topics whose payloads are of one kind, and the pattern that names their levels.
+"""Groups topics whose payloads are of one kind, and makes the pattern that names their levels.
 
 ::
 
@@ -6,12 +6,12 @@
       plant/b/8/temp   22.0    ──▶
       plant/a/7/state  {"on": 1}     plant/{plant}/{level_3:int}/state    json
 
-Topics of as many levels and of one kind of payload are a group. Where the kinds differ, that level
-is looked for whose values tell them apart best, and stands as it is in a pattern for each of its
-values; where no level does, or one of too many values, the group is one, for two patterns must
-never match one topic.
+Topics with the same number of levels and one kind of payload are a group. If the kinds differ, the
+level is found whose values tell them apart best, and each of its values is written into a pattern
+of its own; if no level does, or one of too many values, the group stays one, because two patterns
+must never match one topic.
 
-A level that varies becomes a column. Its name is the level before where that is a word: machines/7
+A level that varies becomes a column. Its name is the level before it if that is a word: machines/7
 becomes machines/{machine:int}. So does a number, UUID or MAC address that does not vary.
 """
 
@@ -33,10 +33,10 @@ from penstock.decoding.inference.readings import Form, Reading, distinct_keys
 SPARKPLUG: Final = "spBv1.0"
 _SPARKPLUG_LEVELS: Final = ("group", "message", "node", "device")
 _WORDS_MAX: Final = 30
-"""Most values of a level that stand as they are, each in a pattern of its own."""
+"""Most values of a level that are written into patterns, each into its own."""
 
 _LEFT_MAX: Final = 0.8
-"""The most of a mixture that may be left where a level tells kinds apart: chance leaves more."""
+"""Largest share of the mixture left by a level that tells kinds apart: chance leaves more."""
 
 _LIKENESS_MIN: Final = 0.5
 _SHAPES_MAX: Final = 100
@@ -48,7 +48,7 @@ Label = tuple[Hashable, ...]
 
 @dataclass(slots=True)
 class Topic:
-    """A topic of the sample. label is what its payloads are; () where they say nothing."""
+    """A topic of the sample; ``label`` is the kind of its payloads, () if unknown."""
 
     text: str
     readings: list[Reading] = field(default_factory=list)
@@ -56,31 +56,32 @@ class Topic:
 
     @property
     def levels(self) -> list[str]:
-        """The levels."""
+        """The levels of the topic."""
         return self.text.split("/")
 
     @property
     def says_something(self) -> bool:
-        """Whether a payload is not empty, as one that removes a retained message is."""
+        """True if some payload is not empty; an empty one removes a retained message."""
         return any(reading.form is not Form.EMPTY for reading in self.readings)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Topics of one table. pinned are the positions of levels that tell it from other groups."""
+    """Topics of one table; ``pinned`` are the positions of levels that tell it from other
+    groups."""
 
     topics: list[Topic]
     pinned: frozenset[int] = frozenset()
 
     @property
     def readings(self) -> list[Reading]:
-        """What the payloads of all topics could be."""
+        """The readings of the payloads of all topics."""
         return [reading for topic in self.topics for reading in topic.readings]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A topic pattern, the words of it that stay, and what its columns have been seen to be."""
+    """A topic pattern, its constant words, and examples of the values of its columns."""
 
     text: str
     words: list[str]
@@ -88,13 +89,13 @@ class Pattern:
 
 
 def is_sparkplug(topic: str) -> bool:
-    """Whether a topic is of Sparkplug B, and its payloads are no STATE messages."""
+    """Return whether a topic is of Sparkplug B, and not of a STATE message."""
     levels = topic.split("/")
     return SPARKPLUG in levels and len(levels) - levels.index(SPARKPLUG) in (4, 5)
 
 
 def groups_of(topics: Sequence[Topic]) -> list[Group]:
-    """The groups of topics, none of which are of Sparkplug."""
+    """Return the groups of topics, none of which is of Sparkplug."""
     by_depth: dict[int, list[Topic]] = {}
     for topic in topics:
         by_depth.setdefault(len(topic.levels), []).append(topic)
@@ -106,7 +107,7 @@ def groups_of(topics: Sequence[Topic]) -> list[Group]:
 
 
 def sparkplug_groups(topics: Iterable[Topic]) -> list[Group]:
-    """One for each place of the namespace in topics, above which bridges put levels."""
+    """Return a group for each position of the namespace in topics; bridges put levels above it."""
     found: dict[int, list[Topic]] = {}
     for topic in topics:
         found.setdefault(topic.levels.index(SPARKPLUG), []).append(topic)
@@ -114,12 +115,12 @@ def sparkplug_groups(topics: Iterable[Topic]) -> list[Group]:
 
 
 def pattern_of(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
-    """The pattern of a group.
+    """Return the pattern of a group.
 
     Args:
-        group: its topics.
-        asked: the levels of the filter that the sample was asked for, whose names are kept.
-        names: which levels may have.
+        group: the group.
+        asked: the levels of the filter of the sample, whose names are kept.
+        names: gives the names of levels.
     """
     texts: list[str] = []
     words: list[str] = []
@@ -143,7 +144,7 @@ def pattern_of(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
 
 
 def sparkplug_pattern(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
-    """The pattern of a Sparkplug namespace: group, message, node, and device, which may be none."""
+    """Return the pattern of a Sparkplug namespace: group, message, node, and optional device."""
     place = group.topics[0].levels.index(SPARKPLUG)
     above = pattern_of(
         Group([Topic("/".join(topic.levels[: place + 1])) for topic in group.topics],
@@ -175,7 +176,7 @@ def _label(topics: Sequence[Topic]) -> None:
 
 
 def _label_of(topic: Topic, shapes: list[tuple[str, set[str]]]) -> Label:
-    """What the payloads of a topic are; for documents the number of the shape they are like."""
+    """Return the kind of a topic's payloads; for documents, the number of a similar shape."""
     filled = [reading for reading in topic.readings if reading.form is not Form.EMPTY]
     if not filled:
         return ()
@@ -187,7 +188,7 @@ def _label_of(topic: Topic, shapes: list[tuple[str, set[str]]]) -> Label:
     if form in (Form.TEXT, Form.SCALAR):
         texts = [one.value for one in filled if one.form in (Form.TEXT, Form.SCALAR)]
         if NULL_WORDS.issuperset(texts):
-            return ()  # a device that is away
+            return ()  # a device that is offline
         shape = csv_shape(texts)
         if shape is not None:
             return ("csv", shape.delimiter, shape.header or shape.width)
@@ -218,7 +219,7 @@ def _partition(topics: list[Topic], pinned: frozenset[int]) -> list[Group]:
 
 
 def _telling(topics: list[Topic], labels: set[Label], pinned: frozenset[int]) -> int | None:
-    """The position of the level that tells these labels apart best; None if none does."""
+    """Return the position of the level that tells these labels apart best; None if none does."""
     are_alike = len({label[:2] for label in labels}) == 1 and all(
         label[0] == "document" for label in labels
     )
@@ -238,7 +239,7 @@ def _telling(topics: list[Topic], labels: set[Label], pinned: frozenset[int]) ->
 
 
 def _entropy(labels: Iterable[Label]) -> float:
-    """How mixed labels are, in bits; those that say nothing do not count."""
+    """Return how mixed labels are, in bits; empty ones do not count."""
     counts = Counter(label for label in labels if label)
     total = sum(counts.values())
     return -sum(count / total * math.log2(count / total) for count in counts.values())

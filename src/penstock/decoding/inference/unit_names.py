@@ -1,7 +1,7 @@
-"""Units that a name ends in: temp_c, pressureBar, speed_km_h.
+"""Recognises units at the end of names: temp_c, pressureBar, speed_km_h.
 
-Only where nobody would read it otherwise: `_m` is metres behind `height` and nothing behind others,
-for it may be minutes; `_min` is the least as often as a minute. The names are Pint's, as
+Only where there is one reading: `_m` is metres after `height` and nothing after other words,
+because it may be minutes; `_min` is the minimum as often as a minute. The names are Pint's, as
 `unit_from` has them.
 """
 
@@ -83,7 +83,7 @@ _JOINED: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 def unit_of(name: str) -> str:
-    """The unit that a name ends in; empty where it is not certain."""
+    """Return the unit at the end of a name; empty if it is not certain."""
     parts = [part.lower() for part in _JOINED.findall(name)]
     words = [word.lower() for word in _WORDS.findall(name)]
     for last in ("_".join(parts[-2:]), parts[-1] if parts else ""):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
 from penstock.decoding.api import Decoded, Decoder, make_decoder
-from penstock.decoding.repeated import is_too_much
+from penstock.decoding.repeated import exceeds_repetition_limit
 from penstock.decoding.shown import shown
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import (
@@ -244,7 +244,7 @@ def _with_much_repeated(messages: pa.Table, sources: pa.Array, beside: list[str]
         _lengths(of_message, "payload"),
         strict=True,
     ):
-        if is_too_much(count * repeated, repeated + payload):
+        if exceeds_repetition_limit(count * repeated, repeated + payload):
             what = " and the ".join(beside)
             found[index] = f"{count} rows would repeat the {what}, {repeated} bytes."
     return found
