@@ -7,5 +7,5 @@ command line, the environment and the TOML file into one `Settings`; `mistakes.p
 pydantic found wrong into a sentence; `memory.py` computes what the settings let clients hold;
 `describe.py` prints all settings as commented TOML or as the tables of docs/configuration.md. To
 add a setting, add a field to a group: the rest follows. Names end in their unit; a limit is named
-after what it bounds. Nothing is imported here: who reads messages need not load pydantic.
+after what it bounds. Nothing is imported here, so that a client need not load pydantic.
 """

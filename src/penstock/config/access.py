@@ -1,4 +1,4 @@
-"""Who may connect, and what they may do."""
+"""Authentication and permissions of clients."""
 
 from __future__ import annotations
 
@@ -11,59 +11,62 @@ from penstock.config.values import Network
 
 
 class Access(Group):
-    """Who may connect, and what they may do there. SIGHUP reads both files again."""
+    """Users, their permissions, and the price of wrong passwords. SIGHUP reads both files again."""
 
     password_file: str = ""
     """File with the users and their passwords, written by `penstock passwd`; empty for none.
-    With one, only its users get in, and clients without a user name by allow_anonymous."""
+    With one, only its users are let in, and clients without a user name where allow_anonymous is
+    true."""
 
     acl_file: str = ""
-    """File with the access list: who may publish and subscribe where, see docs/security.md.
-    Empty for none: everyone who got in may do everything."""
+    """File with the access list, the permissions to publish and subscribe, see docs/security.md.
+    Empty for none: every client that is let in may do everything."""
 
     checks_waiting_max: int = Field(default=1000, ge=1, le=1_000_000)
-    """Clients whose password is being checked or waits for it; further ones are refused as the
-    server is busy. What a check costs: docs/security.md. 1 to 1000000."""
+    """Clients whose password is being checked or waits for it; further ones are refused as "server
+    busy". For the cost of a check see docs/security.md. 1 to 1000000."""
 
     verified_s: int = Field(default=300, ge=0, le=86_400)
-    """How long after a client left its password need not be checked again, in seconds: all who come
-    back after an outage cost nothing then. At least half of it. 0 to 86400; 0 checks every time."""
+    """Time in seconds after a client has left in which its password is not checked again, so that
+    clients which come back after an outage cost nothing; at least half of the time is granted. 0 to
+    86400; 0 checks every time."""
 
     failures_burst: int = Field(default=10, ge=0, le=1000)
     """Wrong passwords of one address (IPv6: of one /64), or for one user name, within ban_within_s
-    that cost no delay. Above it, checks for them come one at a time, each later. 0 to 1000."""
+    that cost no delay. Above it, their checks are done one at a time, each after a longer delay. 0
+    to 1000."""
 
     failure_delay_s: float = Field(default=1.0, ge=0, le=3600)
-    """Delay of the next check after the first failure above failures_burst, in seconds; each one
-    more doubles it. Who would wait longer than 5 s is refused. 0 to 3600."""
+    """Delay of the next check after the first failure above failures_burst, in seconds; each
+    further failure doubles it. A client that would wait longer than 5 s is refused. 0 to 3600."""
 
     failure_delay_s_max: float = Field(default=10.0, ge=0, le=3600)
     """The longest such delay, in seconds. 0 to 3600."""
 
     ban_failures: int = Field(default=30, ge=0, le=1000)
-    """An address with so many wrong passwords within ban_within_s is banned, and refused without a
-    check. 0 to 1000; 0 bans nobody."""
+    """Number of wrong passwords within ban_within_s after which an address is banned, and refused
+    without a check. 0 to 1000; 0 never bans."""
 
     ban_within_s: int = Field(default=300, ge=1, le=86_400)
     """How long a wrong password counts, in seconds. 1 to 86400."""
 
     ban_s: int = Field(default=600, ge=1, le=31_536_000)
-    """How long such a ban lasts, in seconds. 1 to 31536000."""
+    """How long a ban lasts, in seconds. 1 to 31536000."""
 
     ban_exempt: tuple[Network, ...] = Field(default=("127.0.0.0/8", "::1/128"), max_length=1000)
     """Networks whose addresses many users share, such as those of load balancers without the PROXY
     protocol: wrong passwords from there count by user name alone."""
 
     client_ids_shared: bool = False
-    """Let a user take up, or end, the session of another user who has the same client identifier.
-    Without it a session belongs to the user who made it, anonymous clients being one user, and
+    """Let a user resume or end the session of another user with the same client identifier. With
+    false, a session belongs to the user that made it, all anonymous clients being one user, and
     others are refused (0x87; before MQTT 5 return code 5)."""
 
     identity_from_certificate: Literal["", "common_name", "subject"] = ""
-    """What of a client's certificate, which listener.client_ca signed, is its user name:
-    "common_name", or "subject" in the form of RFC 4514, such as CN=meter-7,O=Example. What CONNECT
-    says is not asked then, and the password file need not name these users. Empty: nothing, and
-    a certificate opens the connection only."""
+    """The part of a client's certificate, signed by listener.client_ca, that is its user name:
+    "common_name", or "subject" in the form of RFC 4514, such as CN=meter-7,O=Example. User name and
+    password in CONNECT are ignored then, and the password file need not name these users. Empty:
+    none, and a certificate opens the connection only."""
 
     @model_validator(mode="after")
     def _delays_grow(self) -> Access:

@@ -1,4 +1,5 @@
-"""Where to listen: HOST:PORT, with brackets around an IPv6 address, or the path of a socket."""
+"""Addresses to listen on: HOST:PORT, with brackets around an IPv6 address, or the path of a
+socket."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. Of the host names, only `localhost` counts."""
+        """True if only this machine can reach it. Of the host names, only `localhost` counts."""
         if self.host == "localhost":
             return True
         try:
@@ -71,7 +72,7 @@ class SocketFile:
 
     @property
     def is_loopback(self) -> bool:
-        """Only this machine can reach it."""
+        """True: only this machine can reach it."""
         return True
 
     @classmethod

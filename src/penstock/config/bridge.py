@@ -20,107 +20,110 @@ from penstock.engine.topics import is_topic_filter, unshared
 
 
 class Forwarded(Group):
-    """Messages that a bridge hands on, and their topics at both ends."""
+    """Messages that a bridge forwards, and their topics at both ends."""
 
     topic_filters: tuple[BridgedFilter, ...] = Field(min_length=1, max_length=1000)
-    """Topics that are handed on, 1 to 1000 MQTT filters, as they are without the prefixes.
-    $share/GROUP/FILTER takes only this bridge's share of them, where several bridges have the same;
-    the prefix goes before FILTER."""
+    """Topics that are forwarded, 1 to 1000 MQTT filters, without the prefixes. $share/GROUP/FILTER
+    forwards only this bridge's share of them, where several bridges have the same group; the prefix
+    goes before FILTER."""
 
     direction: Literal["out", "in", "both"] = "out"
     """"out" to the remote broker, "in" from it, or "both"."""
 
     local_prefix: TopicPrefix = ""
-    """What these topics begin with here: taken off what goes out, put before what comes in."""
+    """Prefix of these topics at this broker: removed from messages that go out, added to those that
+    come in."""
 
     remote_prefix: TopicPrefix = ""
-    """What these topics begin with at the remote broker; it may begin with $, such as
+    """Prefix of these topics at the remote broker; it may begin with $, such as
     $aws/things/plant-7/."""
 
     qos_max: int = Field(default=2, ge=0, le=2)
-    """Messages of a higher QoS are handed on with this one. 0 to 2."""
+    """Messages of a higher QoS are forwarded with this one. 0 to 2."""
 
     retain: bool = True
-    """Retained messages stay retained; false hands everything on without RETAIN."""
+    """Forward retained messages as retained ones; false forwards everything without RETAIN."""
 
 
 class Remote(Group):
-    """A remote broker, and what is handed on to it and taken from it."""
+    """A remote broker, and the messages that are forwarded to it and taken from it."""
 
     name: BridgeName
     """The bridge's name: 1 to 64 letters, digits and . _ - that start with a letter or digit. Its
     queue is kept under this name: another name is another bridge with nothing in its queue."""
 
     addresses: tuple[str, ...] = Field(min_length=1, max_length=100)
-    """Where the remote broker is: mqtt://HOST:PORT, mqtts://HOST:PORT with TLS, ws://HOST:PORT/PATH
-    or wss://HOST:PORT/PATH over WebSocket, unix:///PATH; the ports 1883, 8883, 80 and 443 may be
-    left out. 1 to 100; when one cannot be reached the next is tried. They must lead to one broker
-    or cluster, for one session is kept there."""
+    """Addresses of the remote broker: mqtt://HOST:PORT, mqtts://HOST:PORT with TLS,
+    ws://HOST:PORT/PATH or wss://HOST:PORT/PATH over WebSocket, unix:///PATH; the ports 1883, 8883,
+    80 and 443 may be left out. 1 to 100; when one cannot be reached the next is tried. They must
+    lead to one broker or cluster, which keeps one session of the bridge."""
 
     forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
-    """What is handed on, 1 to 1000 tables [[bridge.remotes.forwards]]; of those that match a topic
-    the first counts."""
+    """Rules of forwarding, 1 to 1000 tables [[bridge.remotes.forwards]]; the first that matches a
+    topic counts."""
 
     version: Literal["3.1", "3.1.1", "5"] = "5"
     """MQTT version spoken with the remote broker."""
 
     max_packet_size_bytes: int = Field(default=0, ge=0, le=268_435_460)
     """Largest packet sent to the remote broker, in bytes, 0 to 268435460; larger messages are
-    dropped and counted, and leave dead letters. 0 leaves it to the remote broker, which can say
-    so in MQTT 5 only: an older one hangs up."""
+    dropped and counted, and leave dead letters. 0 leaves the limit to the remote broker, which can
+    announce it in MQTT 5 only: an older one closes the connection."""
 
     ends_at_message_max: int = Field(default=3, ge=0, le=1000)
-    """So many connections in a row that the remote broker ends at the same message set this message
-    aside: it is dropped, counted and named, and leaves a dead letter, and those behind it go on.
-    Before MQTT 5 a broker that will not have a message can say so in no other way. 0 to 1000; 0
-    keeps it, and all behind it, for ever."""
+    """Number of connections in a row that the remote broker may end at the same message. Then the
+    message is dropped, counted, logged and published as a dead letter, and the next one is sent:
+    before MQTT 5 a broker has no other way to refuse a message. 0 to 1000; 0 keeps the message, and
+    all behind it, for ever."""
 
     try_private: bool = True
     """Speak the dialect of bridges (protocol levels 0x83 and 0x84, Mosquitto's) before MQTT 5: the
     remote broker then sends RETAIN as it was published, so that updates and removals of retained
-    messages come in, and sends nothing back of what the bridge brought. A remote broker that does
-    not know it is spoken to without."""
+    messages come in, and does not send the bridge's own messages back. With a remote broker that
+    does not know the dialect the bridge does without."""
 
     client_id: str = Field(default="", max_length=65_535)
-    """Client identifier there; empty takes penstock-NAME. Two bridges with the same one throw each
-    other out."""
+    """Client identifier at the remote broker; empty takes penstock-NAME. Two bridges with the same
+    one disconnect each other."""
 
     username: str | None = None
-    """User name there."""
+    """User name at the remote broker."""
 
     password: str | None = Field(default=None, repr=False)
-    """Password there; PENSTOCK_BRIDGE__REMOTES or a file that only the broker may read keeps it
-    from other eyes."""
+    """Password at the remote broker; to keep it secret, give it in PENSTOCK_BRIDGE__REMOTES or in a
+    file that only the broker may read."""
 
     status_topic: TopicName = ""
     """Topic at the remote broker that says whether this bridge is connected, retained: 1, and 0 by
-    a will or when this broker stops; empty says it nowhere. Mosquitto's bridges take
+    a will or when this broker stops; empty publishes no status. Mosquitto's bridges take
     $SYS/broker/connection/NAME/state."""
 
     clean_start: bool = False
-    """Begin anew at the remote broker with each connection. What it kept for us is lost then."""
+    """Start a new session at the remote broker with each connection; messages that it kept for the
+    bridge are lost."""
 
     session_expiry_s: int = Field(default=4_294_967_295, ge=1, le=4_294_967_295)
-    """How long the remote broker keeps our session while we are away, in seconds, MQTT 5. 1 to
-    4294967295; the last is for ever."""
+    """How long the remote broker keeps the bridge's session while it is not connected, in seconds,
+    MQTT 5. 1 to 4294967295; the last is for ever."""
 
     keep_alive_s: int = Field(default=60, ge=5, le=65_535)
-    """A ping leaves every three quarters of this, and a remote broker silent for one and a half
-    is given up, in seconds. 5 to 65535."""
+    """Keep alive, in seconds: a ping is sent after three quarters of it, and a remote broker that
+    is silent for one and a half times is given up. 5 to 65535."""
 
     persist: bool = True
-    """Keep QoS 1 and 2 messages until the remote broker has them. false hands everything on with
-    QoS 0: what cannot be sent at once is lost, or waits in memory (limits.mqueue_store_qos0)."""
+    """Keep QoS 1 and 2 messages until the remote broker has them. false forwards everything with
+    QoS 0: messages that cannot be sent at once are lost, or wait in memory
+    (limits.mqueue_store_qos0)."""
 
     hops_max: int = Field(default=1, ge=1, le=1000)
-    """Bridges that a message may pass altogether, counted in its user property penstock-hops, so
-    that brokers in a ring do not hand it on for ever. 1 to 1000."""
+    """Number of bridges that a message may pass, counted in its user property penstock-hops, so
+    that brokers in a ring do not forward it for ever. 1 to 1000."""
 
     user_properties: dict[str, str] = Field(default={}, max_length=100)
     """User properties added to each message, MQTT 5, such as { site = "berlin" }."""
 
     connect_timeout_s: float = Field(default=10.0, gt=0, le=3600)
-    """Time for each step of connecting, in seconds, above 0 up to 3600."""
+    """Time limit of each step of connecting, in seconds, above 0 up to 3600."""
 
     reconnect_s_min: float = Field(default=1.0, ge=0.1, le=3600)
     """Pause after the first failure to connect, doubled after each further one, give or take a
@@ -134,10 +137,10 @@ class Remote(Group):
     those of the system."""
 
     certificate: str = ""
-    """PEM file of our certificate, for TLS; empty shows none."""
+    """PEM file of the bridge's certificate, for TLS; empty for none."""
 
     key: str = ""
-    """PEM file of our certificate's private key, without a password."""
+    """PEM file of the private key of the bridge's certificate, without a password."""
 
     check_host_name: bool = True
     """Refuse a remote broker whose certificate is for another host, for TLS."""
@@ -145,8 +148,8 @@ class Remote(Group):
     limits: Limits = Limits()
     """Limits of the bridge's session where they differ from [limits]: its window and its queue,
     such as { max_inflight = 100, max_mqueue_len = 1000000, mqueue_overflow = "drop_oldest" }.
-    Unlike others its queue has no limit without max_mqueue_len and max_mqueue_bytes here (the
-    overflow is "spill", and memory.spilled_bytes_max holds)."""
+    Without max_mqueue_len and max_mqueue_bytes here, a bridge's queue has no limit of its own (the
+    overflow is "spill", and memory.spilled_bytes_max applies)."""
 
     @field_validator("addresses")
     @classmethod

@@ -4,8 +4,8 @@
     decimal(10,2)                           array<struct<name: string, tags: map<string, json>>>
 
 Nested types are written as in Spark's and Delta's schemas. A `struct` without fields has those that
-the column's setting `fields` gives it. What depends on a type asks `parse_type`; as text a type is
-kept in the one form that `str` gives it.
+the column's setting `fields` gives it. Code that depends on a type asks `parse_type`; as text a
+type has the one form that `str` gives it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TYPES: Final = {
     "json": "json",
     "variant": "json",
 }
-"""What the type of a single value may be called, to its one name here."""
+"""The names that the type of a single value may have, and its one name here."""
 
 DEPTH_MAX: Final = 8
-"""Of types within types, a single value being 1."""
+"""Levels of types within types, a single value being 1."""
 
 # What Delta, Parquet and Spark allow in a column's name without quoting or mapping.
 COLUMN_NAME: Final = re.compile(r"[^ ,;{}()\n\t=`]{1,255}")
@@ -117,7 +117,7 @@ def parse_type(text: str) -> ColumnType:
 
 
 def depth(kind: ColumnType) -> int:
-    """How many types are within each other at most, 1 for a single value."""
+    """Return how many types are within each other at most, 1 for a single value."""
     match kind:
         case ListOf(inner) | MapOf(inner):
             return 1 + depth(inner)
@@ -127,14 +127,14 @@ def depth(kind: ColumnType) -> int:
 
 
 def innermost(kind: ColumnType) -> Scalar | StructOf:
-    """What lists and maps of a type hold in the end."""
+    """Return the type that lists and maps of a type hold in the end."""
     while isinstance(kind, (ListOf, MapOf)):
         kind = kind.item if isinstance(kind, ListOf) else kind.value
     return kind
 
 
 def decimal_digits(type_name: str) -> tuple[int, int] | None:
-    """Precision and scale of decimal(P,S); None for any other type."""
+    """Return precision and scale of decimal(P,S); None for any other type."""
     match = _DECIMAL.fullmatch(type_name)
     return (int(match[1]), int(match[2])) if match is not None else None
 

@@ -1,4 +1,4 @@
-"""Where messages go that were dropped."""
+"""Dead letters: messages that were dropped."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ class DeadLetters(Group):
     into a table."""
 
     qos0: bool = False
-    """Also those of QoS 0."""
+    """Publish those of QoS 0, too."""

@@ -45,7 +45,8 @@ def _type(value: str) -> str:
 
 
 def mistake_in_names(names: list[str]) -> str:
-    """What is wrong with the names of columns that stand beside each other; empty if nothing."""
+    """Return the mistake in the names of columns that stand beside each other; empty if there is
+    none."""
     for name in names:
         if COLUMN_NAME.fullmatch(name) is None:
             return (
@@ -72,22 +73,22 @@ class Column(Group):
     written; their paths begin at the object."""
 
     path: str = ""
-    """Where the value is in the payload: keys and positions in lists with dots between
+    """Path of the value in the payload: keys and positions in lists with dots between
     ("sensors.0.value"), a JSON pointer ("/a.b/value") where a key has a dot, "$" for the whole
     value, "$.name" for one of the payload where rows_path leads to the rows. Empty takes the
     column's name."""
 
     required: bool = False
-    """A message without this value is broken; else the value is null."""
+    """Treat a message without this value as broken; else the value is null."""
 
     default: bool | int | float | str | None = None
-    """What stands for a value that is not there, or null; converted as a value of a payload is."""
+    """Value for one that is missing or null; converted as a value of a payload is."""
 
     null_values: tuple[str, ...] = Field(default=(), max_length=100)
-    """Texts that mean there is no value, in this column; those of the decoder do in all."""
+    """Texts that mean there is no value, in this column, beside those of the decoder."""
 
     scale: float = Field(default=1.0, allow_inf_nan=False)
-    """A number is multiplied by it, as in scale = 0.1 for tenths."""
+    """Factor by which a number is multiplied, as in scale = 0.1 for tenths."""
 
     offset: float = Field(default=0.0, allow_inf_nan=False)
     """Added to a number after scale."""
@@ -101,14 +102,14 @@ class Column(Group):
     schema."""
 
     format: str = ""
-    """Of a timestamp or date in text, as strptime has it ("%d.%m.%Y %H:%M"); empty takes
-    ISO 8601."""
+    """Form of a timestamp or date in text, as for strptime ("%d.%m.%Y %H:%M"); empty takes ISO
+    8601."""
 
     time_zone: str = "UTC"
-    """What a timestamp in text without an offset means: a name such as Europe/Berlin."""
+    """Time zone of a timestamp in text without an offset: a name such as Europe/Berlin."""
 
     binary: Literal["base64", "base64url", "hex"] = "base64"
-    """How bytes are written in text, for the type binary."""
+    """Encoding of bytes in text, for the type binary."""
 
     @model_validator(mode="before")
     @classmethod
@@ -117,7 +118,7 @@ class Column(Group):
 
     @property
     def depth(self) -> int:
-        """How many types are within each other, 1 for a single value."""
+        """The number of types within each other, 1 for a single value."""
         inside = max((field.depth for field in self.fields.values()), default=0)
         return depth(parse_type(self.type)) + inside
 
@@ -177,7 +178,7 @@ class Column(Group):
 
 
 class DecoderDefinition(Group):
-    """How payloads become rows. `"text"` is short for `{ kind = "text" }`."""
+    """The way from payloads to rows. `"text"` is short for `{ kind = "text" }`."""
 
     kind: Kind
     """json, csv, cbor, msgpack, protobuf, avro, sparkplug_b, text or raw."""
@@ -188,13 +189,13 @@ class DecoderDefinition(Group):
     raw have one column at most."""
 
     many: bool = False
-    """A list at the top of the payload is as many rows."""
+    """Make a row of each item, where the payload is a list."""
 
     rows_path: str = ""
-    """Where in the payload the list is whose items are the rows; empty for the payload itself."""
+    """Path in the payload of the list whose items are the rows; empty for the payload itself."""
 
     rows_max: int = Field(default=100_000, ge=1, le=10_000_000)
-    """A payload with more rows is broken. 1 to 10000000."""
+    """Most rows of a payload; one with more is broken. 1 to 10000000."""
 
     extra: str = ""
     """Name of a column for all keys that no column takes, as a JSON object; empty ignores them."""
@@ -203,18 +204,19 @@ class DecoderDefinition(Group):
     """Texts that mean there is no value, such as "unavailable". In csv an empty field does, too."""
 
     lenient: bool = False
-    """Take json that other programs write although it is none: NaN, Infinity and -Infinity, which
+    """Accept what other programs write and JSON does not allow: NaN, Infinity and -Infinity, which
     are null but in columns of type float, and a byte order mark."""
 
     values_max: int = Field(default=2_000_000, ge=1000, le=1_000_000_000)
-    """A payload that is more values than this is broken: keys, items of lists, and rows times
-    columns. It bounds memory and time, to about 100 bytes a value. 1000 to 1000000000."""
+    """Most values of a payload (keys, items of lists, and rows times columns); one with more is
+    broken. It bounds memory and time, to about 100 bytes a value. 1000 to 1000000000."""
 
     delimiter: str = Field(default=",", min_length=1, max_length=1)
-    """Between the fields of a csv line, one character."""
+    """Separator between the fields of a csv line, one character."""
 
     header: bool = False
-    """The first csv line of each payload names the fields; else they are the columns in order."""
+    """True if the first csv line of each payload names the fields; else they are the columns in
+    order."""
 
     encoding: str = "utf-8"
     """Encoding of csv and text payloads, as Python names it."""
@@ -230,16 +232,17 @@ class DecoderDefinition(Group):
     have their own: the schema that records are resolved to, if any."""
 
     framing: Literal["none", "single_object", "container", "confluent"] = "none"
-    """What is around a payload: nothing; with avro the single-object encoding's fingerprint, or a
-    container file, with its schema and any number of records, each of them a row; with avro, json
-    and protobuf the id of its schema in a registry, as Confluent's serializers write it."""
+    """Wrapping of a payload. none; single_object (avro): the fingerprint of the single-object
+    encoding; container (avro): a container file, with its schema and any number of records, each of
+    them a row; confluent (avro, json, protobuf): the id of its schema in a registry, as Confluent's
+    serializers write it."""
 
     registry: RegistryDefinition | None = None
     """The schema registry for framing = "confluent"."""
 
     expanded_bytes_max: int = Field(default=16 * 2**20, ge=1, le=2**31 - 1)
-    """A compressed Sparkplug payload, or Avro container file, that is longer than this when
-    expanded is broken, in bytes. 1 to 2147483647."""
+    """Longest compressed Sparkplug payload or Avro container file when expanded, in bytes; a longer
+    one is broken. 1 to 2147483647."""
 
     @model_validator(mode="before")
     @classmethod

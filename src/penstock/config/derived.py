@@ -75,26 +75,27 @@ class DerivedDefinition(Group):
 
     kind: DerivedKind
     """windowed: aggregates over windows of time; last_known: the last good row of each topic;
-    sessions: times of activity between times of silence; silent: who fell silent, and came back."""
+    sessions: times of activity between times of silence; silent: devices that fell silent or came
+    back."""
 
     source: TableName
     """The declared table whose rows it is computed from; they are read from the log."""
 
     keys: tuple[str, ...] = Field(default=("topic",), min_length=1, max_length=16)
-    """What it is computed for each of: columns of the source, such as its topic levels, or any of
-    topic, client_id, qos and retain. 1 to 16."""
+    """Columns by whose values rows are grouped: columns of the source, such as its topic levels, or
+    any of topic, client_id, qos and retain. 1 to 16."""
 
     event_time: str = RECEIVED_AT
     """The column with the time of a row, a timestamp; or received_at, when the broker got it."""
 
     watermark_s: float = Field(default=10.0, ge=0, le=2_592_000)
-    """How late a row may be, in seconds; a window is written when none can come any more. With an
-    event_time it is how much older than the newest one of its keys; rows that are later, or whose
-    time is that far in the future, are counted in the column late. 0 to 2592000."""
+    """How late a row may be, in seconds; a window is written when no more rows of it can come. With
+    an event_time, lateness counts from the newest time of the row's keys; rows that are later, or
+    whose time is that far in the future, are counted in the column late. 0 to 2592000."""
 
     idle_s: float = Field(default=2_678_400.0, ge=1, le=31_536_000)
-    """With an event_time: when nothing was received of a key for so long, in seconds, its windows
-    are written as they are, and it is forgotten. 1 to 31536000."""
+    """With an event_time: time in seconds without rows of a key after which its windows are written
+    as they are, and the key is forgotten. 1 to 31536000."""
 
     window_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
     """Length of a window, in seconds. 0.001 to 31536000."""
@@ -110,13 +111,14 @@ class DerivedDefinition(Group):
     first or last, as in { hottest = "max(celsius)" }."""
 
     gap_s: float | None = Field(default=None, ge=0.001, le=31_536_000)
-    """A session ends when nothing came for so long, in seconds. 0.001 to 31536000."""
+    """Time without rows after which a session ends, in seconds. 0.001 to 31536000."""
 
     limit_s: float | None = Field(default=None, ge=1, le=31_536_000)
-    """Who is not heard of for longer is silent, in seconds. 1 to 31536000."""
+    """Time without messages after which a device is silent, in seconds. 1 to 31536000."""
 
     retained_only: bool = False
-    """Only messages that were published to be retained; one without payload takes the row away."""
+    """Take only messages that were published to be retained; one without payload removes the
+    row."""
 
     path: LocalDirectory = ""
     """Directory of the table; empty for its name below tables.dir."""
@@ -132,7 +134,7 @@ class DerivedDefinition(Group):
     empty for none."""
 
     group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
-    """How long the broker keeps what it has not read when nothing is heard of it, in seconds. 1 to
+    """How long the broker keeps unread messages when the query does not report, in seconds. 1 to
     100000000."""
 
     commit_s_min: float = Field(default=5.0, ge=0, le=86_400)
@@ -142,7 +144,7 @@ class DerivedDefinition(Group):
     """Most offsets of one batch. 1 to 4611686018427387904."""
 
     upkeep: UpkeepDefinition = UpkeepDefinition()
-    """How it looks after itself, such as { share = 0.1, versions_max = 100 }."""
+    """Upkeep of the table, such as { share = 0.1, versions_max = 100 }."""
 
     @model_validator(mode="before")
     @classmethod

@@ -60,7 +60,7 @@ The groups:
 
 
 def as_toml(settings: Settings) -> str:
-    """All settings with their values as a TOML file, each under its explanation."""
+    """Return all settings with their values as a TOML file, each under its explanation."""
     lines: list[str] = []
     for group in Settings.model_fields:
         values = getattr(settings, group)
@@ -78,7 +78,7 @@ def as_toml(settings: Settings) -> str:
 
 
 def as_markdown() -> str:
-    """The whole of docs/configuration.md."""
+    """Return the whole of docs/configuration.md."""
     lines = [_INTRODUCTION, "| | |", "|---|---|"]
     lines += [
         f"| [{group}](#{group}) | {_sentence(getattr(Settings(), group).__doc__)} |"
@@ -102,7 +102,7 @@ def as_markdown() -> str:
 
 
 def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterator[str]:
-    """What a table of settings inside a group may say."""
+    """Yield the lines that explain a table of settings inside a group."""
     many: dict[object, str] = {tuple: f"each `[[{path}]]`", dict: f"each of `{path}`"}
     yield from (
         "",
@@ -121,7 +121,7 @@ def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterato
 
 
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """The settings inside this one, unless they are those of a group and described there."""
+    """Return the settings inside a field, unless they are those of a group and described there."""
     groups = [group.annotation for group in Settings.model_fields.values()]
     for kind in (field.annotation, *get_args(field.annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in groups:
@@ -130,7 +130,7 @@ def _table_of(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _is_like(table: type[BaseModel], group: type[BaseModel]) -> bool:
-    """Whether the tables have the settings of the group itself, as listeners do."""
+    """Return whether a table has the settings of the group itself, as listeners do."""
     return len(set(group.model_fields) & set(table.model_fields)) > 1
 
 

@@ -1,4 +1,4 @@
-"""What an acknowledgement promises, and where and how long the promise is kept."""
+"""The promise of an acknowledgement, and where and how long messages are kept."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Storage(Group):
     """Where messages are kept, and for how long."""
 
     persistence: Literal["file", "memory"] = "file"
-    """"file": acknowledgements leave after the message is synced to disk. "memory": nothing
-    is kept on disk, a restart forgets everything, and a message that no session needs any more
-    leaves at once, whatever the retention."""
+    """"file": acknowledgements leave after the message is synced to disk. "memory": nothing is
+    stored on disk, a restart forgets everything, and a message that no session needs any more is
+    dropped at once, whatever the retention."""
 
     data_dir: LocalPath = Path("penstock-data")
-    """Directory of the log and of the sessions' state; created if missing. A relative path
-    counts from the directory the broker is started in."""
+    """Directory of the log and of the sessions' state; created if missing. A relative path starts
+    at the broker's working directory."""
 
     retention_s: int = Field(default=86_400, ge=0, le=10**10)
-    """Messages older than this leave the log, in seconds; what a session still has to deliver
-    stays. 0 to 10000000000; 0 is no limit by age."""
+    """Age in seconds above which messages leave the log; messages that a session has yet to deliver
+    stay. 0 to 10000000000; 0 is no limit by age."""
 
     retention_bytes_max: int = Field(default=10 * 1024**3, ge=0, le=2**62)
     """The oldest messages leave the log while it is larger than this, in bytes.
@@ -34,18 +34,18 @@ class Storage(Group):
 
 
 class Durability(ProducerLimits, Storage):
-    """What an acknowledgement promises, and where the promise is kept."""
+    """The promise of an acknowledgement, and where and how long messages are kept."""
 
     acknowledge_in_memory: tuple[TopicFilter, ...] = Field(default=(), max_length=100)
     """With "file": topics whose QoS 1 messages are acknowledged as soon as they are in memory. A
-    crash of the broker may lose what came since the last commit, a few milliseconds. QoS 2 always
-    waits for the disk. 0 to 100 MQTT filters; clients are told them in CONNACK."""
+    crash of the broker may lose the messages since the last commit, a few milliseconds. QoS 2
+    always waits for the disk. 0 to 100 MQTT filters; CONNACK tells them to clients."""
 
     commit_bytes_max: int = Field(default=16 * 1024**2, ge=65_536, le=1024**3)
-    """Bytes of messages waiting for one commit above which reading from their senders pauses.
+    """Bytes of messages waiting for one commit; above it, reading from their publishers pauses.
     65536 to 1073741824."""
 
     store_retry_s_max: float = Field(default=3600.0, ge=0, le=10**7)
-    """How long the broker goes on without acknowledging anything when the store cannot write (disk
-    full, I/O error, read-only), in seconds, before it tells its clients and ends with exit code 1.
-    0 to 10000000; 0 ends it at the first failure."""
+    """Time in seconds that the broker goes on without acknowledging anything while the store cannot
+    write (disk full, I/O error, read-only); then it tells its clients and ends with exit code 1. 0
+    to 10000000; 0 ends it at the first failure."""

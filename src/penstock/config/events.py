@@ -1,4 +1,4 @@
-"""What the broker writes of its own life, for readers of the log."""
+"""Events: the broker's record of its own life, for readers of the log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STREAM_FILTER: Final = "$events/#"
 
 
 class Events(Group):
-    """What the broker writes of its own life: the stream "events", see docs/audit.md."""
+    """The broker's record of its own life: the stream "events", see docs/audit.md."""
 
     enabled: bool = False
     """Write events into the log and offer them as the stream "events", which Spark reads like any
@@ -31,9 +31,9 @@ class Events(Group):
     of their own: up to 1000 filters, "#" for all, none for no such events."""
 
     sample_one_in: int = Field(default=1, ge=1, le=1_000_000)
-    """Of these messages, follow one in so many, chosen by log offset: all events of one message are
-    there, or none. 1 to 1000000; 1 follows all."""
+    """Follow one in so many of these messages, chosen by log offset: all events of a message are
+    written, or none. 1 to 1000000; 1 follows all."""
 
     flow_interval_s: float = Field(default=10.0, ge=0, le=86_400)
-    """Time between two events of kind flow (window and queue) of a client that something was sent
-    to or waits for, in seconds. 0 to 86400; 0 writes none."""
+    """Time between two events of kind flow (window and queue) of a client with messages sent or
+    waiting, in seconds. 0 to 86400; 0 writes none."""

@@ -1,4 +1,4 @@
-"""What every group of settings shares."""
+"""The base of every group of settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Group(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _true_is_no_number(cls, value: object, of: ValidationInfo) -> object:
-        """Python counts with true and false; who writes one for a number meant something else."""
+        """Refuse true and false where a number belongs: Python would count with them."""
         field = cls.model_fields[of.field_name or ""]
         if isinstance(value, bool) and field.annotation in (int, float):
             raise PydanticCustomError("true_or_false", "not a number")

@@ -9,17 +9,19 @@ from penstock.config.web_url import check_web_url
 
 
 class HttpLogin(Group):
-    """An HTTP service that says who users are, and what they may do; see docs/security.md."""
+    """An HTTP service that authenticates users and gives their permissions; see
+    docs/security.md."""
 
     url: str = ""
     """Its address, http:// or https://; it is asked about each user name that the password file
     does not have. Empty for none."""
 
     timeout_s: float = Field(default=3.0, ge=0.1, le=60)
-    """How long one request may take, in seconds. What takes longer lets nobody in. 0.1 to 60."""
+    """Time limit of one request, in seconds; a request that takes longer lets no client in. 0.1 to
+    60."""
 
     cache_s: int = Field(default=60, ge=0, le=86_400)
-    """How long an answer for one client with one password holds, in seconds. 0 to 86400."""
+    """How long an answer for one client with one password is remembered, in seconds. 0 to 86400."""
 
     requests_max: int = Field(default=16, ge=1, le=1000)
     """Requests at the same time, a thread each. 1 to 1000."""

@@ -18,17 +18,17 @@ class JwtLogin(Group):
     """JSON Web Tokens as passwords (RFC 7519); see docs/security.md. Needs penstock[jwt]."""
 
     keys: str = ""
-    """The keys that sign them: path of a JSON Web Key Set, which is read again when it has changed,
-    or its https:// or http:// URL. Empty: no tokens."""
+    """The keys that sign tokens: path of a JSON Web Key Set, which is read again when it has
+    changed, or its https:// or http:// URL. Empty accepts no tokens."""
 
     algorithms: tuple[Algorithm, ...] = Field(default=("RS256", "ES256", "EdDSA"), min_length=1)
-    """Signature algorithms that are taken."""
+    """Signature algorithms that are accepted."""
 
     audience: str = ""
-    """Whom a token must be for (`aud`); empty for anybody."""
+    """Audience that a token must have (`aud`); empty for any."""
 
     issuer: str = ""
-    """Who must have made it (`iss`); empty for anybody."""
+    """Issuer that a token must have (`iss`); empty for any."""
 
     user_claim: str = Field(default="sub", min_length=1)
     """The claim that is the user name; a user name in CONNECT must be the same."""

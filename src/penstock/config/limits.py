@@ -1,4 +1,4 @@
-"""What clients may ask for, and what is kept for them.
+"""Limits of clients, and of the memory and disk that they use.
 
 The limits are the engine's own: `penstock.engine.declared_limits` has their ranges, defaults and
 explanations. A listener may have others than the broker: those of its zone.
@@ -19,7 +19,7 @@ BROKER_LIMITS: Final = frozenset(BrokerLimits.__annotations__)
 
 
 class Limits(BrokerLimits, ClientLimits, Group):
-    """Bounds on what clients may ask for and on what is kept for them."""
+    """Limits on what clients may ask for, and on what the broker keeps for them."""
 
     @field_validator("mqueue_priorities")
     @classmethod
@@ -38,13 +38,13 @@ class Budget(Group):
     """Memory that clients may make the broker hold."""
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)
-    """Memory that clients may make the broker hold. The bounds below, durability.producers_max and
-    listener.max_connections are lowered to their part of it where they are not set. The broker does
-    not start when clients may have more in the worst case, which it logs at every start; see
-    docs/flow.md. 0 to 1152921504606846976 bytes; 0 is three quarters of the machine's memory, or of
-    its cgroup's, of which it warns only."""
+    """Memory that all clients together may make the broker hold. The limits below,
+    durability.producers_max and listener.max_connections are lowered to their part of it where they
+    are not set. The worst case is logged at every start; the broker does not start if it exceeds
+    the budget, see docs/flow.md. 0 to 1152921504606846976 bytes; 0 is three quarters of the
+    machine's memory, or of its cgroup's; then the broker only warns."""
 
 
 class Memory(MemoryLimits, Budget):
-    """The memory that clients may make the broker hold: all of them together, what they leave
-    behind included. What one may is in [limits] and its listener."""
+    """The memory that all clients together may make the broker hold, what they leave behind
+    included. Limits of one client are in [limits] and in its listener."""

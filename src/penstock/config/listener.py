@@ -1,4 +1,4 @@
-"""Where clients connect: addresses, transports, certificates, load balancers, zones.
+"""Listeners: addresses, transports, certificates, load balancers, zones.
 
 The main listener is the group `[listener]`; the others have the same settings and a name.
 """
@@ -52,7 +52,7 @@ class Endpoint(Group):
     allow_anonymous: bool = False
     """Let clients in without a user name: on addresses that other machines can reach, and where
     there is an access.password_file. On loopback addresses, on Unix sockets and with a required
-    client certificate they always are while there is none."""
+    client certificate they are let in anyway while there is no password file."""
 
 
 class Listener(ConnectionLimits, Endpoint):
@@ -60,13 +60,13 @@ class Listener(ConnectionLimits, Endpoint):
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
     """Open connections; further ones are closed, unless one leaves within a second. 1 to 1000000.
-    The limit of open files bounds all listeners together, see docs/listeners.md. Where it is not
-    set, fewer if memory.budget_bytes has no room for 416 KiB of each, but 400 at least."""
+    The limit of open files bounds all listeners together, see docs/listeners.md. If it is not set
+    and memory.budget_bytes has no room for 416 KiB of each, it is lowered, to 400 at least."""
 
     connections_per_address_max: int = Field(default=0, ge=0, le=1_000_000)
     """Open connections from one source address, or from one IPv6 network of 64 bits; further ones
-    are closed, unless one leaves within a second. With proxy_protocol it is the address that the
-    load balancer tells. 0 to 1000000; 0 is no limit."""
+    are closed, unless one leaves within a second. With proxy_protocol the address is the one that
+    the load balancer reports. 0 to 1000000; 0 is no limit."""
 
     connections_per_address_exempt: tuple[Network, ...] = Field(
         default=("127.0.0.0/8", "::1"), max_length=1000
@@ -80,32 +80,34 @@ class Listener(ConnectionLimits, Endpoint):
 
     maximum_qos: int = Field(default=2, ge=0, le=2)
     """Highest QoS of this listener's clients, 0 to 2: subscriptions get no higher one, and a client
-    that publishes with a higher one is disconnected (0x9B); MQTT 5 tells it beforehand."""
+    that publishes with a higher one is disconnected (0x9B); MQTT 5 clients are told in CONNACK."""
 
     retain_available: bool = True
-    """Let this listener's clients publish retained messages; false disconnects who does (0x9A);
-    MQTT 5 tells it beforehand."""
+    """Let this listener's clients publish retained messages; with false, a client that does is
+    disconnected (0x9A); MQTT 5 clients are told in CONNACK."""
 
     mount_point: MountPoint = ""
-    """Topics of this listener's clients begin with this here, and without it there: tenant/7/ lets
-    them see and reach nothing but what is below it. It ends with a slash; empty mounts nothing.
-    Access lists name the whole topics."""
+    """Prefix of all topics of this listener's clients, invisible to them: with tenant/7/ they see
+    and reach only topics below it, without the prefix. It ends with a slash; empty for none. Access
+    lists name the whole topics."""
 
     accept_protocol_versions: tuple[Literal["3.1", "3.1.1", "5"], ...] = Field(
         default=("3.1", "3.1.1", "5"), min_length=1, max_length=3
     )
-    """Versions of MQTT that are spoken; clients of others are refused (0x84, return code 1)."""
+    """Versions of MQTT that the listener accepts; clients with another one are refused (0x84,
+    return code 1)."""
 
     auto_id_prefix: IdPrefix = Field(default="auto-", max_length=128)
-    """What client identifiers begin with that are assigned to clients which send none; at most 128
+    """Prefix of client identifiers that the broker assigns to clients without one; at most 128
     characters, the first of them not $."""
 
     path: HttpPath = "/mqtt"
     """Path of the WebSocket, for kinds "ws" and "wss"."""
 
     origins: tuple[str, ...] = Field(default=(), max_length=1000)
-    """Web pages that may connect, for kinds "ws" and "wss": values of the Origin header, such
-    as "https://dashboard.example". Empty admits all; who sends no Origin is no web page."""
+    """Web pages that may connect, for kinds "ws" and "wss": values of the Origin header, such as
+    "https://dashboard.example". Empty admits all; a client that sends no Origin is no web page, and
+    is admitted."""
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority, for kinds "tls" and
@@ -146,9 +148,9 @@ class Listener(ConnectionLimits, Endpoint):
     """Permissions of the socket file, for kind "unix": three octal digits."""
 
     limits: Limits = Limits()
-    """Limits of this listener's clients where they differ from [limits] (its zone), such as
-    { max_inflight = 128, max_mqueue_len = 10000 }. Those that bound the whole broker
-    (retained_messages_max, sessions_max, topic_levels_max) cannot differ."""
+    """Limits of this listener's clients where they differ from [limits] (its zone), such as {
+    max_inflight = 128, max_mqueue_len = 10000 }. Limits of the whole broker (retained_messages_max,
+    sessions_max, sessions_per_user_max, topic_levels_max) cannot differ."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Listener:
@@ -199,11 +201,11 @@ class OtherListener(Listener):
 
 
 class MainListener(Listener):
-    """Where MQTT clients connect. Further listeners are [[listener.others]] tables with the same
+    """The listener for MQTT clients. Further listeners are [[listener.others]] tables with the same
     settings and a name, see docs/listeners.md."""
 
     enabled: bool = True
-    """Listen at listener.bind; turn it off where listener.others are all you want."""
+    """Listen at listener.bind; false opens only listener.others."""
 
     others: tuple[OtherListener, ...] = Field(default=(), max_length=1000)
     """Further listeners, 0 to 1000, each with a name, a bind and any setting of this group."""
@@ -230,7 +232,7 @@ class MainListener(Listener):
         return self
 
     def open_ones(self) -> tuple[MainListener | OtherListener, ...]:
-        """All listeners that are to be opened, the main one first."""
+        """Return all listeners that are to be opened, the main one first."""
         return (self, *self.others) if self.enabled else self.others
 
 

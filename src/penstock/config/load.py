@@ -30,7 +30,7 @@ Groups = dict[str, dict[str, object]]
 
 
 def environment_name(group: str, name: str) -> str:
-    """The environment variable of a setting: PENSTOCK_LIMITS__MAX_INFLIGHT."""
+    """Return the environment variable of a setting: PENSTOCK_LIMITS__MAX_INFLIGHT."""
     return f"{ENVIRONMENT_PREFIX}{group}__{name}".upper()
 
 
@@ -73,7 +73,8 @@ def load_settings(
 
 
 def _refuse_masks(groups: Groups, origins: Origins) -> None:
-    """What `penstock config` printed is a file of settings, but for the secrets left out of it."""
+    """Refuse a secret that `penstock config` has masked: its output is a file of settings without
+    secrets."""
     for group, settings in groups.items():
         for name, value in settings.items():
             if MASK in str(value):
@@ -128,7 +129,7 @@ def _add_environment(environ: Mapping[str, str], groups: Groups, origins: Origin
 
 
 def _refuse_one_underscore(variable: str) -> None:
-    """A setting whose name lacks the double underscore would be left out without a word."""
+    """Refuse a variable that lacks the double underscore: it would be left out without a word."""
     for group, field in Settings.model_fields.items():
         settings = field.annotation
         assert isinstance(settings, type)
@@ -140,7 +141,8 @@ def _refuse_one_underscore(variable: str) -> None:
 
 
 def _environment_value(variable: str, text: str) -> object:
-    """JSON where it looks like a list or table of it, else the text, which pydantic converts.
+    """Return JSON where the text looks like a list or table of it, else the text, which pydantic
+    converts.
 
     An address such as `[::1]:1883` starts like a list too, and is told by its end.
     """

@@ -1,4 +1,4 @@
-"""How much memory there is for this process: the machine's, or less where a cgroup says so.
+"""The memory that this process may use: the machine's, or less where a cgroup says so.
 
 A container sees the whole machine in ``/proc/meminfo`` and is killed at the limit of its cgroup.
 Every cgroup above it may have a lower one::
@@ -18,7 +18,7 @@ _CONTROLLER = "memory"
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """Memory that this process may use, in bytes, and what says so."""
+    """Memory that this process may use, in bytes, and the limit that says so."""
 
     size_bytes: int
     by: str
@@ -41,7 +41,7 @@ def available(root: Path = Path("/"), machine_bytes: int = 0) -> Available:
 
 
 def _limit_files(root: Path) -> list[Path]:
-    """Every file that may hold a limit for this process; it need not exist."""
+    """Return every file that may hold a limit for this process; it need not exist."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -63,7 +63,7 @@ def _limit_files(root: Path) -> list[Path]:
 
 
 def _limit(file: Path) -> int:
-    """The limit in ``file``, bytes; 0 where there is none."""
+    """Return the limit in ``file``, bytes; 0 where there is none."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):  # "max" is none

@@ -16,10 +16,10 @@
                             three commits, and the log where it is in memory           log
                             dead letters that wait                                     dead letters
 
-Everything that could be multiplied by connections or sessions has one bound for all, see ``kept``
-and ``link`` of the engine; what is left of a connection is small. So the sum is what clients may
-make the broker hold, whatever they do, and by default it fits: what the configuration does not name
-is fitted to the memory there is::
+Everything that could be multiplied by connections or sessions has one limit for all, see ``kept``
+and ``link`` of the engine; the rest of a connection is small. So the sum is an upper bound of what
+clients may make the broker hold, and by default it fits: limits that the configuration does not set
+are fitted to the memory of the machine::
 
       memory there is ── ¾ ─▶ budget ── ⅔ ── a part for each bound ─▶ fitted bounds of [memory]
                                  ╰───── the rest ─▶ as many connections, if fewer than the default
@@ -71,7 +71,7 @@ class Part:
     """One factor of the sum.
 
     Attributes:
-        name: what holds the memory.
+        name: the use of the memory.
         size_bytes: how much, or ``UNBOUNDED``.
         lower: the settings that make it smaller.
     """
@@ -110,8 +110,8 @@ class Commitment:
 
 
 def commitment(settings: Settings) -> Commitment:
-    """Return what ``settings`` commit to: its listeners' connections, and what all clients
-    share."""
+    """Return the memory that ``settings`` commit to: for its listeners' connections, and for what
+    all clients share."""
     memory = settings.memory
     zones = [settings.limits_of(listener) for listener in settings.listener.open_ones()]
     packet_bytes = max(limits.max_packet_size_bytes for limits in zones)
@@ -120,7 +120,7 @@ def commitment(settings: Settings) -> Commitment:
         listener.max_connections * _of_a_connection(settings, listener)
         for listener in settings.listener.open_ones()
     )
-    if settings.asks_for_users:  # who left before its verdict is no connection any more
+    if settings.asks_for_users:  # clients that left before their verdict count as no connection
         connections += settings.access.checks_waiting_max * _READ_BYTES
     producers = settings.durability.producers_max * PRODUCER_BYTES
     letters = PENDING_BYTES_MAX + PER_TICK_BYTES_MAX + packet_bytes
@@ -160,13 +160,14 @@ def commitment(settings: Settings) -> Commitment:
 
 
 def _part(settings: Settings, name: str, setting: str, over_bytes: int) -> Part:
-    """A bound of ``[memory]``, and one message more: who finds room left may fill it."""
+    """Return a limit of ``[memory]`` and one message more: the last message admitted may exceed the
+    limit."""
     bound_bytes = getattr(settings.memory, setting)
     return Part(name, bound_bytes + over_bytes if bound_bytes else UNBOUNDED, f"memory.{setting}")
 
 
 def _of_a_connection(settings: Settings, listener: MainListener | OtherListener) -> int:
-    """What one connection may hold whatever the others hold.
+    """Return the bytes that one connection may hold, whatever the others hold.
 
     A packet that has not arrived whole, or one CONNECT, with what was read behind it; a window of
     small messages; what waits to be sent, with TLS also in the transport below.
@@ -199,12 +200,13 @@ def _or_unbounded(bound_bytes: int) -> int:
 
 
 def budget_bytes(settings: Settings, there_is: Available) -> int:
-    """The memory that clients may make the broker hold: as set, or a part of what there is."""
+    """Return the memory that clients may make the broker hold: as set, or a part of what there
+    is."""
     return settings.memory.budget_bytes or int(there_is.size_bytes * _BUDGET)
 
 
 def fitted(settings: Settings, there_is: Available) -> Settings:
-    """``settings`` with those bounds lowered that they do not name.
+    """Return ``settings`` with the limits lowered that they do not set.
 
     So the worst case fits into the budget on a small machine, too; defaults that fit stay.
     """
@@ -227,7 +229,8 @@ def fitted(settings: Settings, there_is: Available) -> Settings:
 
 
 def _with_fitting_connections(settings: Settings, budget: int) -> Settings:
-    """``settings`` with as many connections as the budget allows, of listeners that set none."""
+    """Return ``settings`` with as many connections as the budget allows, of listeners that set
+    none."""
     main = settings.listener
     free = [one for one in main.open_ones() if "max_connections" not in one.model_fields_set]
     total_bytes = commitment(settings).size_bytes
@@ -284,7 +287,7 @@ def statement(settings: Settings, there_is: Available) -> Statement:
 
 
 def excess(settings: Settings) -> str:
-    """One sentence that refuses ``settings``, or nothing when they keep to their budget."""
+    """Return one sentence that refuses ``settings``; empty when they keep to their budget."""
     budget_bytes = settings.memory.budget_bytes
     needed = commitment(settings)
     if budget_bytes == 0 or 0 <= needed.size_bytes <= budget_bytes:
@@ -297,7 +300,7 @@ def excess(settings: Settings) -> str:
 
 
 def readable(size_bytes: int) -> str:
-    """A size for people."""
+    """Return a size for people."""
     if size_bytes == UNBOUNDED:
         return "without bound"
     size = float(size_bytes)

@@ -1,6 +1,6 @@
 """One sentence for each mistake in the settings: which setting, its value, where, what is allowed.
 
-What is allowed is read from the field itself, so a sentence cannot disagree with the check.
+The allowed values are read from the field itself, so a sentence cannot disagree with the check.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _ELSEWHERE: Final = {
     "log_type": "log.level",
     "log_dest": "log.file",
 }
-"""What Mosquitto's and EMQX's users call a setting, to what it is called here."""
+"""Names of settings in Mosquitto and EMQX, and the setting here."""
 
 
 def settings_of(group: str) -> Mapping[str, FieldInfo]:
-    """The fields of a group by name; empty for an unknown group."""
+    """Return the fields of a group by name; empty for an unknown group."""
     field = Settings.model_fields.get(group)
     kind = field.annotation if field is not None else None
     if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -66,7 +66,7 @@ def settings_of(group: str) -> Mapping[str, FieldInfo]:
 
 
 def sentences(error: ValidationError, origins: Origins) -> str:
-    """Every mistake in `error` as a sentence, each in a line."""
+    """Return every mistake in `error` as a sentence, each in a line."""
     every = error.errors(include_url=False)
     paths = [mistake["loc"] for mistake in every]
     # A list with a bad item is reported once more as too short: keep the innermost report.
@@ -99,7 +99,8 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
 
 
 def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
-    """The sentence for a setting that does not exist, with the name that was probably meant."""
+    """Return the sentence for a setting that does not exist, with the name that was probably
+    meant."""
     if len(path) > 2:
         return _unknown_in_table(path, origin)
     every = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
@@ -139,7 +140,7 @@ def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
 
 
 def allowed(field: FieldInfo) -> str:
-    """Return what a setting may be, to follow "must be"."""
+    """Return the values that a setting may have, to follow "must be"."""
     kind = field.annotation
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
@@ -163,7 +164,7 @@ def allowed(field: FieldInfo) -> str:
 
 
 def dotted(path: tuple[int | str, ...]) -> str:
-    """`("stream", "streams", 0, "name")` as `stream.streams[0].name`."""
+    """Return `("stream", "streams", 0, "name")` as `stream.streams[0].name`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -193,7 +194,7 @@ def _length(field: FieldInfo) -> str:
 
 
 def _field_at(path: tuple[int | str, ...]) -> FieldInfo | None:
-    """The innermost field on the path of an error; None if the path ends at a group."""
+    """Return the innermost field on the path of an error; None if the path ends at a group."""
     model: type[BaseModel] | None = Settings
     found: FieldInfo | None = None
     for part in path:
@@ -211,7 +212,7 @@ def _field_at(path: tuple[int | str, ...]) -> FieldInfo | None:
 
 
 def _model_in(kind: object) -> type[BaseModel] | None:
-    """The model a field holds, alone or in a tuple of them."""
+    """Return the model a field holds, alone or in a tuple of them."""
     for candidate in (kind, *get_args(kind)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate

@@ -1,4 +1,4 @@
-"""What MQTT 5 lets a server tell its clients, or check for them."""
+"""Features of MQTT 5: information for clients, and checks for them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.config.values import Told
 
 
 class Mqtt5(Group):
-    """What MQTT 5 lets a server tell its clients, or check for them."""
+    """Features of MQTT 5: information for clients, and checks for them."""
 
     response_information: Told = Field(default="", max_length=1000)
-    """Beginning of the topics a client gets answers on, such as "answers/%c/", told to clients
-    that ask for it. %c stands for the client identifier, %u for the user name. Empty tells none."""
+    """Beginning of the topics a client gets answers on, such as "answers/%c/", told to clients that
+    ask for it. %c stands for the client identifier, %u for the user name. Empty for none."""
 
     check_payload_format: bool = True
     """Refuse messages (and wills) that say their payload is UTF-8 text when it is not, with reason
@@ -26,8 +26,8 @@ class Mqtt5(Group):
     (0x9D), with server_reference; clients before MQTT 5 get return code 3."""
 
     server_reference: Told = Field(default="", max_length=1000)
-    """Where clients find another server, such as "other.example:1883", also told to MQTT 5 clients
-    when this broker stops. Several are separated by spaces. Empty tells none."""
+    """Address of another server, such as "other.example:1883", for redirect, and for MQTT 5 clients
+    when this broker stops. Several are separated by spaces. Empty for none."""
 
     @model_validator(mode="after")
     def _says_where(self) -> Mqtt5:

@@ -35,8 +35,8 @@ class RegistryDefinition(Group):
     """How long one request may take, in seconds. 0.1 to 60."""
 
     cache_dir: LocalDirectory = "schemas"
-    """Directory for schemas that were asked for once, which are not asked for again; a relative one
-    counts from where a command runs. On a cluster each machine needs one."""
+    """Directory of schemas that were read from the registry, and are not read again; a relative
+    path starts at the working directory. On a cluster each machine needs one."""
 
     @model_validator(mode="after")
     def _is_a_place(self) -> RegistryDefinition:

@@ -1,4 +1,4 @@
-"""Where a server is, as a URL: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``, …"""
+"""The URL of a server: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``, …"""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class RemoteUrl:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """True if the connection uses TLS."""
         return self.scheme in ("mqtts", "wss")
 
     @property
     def is_websocket(self) -> bool:
-        """Whether MQTT travels in WebSocket frames."""
+        """True if MQTT travels in WebSocket frames."""
         return self.scheme in ("ws", "wss")
 
     def __str__(self) -> str:

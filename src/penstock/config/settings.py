@@ -46,7 +46,7 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _nobody_unknown_gets_in(self) -> Settings:
-        """An address open to everyone must be asked for by name."""
+        """Refuse an address that is open to everyone, unless the settings ask for it by name."""
         has_users = self.asks_for_users
         for listener in self.listener.open_ones():
             if listener.is_open and not (has_users or listener.allow_anonymous):
@@ -70,7 +70,8 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _certificates_that_name_users_are_asked_for(self) -> Settings:
-        """Else nobody would be the user that the access list grants something."""
+        """Refuse identities from certificates that no listener asks for: no client would have the
+        user that the access list names."""
         asking = any(listener.client_ca for listener in self.listener.open_ones())
         if self.access.identity_from_certificate and not asking:
             raise ValueError(
@@ -81,7 +82,7 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _events_have_their_stream(self) -> Settings:
-        """What is written must be read by somebody, and under the name that readers expect."""
+        """Refuse events that no reader could get, or not under the name that readers expect."""
         if not self.events.enabled:
             return self
         if not self.stream.enabled or self.durability.persistence != "file":
@@ -140,13 +141,14 @@ class Settings(Group):
         return self
 
     def limits_of(self, listener: Listener) -> Limits:
-        """The limits of a listener's clients: its own where it has any, else the broker's."""
+        """Return the limits of a listener's clients: its own where it has any, else the
+        broker's."""
         own = {name: getattr(listener.limits, name) for name in listener.limits.model_fields_set}
         return self.limits.model_copy(update=own)
 
     def limits_of_bridge(self, remote: Remote) -> Limits:
-        """The limits of a bridge's session: its own where it has any, a queue without a limit, and
-        else the broker's."""
+        """Return the limits of a bridge's session: its own where it has any, a queue without a
+        limit, and else the broker's."""
         own: dict[str, object] = {
             "max_mqueue_len": 0,
             "max_mqueue_bytes": 0,

@@ -1,4 +1,4 @@
-"""Shared subscriptions: whether there are any, and who gets the next message."""
+"""Shared subscriptions: whether they are granted, and which member gets the next message."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Sharing(Group):
     """Grant shared subscriptions. Otherwise they are refused with reason code 0x9E."""
 
     before_mqtt5: bool = True
-    """Grant them to MQTT 3.1 and 3.1.1 clients too, whose specifications do not know them."""
+    """Grant them to MQTT 3.1 and 3.1.1 clients too, although only MQTT 5 specifies them."""
 
     strategy: SharingStrategy = "round_robin"
-    """Which connected member gets a message: "round_robin" one after the other; "random";
-    "sticky" the same one while it can take more; "least_inflight" the one with the fewest messages
-    in flight and waiting; "hash_client" the same one for each publishing client; "hash_topic" the
-    same one for each topic. A member that can take no more is passed over."""
+    """The connected member that gets a message: "round_robin" one after the other; "random";
+    "sticky" the same one while it has room; "least_inflight" the one with the fewest messages in
+    flight and waiting; "hash_client" the same one for each publishing client; "hash_topic" the same
+    one for each topic. A member without room is passed over."""
 
     groups: tuple[ShareGroupStrategy, ...] = Field(default=(), max_length=1000)
     """Other strategies by group, at most 1000."""

@@ -1,4 +1,4 @@
-"""What the broker tells about itself: on topics, and in its log."""
+"""The broker's reports about itself: on topics, and in its log."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from penstock.config.group import Group
 
 
 class Status(Group):
-    """What the broker tells about itself, to clients and in its log."""
+    """The broker's reports about itself, to clients and in its log."""
 
     sys_interval_s: float = Field(default=10.0, ge=0, le=86_400)
     """Time between two updates of the $SYS topics, in seconds; only values that changed are
     sent. 0 to 86400; 0 turns the topics off, and those under $penstock/flow with them."""
 
     limit_warning_s: float = Field(default=30.0, ge=0, le=86_400)
-    """How long a client may stay at a limit (its window full with messages waiting, its socket
-    not read, its inbound quota used up) before the log names it, in seconds. 0 to 86400; 0 is
-    no warning."""
+    """How long a client may stay at a limit (its window full with messages waiting, its socket not
+    read, its inbound quota used up) before the log warns of it, in seconds. 0 to 86400; 0 is no
+    warning."""
 
 
 class Log(Group):
-    """What the broker writes to its log, and where to."""
+    """The log lines of the broker, and where it writes them."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe messages shown: "debug", "info", "warning" or "error"."""
@@ -33,13 +33,13 @@ class Log(Group):
     exception where there is one."""
 
     file: str = ""
-    """File that lines are appended to; empty is standard error, which a service manager reads. One
-    that somebody else renames (logrotate) is begun anew; lines that it cannot take go to standard
-    error."""
+    """File that lines are appended to; empty is standard error, which a service manager reads.
+    After another program renames it (logrotate) a new file is begun; lines that cannot be written
+    go to standard error."""
 
     file_bytes_max: int = Field(default=10_485_760, ge=4096, le=1_099_511_627_776)
     """Bytes of log.file, above which it is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a
     new one begins. 4096 to 1099511627776."""
 
     files_max: int = Field(default=5, ge=1, le=1000)
-    """Renamed files that are left beside log.file; the oldest is removed. 1 to 1000."""
+    """Renamed files kept beside log.file; the oldest is removed. 1 to 1000."""

@@ -20,13 +20,13 @@ class StreamDefinition(Group):
     A leading wildcard leaves out topics that start with $."""
 
     retention_s: int | None = Field(default=None, ge=0, le=10**10)
-    """Keep messages of this stream so long, in seconds, also when they have left the log
+    """Time in seconds that messages of this stream are kept, also when they have left the log
     (durability.retention_s). 0 to 10000000000; 0 is no limit by age; without it they stay as long
     as the log has them."""
 
     retention_bytes_max: int = Field(default=0, ge=0, le=2**62)
-    """Of what is kept longer than the log, the oldest leaves while it takes more than this, in
-    bytes. 0 to 4611686018427387904; 0 is no limit by size."""
+    """Size in bytes of messages kept longer than the log; above it the oldest leave. 0 to
+    4611686018427387904; 0 is no limit by size."""
 
     @property
     def is_archived(self) -> bool:
@@ -56,27 +56,28 @@ class Stream(Group):
     """PEM file of the certificate's private key, without a password."""
 
     client_ca: str = ""
-    """PEM file of the authorities that sign certificates of readers; with it, nobody reads without
+    """PEM file of the authorities that sign certificates of readers; with it, every reader needs
     such a certificate. Empty asks for none. Read again at SIGHUP."""
 
     token_file: str = ""
-    """File of the tokens that readers show, one a line, and what each is for (docs/security.md).
-    With one, nobody reads without a token, wherever the service is bound. Empty: nor does anybody
-    where access.password_file or access.acl_file is given, unless client_ca or allow_anonymous is;
-    then a token is in stream-token in the data directory, for programs of the broker's user."""
+    """File of the tokens that readers show, one a line, with the permissions of each
+    (docs/security.md). With one, every reader needs a token, wherever the service is bound. Empty:
+    a token is needed only where access.password_file or access.acl_file is given and neither
+    client_ca nor allow_anonymous is; then the file stream-token in the data directory has one, for
+    programs of the broker's user."""
 
     allow_publish: bool = False
-    """Let everyone who reaches the service publish through it (docs/spark.md, Publishing from
-    Spark): it knows no users, and the access list does not hold there. Without it, that is so only
-    where everyone on this machine may publish anyway: bind is an address that other machines
+    """Let every program that reaches the service publish through it (docs/spark.md, Publishing from
+    Spark): it knows no users, and the access list does not apply. With false, programs may publish
+    only where everyone on this machine may do so anyway: bind is an address that other machines
     cannot reach, and there is neither an access.password_file nor an access.acl_file."""
 
     staged_bytes_max: int = Field(default=16 * 1024**3, ge=1_048_576, le=2**62)
-    """Rows that wait in the data directory to be published take at most so many bytes; a task of
-    Spark that brings more fails. 1048576 to 4611686018427387904."""
+    """Bytes of rows that wait in the data directory to be published; a task of Spark that brings
+    more fails. 1048576 to 4611686018427387904."""
 
     staged_expiry_s: float = Field(default=86_400.0, ge=0, le=10**10)
-    """Rows whose batch Spark has not decided to publish for this long are removed, in seconds:
+    """Time in seconds after which rows are removed whose batch Spark has not decided to publish:
     longer than the longest batch takes. 0 to 10000000000; 0 keeps them for ever."""
 
     streams: tuple[StreamDefinition, ...] = Field(
@@ -88,24 +89,24 @@ class Stream(Group):
 
     readers_max: int = Field(default=100, ge=0, le=1000)
     """Groups of registered readers (docs/spark.md) that are known at a time. One more takes the
-    place of one whose lease has ended, or is refused. 0 to 1000; 0 lets nobody register."""
+    place of a group whose lease has ended, or is refused. 0 to 1000; 0 refuses all."""
 
     readers_per_token_max: int = Field(default=10, ge=1, le=1000)
-    """Of these, groups of one token that may not do everything (docs/security.md). 1 to 1000."""
+    """Groups of one token, unless the token may do everything (docs/security.md). 1 to 1000."""
 
     reader_lease_s_max: float = Field(default=604_800.0, ge=1, le=10**8)
-    """Longest lease a reader gets, in seconds: for so long the log is kept for one that is away.
-    1 to 100000000."""
+    """Longest lease of a reader, in seconds: how long the log is kept for a reader that is away. 1
+    to 100000000."""
 
     readers_hold_bytes_max: int = Field(default=20 * 1024**3, ge=0, le=2**62)
-    """What readers hold back leaves the log all the same while all of it is larger than this, in
-    bytes, and larger than durability.retention_bytes_max; the messages they lose so are counted. If
-    the log is bounded by age alone, this must be more than it takes. 0 to 4611686018427387904; 0
+    """Size of the log in bytes above which messages leave it although readers have not read them,
+    if it is also above durability.retention_bytes_max; the messages that readers lose are counted.
+    If the log is bounded by age alone, this must be more than its size. 0 to 4611686018427387904; 0
     holds nothing back."""
 
     tables_max: int = Field(default=100, ge=0, le=1000)
-    """Tables whose jobs say how far they are (docs/spark.md), so that publishers can be told. One
-    more is refused, and lands all the same. 0 to 1000."""
+    """Tables whose jobs report their progress (docs/spark.md), so that publishers get receipts. The
+    report of one more is refused; it lands messages all the same. 0 to 1000."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Stream:

@@ -33,8 +33,8 @@ class RepeatsDefinition(Group):
     """Or the MQTT 5 user property with it; the table gets it as the column message_id."""
 
     within_s: int = Field(default=3600, ge=1, le=31_536_000)
-    """A message is a repeat when one with its id landed at most so long before, in seconds by the
-    broker's clock. 1 to 31536000."""
+    """Time in seconds, by the broker's clock: a message is a repeat when one with its id landed at
+    most so long before. 1 to 31536000."""
 
     @model_validator(mode="after")
     def _has_one_id(self) -> RepeatsDefinition:
@@ -54,22 +54,22 @@ class TableDefinition(Group):
     plant/{line}/{machine:int}/temp."""
 
     decoder: DecoderDefinition = DecoderDefinition(kind="raw")
-    """How a payload becomes columns, see docs/decoders.md; without it the column value has it as it
-    is."""
+    """How a payload becomes columns, see docs/decoders.md; without one, the column value has the
+    payload unchanged."""
 
     stream: StreamName = "messages"
     """The stream it is read from, see stream.streams."""
 
     path: LocalDirectory = ""
-    """Directory of the table; empty for its name below tables.dir. What does not become a row goes
-    to the table beside it whose name ends in _dead_letters."""
+    """Directory of the table; empty for its name below tables.dir. Messages that do not become rows
+    go to a table beside it whose name ends in _dead_letters."""
 
     format: Literal["delta", "iceberg", "parquet"] = "delta"
     """delta, iceberg (with a catalog in tables.dir/iceberg.db), or parquet: a plain directory."""
 
     metadata: tuple[Metadata, ...] = ("received_at", "topic")
-    """What else is kept of a message beside its epoch and offset: any of received_at, topic,
-    client_id, qos and retain."""
+    """Columns of a message beside its epoch and offset: any of received_at, topic, client_id, qos
+    and retain."""
 
     partition_by: tuple[str, ...] = Field(default=("date",), max_length=4)
     """Columns with a directory for each value: date (of received_at, UTC), or columns of text,
@@ -81,24 +81,24 @@ class TableDefinition(Group):
     100000."""
 
     repeats: RepeatsDefinition | None = None
-    """Leave out messages that were sent again, such as { column = "id", within_s = 600 }."""
+    """Drop messages that were sent again, such as { column = "id", within_s = 600 }."""
 
     evolve: Literal["none", "add"] = "none"
-    """What becomes of a newer schema of registry.subject: none, a job reads it when it starts, and
-    refuses one in which a column has another type; add, its new fields become columns with the next
-    batch; columns that are there become wider in Iceberg tables, and keep their types elsewhere."""
+    """Handling of a newer schema of registry.subject. none: a job reads it when it starts, and
+    refuses one in which a column has another type. add: its new fields become columns with the next
+    batch; present columns become wider in Iceberg tables, and keep their types elsewhere."""
 
     starting_offsets: str = "earliest"
-    """Where a new table begins: earliest, latest or a position; backfill gets what is before."""
+    """Where a new table begins: earliest, latest or a position; backfill adds earlier messages."""
 
     group: GroupName | None = None
     """The registered reader that its landing is (docs/spark.md, Readers): the broker then keeps
-    what has not landed, whatever its retention says. Without it the table's name; empty for none.
-    One for each table of a broker."""
+    messages that have not landed, whatever its retention says. Without it the table's name; empty
+    for none. One for each table of a broker."""
 
     group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
-    """How long the broker keeps it when nothing is heard of the landing, in seconds: longer than it
-    is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
+    """How long the broker keeps such messages when the landing does not report, in seconds: longer
+    than it is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
 
     commit_s_min: float = Field(default=0.5, ge=0, le=86_400)
     """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to
@@ -108,7 +108,7 @@ class TableDefinition(Group):
     """Most offsets of one commit. 1 to 4611686018427387904."""
 
     upkeep: UpkeepDefinition = UpkeepDefinition()
-    """How it looks after itself, such as { share = 0.1, versions_max = 100 }."""
+    """Upkeep of the table, such as { share = 0.1, versions_max = 100 }."""
 
     @model_validator(mode="before")
     @classmethod
@@ -137,10 +137,10 @@ class TableDefinition(Group):
 
 
 class IcebergNames(Group):
-    """How tables of format iceberg are found: a catalog, and a namespace in it."""
+    """The catalog and namespace of tables of format iceberg."""
 
     catalog: CatalogName = "penstock"
-    """Name of the catalog in tables.dir/iceberg.db: that by which pyiceberg and others open it."""
+    """Name of the catalog in tables.dir/iceberg.db, by which pyiceberg and others open it."""
 
     namespace: CatalogName = "penstock"
     """Namespace of the tables in it, such as bronze."""
@@ -150,8 +150,8 @@ class Tables(Group):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 
     dir: LocalDirectory = "tables"
-    """Directory of tables without a path of their own; a relative one counts from where a command
-    runs, not from this file."""
+    """Directory of tables without a path of their own; a relative path starts at the working
+    directory of the command, not at this file."""
 
     iceberg: IcebergNames = IcebergNames()
     """Names in the Iceberg catalog."""

@@ -40,7 +40,7 @@ class Level:
 
 
 def parse_levels(text: str) -> tuple[Level, ...]:
-    """The levels of a pattern.
+    """Return the levels of a pattern.
 
     Raises:
         ValueError: what is wrong with it, in one sentence.

@@ -1,4 +1,4 @@
-"""How a table looks after itself: docs/tables.md, Upkeep."""
+"""The upkeep of a table: docs/tables.md, Upkeep."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ _FORMER: Final = {"compact_commits": "merge_files", "compact_bytes": "file_bytes
 
 
 class UpkeepDefinition(Group):
-    """What the job that fills a table does for it between two commits."""
+    """The upkeep that the job of a table does between two commits."""
 
     share: float = Field(default=0.2, ge=0, le=0.9)
-    """The most of the job's time that it takes: after it took a second, 0.2 lets it wait for four.
-    0 to 0.9; 0 is never."""
+    """Largest part of the job's time that upkeep takes: with 0.2 it waits four seconds after each
+    second. 0 to 0.9; 0 is never."""
 
     merge_files: int = Field(default=10, ge=2, le=1000)
-    """So many files of about as many rows, of one partition, become one of the next size. It looks
-    for them after so many commits. 2 to 1000."""
+    """Number of files of about the same number of rows, in one partition, that are merged into one
+    of the next size; also the number of commits between two looks. 2 to 1000."""
 
     file_bytes: int = Field(default=128 * 2**20, ge=2**20, le=2**34)
-    """The size of file to reach for, in bytes; those of half of it or more stay as they are.
-    1048576 to 17179869184."""
+    """Size of a merged file, in bytes; files of at least half of it stay as they are. 1048576 to
+    17179869184."""
 
     versions_max: int = Field(default=20, ge=2, le=1_000_000)
-    """So many of the last versions of the table can be asked for; of a Delta table up to 200 more.
-    A commit takes the longer the more there are. 2 to 1000000."""
+    """Number of last versions of the table that can be read; of a Delta table up to 200 more. More
+    versions make commits slower. 2 to 1000000."""
 
     leftovers_h: int = Field(default=6, ge=1, le=8760)
-    """How long files stay that the table names no longer, or never did, in hours: longer than a
-    query takes that reads an earlier version, and than a batch takes to be written. 1 to 8760."""
+    """Time in hours that files stay which the table does not name: longer than a query of an
+    earlier version takes, and than a batch takes to be written. 1 to 8760."""
 
 
 def refuse_former_settings(values: Any) -> Any:
-    """Say what has become of settings that tables had before upkeep.
+    """Refuse settings that tables had before upkeep, with the new name of each.
 
     Raises:
         ValueError: one of them is there.

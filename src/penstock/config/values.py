@@ -1,4 +1,4 @@
-"""The kinds of values settings have: what is allowed, and the words for what is not.
+"""The kinds of values of settings: which values are allowed, and the words for the others.
 
 Each message follows "must be" in the sentence about a mistake (`mistakes.py`).
 """
@@ -152,7 +152,7 @@ def _local_path(value: Path) -> Path:
 
 
 def local_directory(value: str) -> str:
-    """A directory of this machine, of which a location may be the file: URL.
+    """Return a directory of this machine, of which a location may be the file: URL.
 
     Raises:
         ValueError: it is a location of something else.

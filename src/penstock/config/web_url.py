@@ -1,4 +1,4 @@
-"""Settings that say where an HTTP service is."""
+"""The URL of an HTTP service in a setting."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ def check_web_url(name: str, url: str, ca_file: str, secret: str) -> None:
 
     Args:
         name: of the group: its settings are name.url and name.ca_file.
-        url: where the service is.
-        ca_file: who signs its certificate, or empty.
+        url: the URL of the service.
+        ca_file: the file of authorities that sign its certificate, or empty.
         secret: the setting that a password belongs into.
 
     Raises:
-        ValueError: it cannot, in one sentence.
+        ValueError: it cannot; the message is one sentence.
     """
     parts = urlsplit(url)
     is_web = parts.scheme in ("http", "https") and not parts.fragment

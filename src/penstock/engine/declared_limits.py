@@ -51,10 +51,11 @@ class ClientLimits:
     0 to 1099511627776; 0 is no limit."""
 
     mqueue_overflow: Literal["drop_oldest", "drop_newest", "reject", "spill"] = "drop_oldest"
-    """What a full message queue does. "drop_oldest": QoS 0 goes first, then the oldest message.
-    "drop_newest": the new message goes. "reject": the publisher is refused (0x97; before MQTT 5
-    it gets no acknowledgement until there is room), and nobody gets the message. "spill": the
-    queue of a session that outlives its connection has no limit, for the log holds it."""
+    """Behaviour of a full message queue. "drop_oldest": QoS 0 goes first, then the oldest message.
+    "drop_newest": the new message goes. "reject": the publisher is refused (0x97; before MQTT 5 it
+    gets no acknowledgement until there is room), and no subscriber gets the message. "spill": the
+    queue of a session that outlives its connection has no limit, because the log holds the
+    messages."""
 
     mqueue_priorities: Annotated[dict[str, QueuePriority], Len(0, 1000)] = {}  # noqa: RUF012 - a default
     """Priority in the message queue by topic filter, 1 to 255, higher first; the first filter
@@ -67,25 +68,25 @@ class ClientLimits:
     """Queue QoS 0 messages too while their client is offline."""
 
     retry_interval_s: Annotated[float, Ge(0), Le(86_400)] = 20.0
-    """MQTT 3.1 clients get again, marked as a duplicate, what they have not acknowledged for this
-    long, in seconds, 0 to 86400; 0 never. Later versions forbid it: they get it again when they
-    reconnect."""
+    """Time in seconds after which an unacknowledged message is sent again to an MQTT 3.1 client,
+    marked as a duplicate, 0 to 86400; 0 never sends it again. Later versions forbid this: there a
+    message is sent again when the client reconnects."""
 
     max_awaiting_rel: Annotated[int, Ge(0), Le(65535)] = 0
     """QoS 2 messages of one client that it has not released (PUBREL) yet, also from earlier
-    connections. Above it MQTT 5 clients get 0x97, others no acknowledgement until they release
-    one. 0 to 65535; 0 is no limit but receive_maximum."""
+    connections. Above it MQTT 5 clients get 0x97, others no acknowledgement until they release one.
+    0 to 65535; 0 leaves the limit to receive_maximum."""
 
     max_awaiting_rel_bytes: Annotated[int, Ge(0), Le(2**40)] = 1_048_576
-    """QoS 2 messages of an MQTT 3.1 client, which nobody gets before it releases them: bytes of
-    them in memory. Those beyond are read from the log when they are released.
-    0 to 1099511627776."""
+    """QoS 2 messages of an MQTT 3.1 client that it has not released, and subscribers do not get
+    yet: bytes of them in memory. Further ones are read from the log when they are released. 0 to
+    1099511627776."""
 
     await_rel_timeout_s: Annotated[float, Ge(0), Le(10**7)] = 300.0
-    """A QoS 2 message whose client is connected and has not released it for this long is taken
-    for finished, in seconds: if the client sends it once more after that, it counts as a new one.
-    One of an MQTT 3.1 client is dropped, for nobody has got it, and the time goes on while that
-    client is away. 0 to 10000000; 0 waits for ever."""
+    """Time in seconds after which a QoS 2 message that its connected client has not released is
+    taken for finished: if the client sends it once more, it counts as a new one. A message of an
+    MQTT 3.1 client, which no subscriber has got, is dropped, and its time runs on while the client
+    is away. 0 to 10000000; 0 waits for ever."""
 
     receive_maximum: Annotated[int, Ge(1), Le(65535)] = 1000
     """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""
@@ -94,23 +95,23 @@ class ClientLimits:
     """Largest packet accepted, in bytes. 256 to 268435460."""
 
     connect_packet_size_bytes_max: Annotated[int, Ge(256), Le(268_435_460)] = 65_536
-    """Largest CONNECT accepted, in bytes, its will included: who sends it is not known yet. A
+    """Largest CONNECT accepted, in bytes, its will included; its sender is not authenticated yet. A
     larger one is refused by its length, before the rest of it is read (0x95; before MQTT 5 the
-    connection is closed). 256 to 268435460; limits.max_packet_size_bytes holds beside it."""
+    connection is closed). 256 to 268435460; limits.max_packet_size_bytes applies as well."""
 
     connect_user_properties_max: Annotated[int, Ge(0), Le(1_000_000)] = 64
-    """User properties of a CONNECT, those of its will included; one with more is refused (0x97).
-    0 to 1000000."""
+    """User properties of a CONNECT, those of its will included; a CONNECT with more is refused
+    (0x97). 0 to 1000000."""
 
     topic_alias_maximum: Annotated[int, Ge(0), Le(65535)] = 16
     """Topic aliases an MQTT 5 client may define. 0 to 65535; 0 turns them off."""
 
     topic_alias_outbound_max: Annotated[int, Ge(0), Le(65535)] = 16
-    """Topic aliases the broker defines for an MQTT 5 client that takes any, as far as it does.
-    0 to 65535; 0 turns them off."""
+    """Topic aliases that the broker defines for an MQTT 5 client; at most as many as the client
+    accepts. 0 to 65535; 0 turns them off."""
 
     session_expiry_s_max: Annotated[int, Ge(0), Le(NEVER_EXPIRES_S)] = NEVER_EXPIRES_S
-    """Longest time a session is kept after its client left, in seconds. 0 to 4294967295;
+    """Longest time that a session is kept after its client has left, in seconds. 0 to 4294967295;
     4294967295 keeps it for ever."""
 
     keep_alive_s_max: Annotated[int, Ge(0), Le(65535)] = 0
@@ -121,16 +122,16 @@ class ClientLimits:
     """Subscriptions of one session. 1 to 1000000."""
 
     messages_per_s_max: Annotated[int, Ge(0), Le(10_000_000)] = 0
-    """Messages a client may publish a second, after as many at once; reading from one that
-    sends more pauses, nothing is dropped. 0 to 10000000; 0 is no limit."""
+    """Messages that a client may publish per second, after as many at once; reading from a client
+    that sends more pauses, and nothing is dropped. 0 to 10000000; 0 is no limit."""
 
     bytes_per_s_max: Annotated[int, Ge(0), Le(2**40)] = 0
-    """Bytes a client may send a second, after as many at once; reading from one that sends more
-    pauses, nothing is dropped. 0 to 1099511627776; 0 is no limit."""
+    """Bytes that a client may send per second, after as many at once; reading from a client that
+    sends more pauses, and nothing is dropped. 0 to 1099511627776; 0 is no limit."""
 
     v31_client_id_len_max: Annotated[int, Ge(V31_CLIENT_ID_LEN), Le(65535)] = V31_CLIENT_ID_LEN
-    """Characters of an MQTT 3.1 client identifier. That version allows 23; more may be taken from
-    clients that do not keep to it. 23 to 65535."""
+    """Longest client identifier of an MQTT 3.1 client, in characters. That version allows 23; a
+    higher value accepts clients that do not keep to it. 23 to 65535."""
 
 
 @declares_limits
@@ -175,55 +176,56 @@ class MemoryLimits:
     """Memory that all clients together may take."""
 
     share_max: Annotated[float, Gt(0), Le(1)] = 0.25
-    """Part of limits.sessions_max and of the bounds below, but for half_received_bytes_max, that
-    one user may take, or the anonymous clients of one address (a /64 of IPv6): what is beyond is
-    refused or dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
+    """Part of limits.sessions_max and of the limits below, except half_received_bytes_max, that one
+    user may take, or the anonymous clients of one address (a /64 of IPv6). Beyond it, requests are
+    refused and messages dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
 
     qos0_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 256 * 1024**2
-    """QoS 0 messages that wait in queues, of all sessions together; one that waits in many counts
-    once, and one that is in the log only for its place. Further ones are dropped and counted.
-    0 to 1152921504606846976 bytes; 0 is no limit."""
+    """QoS 0 messages in the queues of all sessions; a message in many queues counts once, and a
+    message in the log only for its place in the queue. Further ones are dropped and counted. 0 to
+    1152921504606846976 bytes; 0 is no limit."""
 
     half_received_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 256 * 1024**2
     """Packets of more than 64 KiB that have not arrived whole, of all clients together: each counts
-    with its whole length from its beginning on. A client whose packet does not fit is not read
-    until it does; one that does not finish within listener.slow_peer_timeout_s while others wait is
-    disconnected (0x97). One packet always fits. 0 to 1152921504606846976 bytes; 0 is no limit."""
+    with its whole length from its first bytes on. A client whose packet does not fit is not read
+    until there is room; one that does not finish its packet within listener.slow_peer_timeout_s
+    while others wait is disconnected (0x97). One packet always fits. 0 to 1152921504606846976
+    bytes; 0 is no limit."""
 
     waiting_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 2 * 1024**3
     """QoS 1 and 2 messages that wait for clients in queues and in-flight windows, and packet
     identifiers of QoS 2 that wait for PUBREL, of all sessions together: 256 bytes for each, and the
-    body where it is in memory; a large one counts once, in however many it waits. From half of it
-    on, bodies that the log has stay there until they are sent; beyond it further messages are
-    dropped and counted, or refused where mqueue_overflow is "reject". Identifiers, and messages of
-    publishers that wait for room themselves, take no more than half of it.
-    0 to 1152921504606846976 bytes; 0 is no limit."""
+    body where it is in memory; a large body counts once, however many sessions it waits for. Above
+    half of the limit, bodies that are in the log are read from it only when they are sent; above
+    all of it, further messages are dropped and counted, or refused where mqueue_overflow is
+    "reject". Packet identifiers, and messages of publishers that wait for room, take at most half
+    of it. 0 to 1152921504606846976 bytes; 0 is no limit."""
 
     unsent_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 2 * 1024**3
-    """What is written for clients and not taken by the system yet, of all connections together,
-    where it is more than 64 KiB of one. Beyond it larger messages wait in the queue, QoS 0 too, and
-    a client that has more than 64 KiB is sent and read no more until it has taken that.
-    0 to 1152921504606846976 bytes; 0 is no limit."""
+    """Bytes written for clients that the operating system has not taken yet, of all connections
+    together, as far as they exceed 64 KiB of one. Above it, larger messages wait in the queue, QoS
+    0 too, and a client with more than 64 KiB is neither sent to nor read until it has taken them. 0
+    to 1152921504606846976 bytes; 0 is no limit."""
 
     spilled_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 1024**3
-    """Queues of clients that are away, and of others beyond their first 1024 messages, all
-    together: 13 bytes for each message, which is in the log. Further ones are dropped and counted.
-    0 to 1152921504606846976 bytes; 0 is no limit."""
+    """Queues of clients that are away, and queues beyond their first 1024 messages, all together:
+    13 bytes for each message, whose body is in the log. Further ones are dropped and counted. 0 to
+    1152921504606846976 bytes; 0 is no limit."""
 
     sessions_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 4 * 1024**3
-    """Sessions with their subscriptions and wills, all together, without their queues. Above it
-    new sessions, subscriptions and wills are refused (0x97; before MQTT 5 CONNACK 3 and SUBACK
-    0x80). 0 to 1152921504606846976 bytes; 0 is no limit."""
+    """All sessions with their subscriptions and wills, without their queues. Above it, new
+    sessions, subscriptions and wills are refused (0x97; before MQTT 5 CONNACK 3 and SUBACK 0x80). 0
+    to 1152921504606846976 bytes; 0 is no limit."""
 
     unreleased_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 256 * 1024**2
     """QoS 2 messages of MQTT 3.1 clients that wait for their PUBREL, all together, in memory or in
-    the log. Beyond it a client is not read until it releases one of its own; one that has none is
-    disconnected. 0 to 1152921504606846976 bytes; 0 is no limit."""
+    the log. Above it, a client is not read until it releases one of its own messages; a client that
+    has none is disconnected. 0 to 1152921504606846976 bytes; 0 is no limit."""
 
     retained_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 1024**3
-    """Retained messages with their topics, all together. MQTT 5 clients get 0x97 for QoS 1 and 2
-    beyond it; of others the message is delivered, not kept, and counted.
-    0 to 1152921504606846976 bytes; 0 is no limit."""
+    """Retained messages with their topics, all together. Above it, MQTT 5 clients get 0x97 for QoS
+    1 and 2; messages of other clients are delivered, not retained, and counted. 0 to
+    1152921504606846976 bytes; 0 is no limit."""
 
 
 @declares_limits
@@ -232,16 +234,16 @@ class ProducerLimits:
 
     producers_max: Annotated[int, Ge(0), Le(100_000_000)] = 100_000
     """Producers whose latest number is remembered (docs/producers.md). The first message of one
-    more is refused with 0x97. Where it is not set, fewer if memory.budget_bytes has no room for
-    them. 0 to 100000000; 0 is no limit."""
+    more is refused with 0x97. If it is not set and memory.budget_bytes has no room for them, it is
+    lowered. 0 to 100000000; 0 is no limit."""
 
     producers_per_user_max: Annotated[int, Ge(0), Le(100_000_000)] = 10_000
-    """Those of one user, so that nobody uses them up for the others; all anonymous clients are
-    one. 0 to 100000000; 0 is no limit."""
+    """Producers of one user, so that no user takes the places of the others; all anonymous clients
+    count as one user. 0 to 100000000; 0 is no limit."""
 
     producer_expiry_s: Annotated[float, Ge(0), Le(10**10)] = 604_800.0
-    """A producer that publishes nothing for this long is forgotten, in seconds: it would have to
-    begin anew. 0 to 10000000000; 0 is never."""
+    """Time in seconds after which a producer that publishes nothing is forgotten, and must begin
+    anew. 0 to 10000000000; 0 is never."""
 
 
 GROUPS: Final = (ClientLimits, BrokerLimits, ConnectionLimits, MemoryLimits, ProducerLimits)

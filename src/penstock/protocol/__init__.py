@@ -2,6 +2,6 @@
 
     bytes ──Decoder.feed──▶ Decoder.next_packet() ──▶ Packet ──encode()──▶ bytes
 
-No clock, no socket, no state of a session: what the bytes mean is the engine's affair. Import from
-the modules; compiled code calls across them directly.
+It has no clock, no socket and no state of a session: the meaning of packets is the engine's. Import
+from the modules; compiled code calls across them directly.
 """

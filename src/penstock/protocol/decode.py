@@ -70,8 +70,8 @@ class Decoder:
     version is the protocol level: 0 until CONNECT was read, which sets it (as soon as the level is
     known, even when the rest of the CONNECT is malformed). server says which side we are: it
     decides which packets the peer may send. A client gives the version it connected with.
-    connect_size_bytes_max bounds CONNECT, beside max_packet_size_bytes: nobody knows yet who sends
-    it. One that is larger is refused by its length, as soon as its version is here too.
+    connect_size_bytes_max bounds CONNECT, beside max_packet_size_bytes: its sender is not
+    authenticated yet. A larger one is refused by its length, as soon as its version is here too.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Decoder:
             self._parts_size += len(data)
 
     def has_packet(self) -> bool:
-        """Return whether the whole of the next packet was fed; not, if its header breaks the
+        """Return whether the whole of the next packet was fed; False if its header breaks the
         protocol."""
         try:
             return self._broken_by == 0 and self._is_whole()
@@ -130,7 +130,7 @@ class Decoder:
             return False
 
     def next_packet(self) -> Packet | None:
-        """The next packet; None when its end has not arrived yet.
+        """Return the next packet; None when its end has not arrived yet.
 
         Raises RemoteProtocolError (0x81, 0x82, 0x84, 0x90, 0x94, 0x95) when the peer broke the
         protocol; from then on always.
@@ -150,12 +150,12 @@ class Decoder:
             self._end = len(self._buffer)
         self._position = self._end
         if self._end > _KEPT_BYTES_MAX and self._end == len(self._buffer):
-            self._buffer = b""  # nobody knows when more comes
+            self._buffer = b""  # more may come late
             self._position = 0
         return packet
 
     def forget(self) -> None:
-        """Let go of all that is here: nobody will read it."""
+        """Drop all bytes that are here: they will not be read."""
         self._buffer = b""
         self._parts = bytearray()
         self._parts_size = 0
@@ -163,17 +163,19 @@ class Decoder:
         self._position = 0
 
     def incomplete_bytes(self) -> int:
-        """The length of a packet of which a part is here, once it is known; else 0.
+        """Return the length of a packet of which a part is here, once it is known; else 0.
 
-        For who was just told by `next_packet` that there is none.
+        To be called after `next_packet` has returned None.
         """
         return 0 if self._end == 0 else self._end - self._position
 
     def plain_ack(self) -> i64:
-        """The next packet, if it is a whole acknowledgement that says no more than that.
+        """Return the next packet as a number, if it is a whole acknowledgement without reason and
+        properties.
 
-        Its packet type times 65,536, plus its packet identifier; 0 for all else, which
-        `next_packet` reads. It takes no object: most packets of a busy broker are such.
+        The number is the packet type times 65,536, plus the packet identifier; 0 for all other
+        packets, which `next_packet` reads. It makes no object: most packets of a busy broker are
+        such acknowledgements.
         """
         buffer = self._buffer
         position = self._position
@@ -198,7 +200,7 @@ class Decoder:
             raise RemoteProtocolError(self._broken_by, self._broken_because)
 
     def _is_whole(self) -> bool:
-        """Find the end of the packet at `position`; whether all of it is in the buffer."""
+        """Find the end of the packet at `position`; return whether all of it is in the buffer."""
         if self._large is not None:
             return self._large.is_whole()
         while True:
@@ -251,7 +253,8 @@ class Decoder:
         return large
 
     def _read_fixed_header(self) -> bool:
-        """Judge the first byte and set `body` and `end`; False when more bytes are needed."""
+        """Judge the first byte and set `body` and `end`; return False when more bytes are
+        needed."""
         buffer = self._buffer
         position = self._position
         limit: i64 = len(buffer)
@@ -287,12 +290,13 @@ class Decoder:
         return True
 
     def _refuse_connect(self, body: i64, limit: i64) -> bool:
-        """Refuse a CONNECT by its length, in its version; True while that is still to come."""
+        """Refuse a CONNECT by its length, in its version; return True while the version is still to
+        come."""
         size = self._end - self._position
         if limit - body >= _LEVEL_BYTES_MAX:
             self.version = read_level(Reader(self._buffer, body, limit))
             raise RemoteProtocolError(PACKET_TOO_LARGE, f"a CONNECT of {size} bytes is too large")
-        self._end = body + _LEVEL_BYTES_MAX  # so much is waited for, and no more
+        self._end = body + _LEVEL_BYTES_MAX  # wait for so many bytes, and no more
         return True
 
     def _read_packet(self) -> Packet:
@@ -313,7 +317,7 @@ class Decoder:
         return read_body(reader, first, self.version, self.server)
 
     def _read_ack(self, first: i64, packet_type: i64) -> Packet | None:
-        """An acknowledgement without properties; None for one that must be looked at closer."""
+        """Return an acknowledgement without properties; None for one that must be read in full."""
         body = self._body
         size = self._end - body
         if size < 2 or (first & 0x08 != 0 and packet_type == PUBREL):
@@ -391,7 +395,7 @@ class Decoder:
         return Publish(topic, payload, qos, first & 0x01 != 0, dup, packet_id, properties)
 
     def _finds_alias(self, position: i64) -> bool:
-        """Whether the property here is a topic alias; ``_only_alias`` has it then."""
+        """Return whether the property here is a topic alias; ``_only_alias`` has it then."""
         buffer = self._buffer
         if buffer[position] != _TOPIC_ALIAS:
             return False
@@ -416,7 +420,7 @@ class Decoder:
         return properties
 
     def _topic_of(self, raw: bytes) -> str:
-        """The topic as text; often it is the one of the message before."""
+        """Return the topic as text; often it is the one of the message before."""
         if raw == self._topic_bytes:
             return self._topic
         topic = text_of(raw)

@@ -53,7 +53,7 @@ from penstock.protocol.wire import Reader
 
 
 def read_body(reader: Reader, first: int, version: int, server: bool) -> Packet:
-    """The packet whose first byte is given; `first` has been judged already."""
+    """Return the packet whose first byte is given; `first` has been judged already."""
     packet_type = first >> 4
     if packet_type in (PUBACK, PUBREC, PUBREL, PUBCOMP):
         packet: Packet = _read_ack(reader, packet_type, first, version)
@@ -89,7 +89,7 @@ def check_at_end(reader: Reader, packet_type: int) -> None:
 
 
 def read_properties(reader: Reader, carrier: int) -> Properties | None:
-    """Property length and properties; None when there are none."""
+    """Read property length and properties; return None when there are none."""
     length = reader.varint()
     if length == 0:
         return None
@@ -109,7 +109,8 @@ def _read_packet_id(reader: Reader) -> int:
 
 
 def _read_reason(reader: Reader, packet_type: int) -> int:
-    """A reason code this packet type may carry: [MQTT-3.4.2-1] and its like for each packet."""
+    """Read a reason code that this packet type may carry: [MQTT-3.4.2-1] and its like for each
+    packet."""
     reason_code = reader.byte()
     if not is_allowed(reason_code, packet_type):
         name = packet_name(packet_type)
@@ -156,7 +157,7 @@ def _read_subscribe(reader: Reader, version: int) -> Subscribe:
 
 
 def _subscription(topic_filter: str, options: int) -> Subscription:
-    """Subscription options of MQTT 5 (v5 §3.8.3.1)."""
+    """Return a subscription with the options of MQTT 5 (v5 §3.8.3.1)."""
     if options & 0xC0:  # [MQTT-3.8.3-5]
         raise RemoteProtocolError(MALFORMED_PACKET, "reserved subscription options are set")
     qos = options & 0x03

@@ -1,4 +1,4 @@
-"""Reading CONNECT: the packet that says which version all others are of (v5 §3.1).
+"""Reading CONNECT: the packet that sets the version of all others (v5 §3.1).
 
 MQTT 3.1 is read as its specification says: reserved bits and the flags of an absent will are
 ignored, and a user name or password announced by its flag may be missing at the end of the packet.
@@ -21,7 +21,7 @@ def read_level(reader: Reader) -> int:
     """Return the protocol level behind its name: 3, 4 or 5, or 3 or 4 with ``BRIDGE_BIT``.
 
     Raises UnsupportedProtocolVersion for another level behind a name of MQTT, and a plain
-    RemoteProtocolError, also 0x84, for another name: whoever sent that does not speak MQTT.
+    RemoteProtocolError, also 0x84, for another name: its sender does not speak MQTT.
     """
     name = reader.binary()
     if name != b"MQTT" and name != b"MQIsdp":  # [MQTT-3.1.2-1], v3.1 §3.1

@@ -1,11 +1,11 @@
 """From packets to bytes, for every packet in every version.
 
-`encode` takes a packet object and checks it. `append_publish_head` and `encode_ack` take what the
-sender has at hand, already encoded.
+`encode` takes a packet object and checks it. `append_publish_head` and `encode_ack` take fields
+that are encoded already.
 
-What an older version cannot say is left out (properties; reason codes of acknowledgements, since
-below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1 §3.3.5) or translated
-(CONNACK, SUBACK). What no version allows raises LocalProtocolError.
+Fields that an older version does not have are left out (properties; reason codes of
+acknowledgements, since below MQTT 5 only a closed connection tells a client of a refusal, v3.1.1
+§3.3.5) or translated (CONNACK, SUBACK). A packet that no version allows raises LocalProtocolError.
 """
 
 from typing import Final
@@ -51,7 +51,7 @@ _JOINED_PAYLOAD_BYTES_MIN: Final = 4096
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The bytes of a packet on a connection of this version (3, 4 or 5).
+    """Return the bytes of a packet on a connection of this version (3, 4 or 5).
 
     Raises LocalProtocolError when the packet breaks the protocol or does not exist in this version.
     """
@@ -115,7 +115,7 @@ def encode_publish(
     version: int,
     properties: bytes,
 ) -> bytes:
-    """The bytes of a PUBLISH.
+    """Return the bytes of a PUBLISH.
 
     topic is UTF-8 that has been checked (no U+0000), properties what `encode_properties` made
     (ignored below MQTT 5). packet_id is 0 at QoS 0, 1 to 65,535 otherwise. Raises
@@ -190,7 +190,7 @@ def append_publish_head(
 
 
 def encode_ack(packet_type: int, packet_id: int, reason_code: int, version: int) -> bytes:
-    """The bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP without properties.
+    """Return the bytes of a PUBACK, PUBREC, PUBREL or PUBCOMP without properties.
 
     MQTT 5 leaves out reason code 0; below MQTT 5 there is no reason code. Raises
     LocalProtocolError.
@@ -221,7 +221,7 @@ def _varint_size(value: i64) -> i64:
 
 
 def _append_varint(out: BytesWriter, value: i64) -> None:
-    """`append_varint` for a value known to fit, without the detour over `int`.
+    """Append a value known to fit, as `append_varint` does, without the detour over `int`.
 
     Compiled, a writer takes a `u8` by itself, and an `i64` only by the name of its method.
     """

@@ -1,6 +1,6 @@
 """Writing everything behind the fixed header, for all packets but PUBLISH.
 
-The checks mirror those of `decode_body`: what we would refuse from a peer we do not send.
+The checks mirror those of `decode_body`: we send nothing that we would refuse from a peer.
 """
 
 from librt.strings import BytesWriter
@@ -122,7 +122,7 @@ def _append_subscribe(out: BytesWriter, packet: Subscribe, version: int) -> None
 
 
 def _options(subscription: Subscription) -> int:
-    """Subscription options of MQTT 5 (v5 §3.8.3.1)."""
+    """Return the byte of subscription options (v5 §3.8.3.1)."""
     qos = subscription.qos
     retain_handling = subscription.retain_handling
     if qos < 0 or qos > 2 or retain_handling < 0 or retain_handling > 2:

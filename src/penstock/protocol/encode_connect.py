@@ -53,7 +53,7 @@ def append_connect(out: BytesWriter, packet: Connect) -> None:
 
 
 def _name_and_level(version: int, is_bridge: bool) -> bytes:
-    if version == V5:  # it has options for what the dialect of bridges is for
+    if version == V5:  # its subscription options do what the dialect of bridges is for
         return _V5_NAME_AND_LEVEL
     if version == V311:
         return _V311_OF_A_BRIDGE if is_bridge else _V311_NAME_AND_LEVEL
@@ -65,7 +65,7 @@ def _name_and_level(version: int, is_bridge: bool) -> bytes:
 
 
 def _connect_flags(packet: Connect) -> int:
-    """The connect flags (v5 §3.1.2.3)."""
+    """Return the connect flags (v5 §3.1.2.3)."""
     flags = 0x02 if packet.clean_start else 0
     will = packet.will
     if will is not None:

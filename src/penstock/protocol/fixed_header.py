@@ -1,4 +1,4 @@
-"""Which first bytes a packet may have: packet type in the upper, flags in the lower four bits.
+"""The first byte of a packet: packet type in the upper, flags in the lower four bits.
 
 Version, direction and first byte alone decide much: whether the peer may send this type at all,
 whether it is the time for it, whether the flags are right. `verdicts` answers for all 256 first
@@ -94,5 +94,5 @@ _FOR_CLIENT: Final[list[bytes]] = [_judge_all(v, False) for v in (0, 1, 2, V31, 
 
 
 def verdicts(version: int, server: bool) -> bytes:
-    """For each first byte 0 when it is fine, 1 when `check` has something to say about it."""
+    """Return for each first byte 0 when it is right, 1 when `check` refuses it."""
     return _FOR_SERVER[version] if server else _FOR_CLIENT[version]

@@ -9,7 +9,7 @@ V5: Final = 5
 
 BRIDGE_BIT: Final = 0x80
 """Set in the level of V31 and V311 by a bridge (0x83, 0x84): it wants RETAIN as it was published,
-and nothing back of what it publishes itself. Mosquitto's dialect, in no specification."""
+and none of its own messages back. It is Mosquitto's dialect, and in no specification."""
 
 # Control packet types: the upper four bits of the first byte (v5 §2.1.2).
 CONNECT: Final = 1
@@ -49,5 +49,5 @@ _NAMES: Final[list[str]] = [
 
 
 def packet_name(packet_type: int) -> str:
-    """The specification's name of a packet type (0 to 15)."""
+    """Return the specification's name of a packet type (0 to 15)."""
     return _NAMES[packet_type]

@@ -1,12 +1,12 @@
-"""A large PUBLISH as it arrives: its payload is put together while it comes, not in the end.
+"""A large PUBLISH as it arrives: its payload is assembled while it comes, not at the end.
 
 ::
 
     ├─ header, topic, packet identifier, properties ─┼───────────── payload ─────────────┤ next
       front: looked at when the packet is whole        grows with each read, never copied
 
-Why so. To join what was read and to cut the payload out of it took 0.1 s each for 100 MB, in one
-piece, and nobody else was served meanwhile. Here each read is copied once, when it comes.
+Why so. To join the reads and to cut the payload out of them took 0.1 s each for 100 MB, in one
+piece, and no other client was served meanwhile. Here each read is copied once, when it comes.
 ``BytesIO`` hands out the bytes that it holds without copying them.
 """
 
@@ -30,12 +30,12 @@ TELLING_BYTES: Final = 65_548
 
 @final
 class LargePublish:
-    """One of which a part is here.
+    """A large PUBLISH of which a part is here.
 
     Args:
-        begun: what is here; more than its front.
-        front_bytes: where its payload begins.
-        size_bytes: of the whole packet.
+        begun: the bytes that are here; more than its front.
+        front_bytes: the place where its payload begins.
+        size_bytes: the size of the whole packet.
     """
 
     def __init__(self, begun: bytes, front_bytes: int, size_bytes: int) -> None:
@@ -45,30 +45,31 @@ class LargePublish:
         self.add(begun, front_bytes)
 
     def add(self, data: bytes, begin: int = 0) -> int:
-        """Take more of it from ``data``, which begins at ``begin``; return where it ends there."""
+        """Take more of the packet from ``data``, starting at ``begin``; return where the packet
+        ends there."""
         end = min(len(data), begin + int(self._missing))
         self._payload.write(data if end - begin == len(data) else memoryview(data)[begin:end])
         self._missing -= end - begin
         return end
 
     def is_whole(self) -> bool:
-        """Return whether all of it is here."""
+        """Return whether all of the packet is here."""
         return self._missing == 0
 
     def payload(self) -> bytes:
-        """The payload of one that is whole."""
+        """Return the payload of a PUBLISH that is whole."""
         return self._payload.getvalue()
 
 
 def payload_begin(buffer: bytes, position: i64, body: i64, version: int) -> i64:
     """Return where the payload of a PUBLISH begins; 0 while too little of it is here to tell.
 
-    Whether what tells it is right shows when the packet is read.
+    The fields that tell it are checked when the packet is read.
 
     Args:
-        buffer: has the beginning of the packet.
-        position: where that is.
-        body: where its fixed header ends.
+        buffer: the bytes with the beginning of the packet.
+        position: the place where the packet begins.
+        body: the place where its fixed header ends.
         version: protocol level.
     """
     limit: i64 = len(buffer)

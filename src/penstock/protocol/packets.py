@@ -1,4 +1,4 @@
-"""The control packets as values: what the bytes of MQTT say, free of how they say it.
+"""The control packets as values: the fields of a packet, independent of its encoding.
 
 One class for each packet type, the same for all versions of the protocol. What a version does not
 have (properties and most reason codes before MQTT 5) is at its default when decoded. Reason codes
@@ -32,10 +32,10 @@ from penstock.protocol.properties import Properties
 
 @mypyc_attr(acyclic=True)
 class Value:
-    """Something compared and shown by its fields."""
+    """Base of values that are compared and shown by their fields."""
 
     def _fields(self) -> tuple[object, ...]:
-        """The fields in the order of the constructor's parameters."""
+        """Return the fields in the order of the constructor's parameters."""
         return ()
 
     def __eq__(self, other: object) -> bool:
@@ -224,10 +224,11 @@ class Publish(Packet):
         self.properties = properties
 
     def take_alias(self) -> Properties | None:
-        """The topic alias is known: the properties without it, None if there are no others."""
+        """Return the properties without the topic alias, None if there are no others; the alias is
+        resolved."""
         properties = self.properties
         if properties is not None:
-            if properties.is_shared:  # a decoder's: it is all there is
+            if properties.is_shared:  # a decoder's: the alias is its only property
                 self.properties = None
             else:
                 properties.topic_alias = None

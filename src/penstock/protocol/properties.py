@@ -55,7 +55,7 @@ class Properties:
     these or of user_properties is the same as None.
 
     Attributes:
-        is_shared: whether it belongs to many packets: it is not to be changed then.
+        is_shared: whether it belongs to many packets, and so must not be changed.
     """
 
     def __init__(
@@ -119,7 +119,8 @@ class Properties:
         self.shared_subscription_available = shared_subscription_available
 
     def present(self) -> list[tuple[str, object]]:
-        """Name and value of every property that is there, in the order of the identifiers."""
+        """Return name and value of every property that is there, in the order of the
+        identifiers."""
         return [(rule.name, getattr(self, rule.name)) for rule in RULES if is_present(self, rule)]
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +143,7 @@ def is_present(properties: Properties, rule: PropertyRule) -> bool:
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """The properties in the order of their identifiers, without the length in front of them.
+    """Return the properties in the order of their identifiers, without the length in front of them.
 
     Raises LocalProtocolError (0x82) for a value the specification forbids, (0x81) for a string or
     number that cannot be written.
@@ -155,7 +156,7 @@ def encode_properties(properties: Properties) -> bytes:
 
 
 def _append_message_properties(out: BytesWriter, p: Properties) -> None:
-    """Identifiers 0x01 to 0x0B."""
+    """Append the properties with identifiers 0x01 to 0x0B."""
     if p.payload_format_indicator is not None:
         _append_flag(out, 0x01, p.payload_format_indicator)
     if p.message_expiry_interval is not None:
@@ -176,7 +177,7 @@ def _append_message_properties(out: BytesWriter, p: Properties) -> None:
 
 
 def _append_session_properties(out: BytesWriter, p: Properties) -> None:
-    """Identifiers 0x11 to 0x1F."""
+    """Append the properties with identifiers 0x11 to 0x1F."""
     if p.session_expiry_interval is not None:
         _append_four_bytes(out, 0x11, p.session_expiry_interval, 0)
     if p.assigned_client_identifier is not None:
@@ -202,7 +203,7 @@ def _append_session_properties(out: BytesWriter, p: Properties) -> None:
 
 
 def _append_limits(out: BytesWriter, p: Properties) -> None:
-    """Identifiers 0x21 to 0x2A."""
+    """Append the properties with identifiers 0x21 to 0x2A."""
     if p.receive_maximum is not None:
         _append_two_bytes(out, 0x21, p.receive_maximum, 1)
     if p.topic_alias_maximum is not None:
@@ -265,8 +266,8 @@ def _append_binary(out: BytesWriter, identifier: int, value: bytes) -> None:
 
 
 def encode_for(properties: Properties | None, carrier: int) -> bytes:
-    """`encode_properties` for a packet of this type (or WILL); raises LocalProtocolError (0x81)
-    when that may not carry one of them."""
+    """Return `encode_properties` for a packet of this type (or WILL); raise LocalProtocolError
+    (0x81) when that may not carry one of them."""
     if properties is None:
         return b""
     for rule in RULES:
@@ -286,7 +287,7 @@ def append_properties(out: BytesWriter, properties: Properties | None, carrier: 
 
 
 def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Properties:
-    """The properties in data[start:end], which has no length in front.
+    """Return the properties in data[start:end], which has no length in front.
 
     allowed is the packet type that carries them, WILL for those of a will, or ANY_CARRIER. Raises
     RemoteProtocolError: 0x81 for what cannot be parsed, for an identifier that does not exist or
@@ -319,7 +320,8 @@ def decode_properties(data: bytes, start: int, end: int, allowed: int) -> Proper
 
 
 def parse_properties(data: bytes) -> Properties:
-    """The properties in stored bytes of `encode_properties`, whatever packet they were in."""
+    """Return the properties in stored bytes of `encode_properties`, whatever packet they were
+    in."""
     return decode_properties(data, 0, len(data), ANY_CARRIER)
 
 

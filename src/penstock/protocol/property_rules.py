@@ -38,7 +38,7 @@ WILL: Final = 0
 
 @final
 class PropertyRule:
-    """What the specification says about one property; low and high bound integer values."""
+    """The rule of the specification for one property; low and high bound integer values."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PropertyRule:
             self.carrier_bits |= 1 << carrier
 
     def allows(self, carrier: int) -> bool:
-        """Whether this packet type (or WILL) may carry the property."""
+        """Return whether this packet type (or WILL) may carry the property."""
         return self.carrier_bits >> carrier & 1 == 1
 
 

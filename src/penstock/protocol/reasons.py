@@ -157,22 +157,23 @@ _FROM_V3: Final[list[int]] = [
 
 
 def name_of(reason: int) -> str:
-    """The specification's name of a reason code, in lower case; its number when it has none."""
+    """Return the specification's name of a reason code, in lower case; its number when it has
+    none."""
     return _NAMES.get(reason, f"reason 0x{reason:02x}")
 
 
 def all_reasons() -> list[int]:
-    """Every reason code MQTT 5 defines, in ascending order."""
+    """Return every reason code MQTT 5 defines, in ascending order."""
     return list(_NAMES)
 
 
 def is_allowed(reason: int, packet_type: int) -> bool:
-    """Whether an MQTT 5 packet of this type may carry this reason code."""
+    """Return whether an MQTT 5 packet of this type may carry this reason code."""
     return 0 <= reason <= 0xFF and _CARRIED[packet_type][reason] != 0
 
 
 def connack_code(reason: int, version: int) -> int:
-    """The code a CONNACK of this version carries for an MQTT 5 reason code.
+    """Return the code that a CONNACK of this version carries for an MQTT 5 reason code.
 
     Below MQTT 5 a reason that has no return code of its own becomes 3, server unavailable.
     """
@@ -182,14 +183,15 @@ def connack_code(reason: int, version: int) -> int:
 
 
 def reason_of_connack_code(code: int) -> int:
-    """The MQTT 5 reason code of a CONNACK return code below MQTT 5; -1 when it is reserved."""
+    """Return the MQTT 5 reason code of a CONNACK return code below MQTT 5; -1 when it is
+    reserved."""
     if code < 0 or code >= len(_FROM_V3):
         return -1
     return _FROM_V3[code]
 
 
 def suback_code(reason: int, version: int) -> int:
-    """The code a SUBACK of this version carries: below MQTT 5 every failure is 0x80."""
+    """Return the code that a SUBACK of this version carries: below MQTT 5 every failure is 0x80."""
     if version < V5 and reason >= UNSPECIFIED_ERROR:
         return UNSPECIFIED_ERROR
     return reason

@@ -1,6 +1,7 @@
 """The data types of MQTT (v5 §1.5): reading them from bytes and appending them to a BytesWriter.
 
-A `Reader` walks over one packet and never past its end; what it cannot read is the peer's mistake.
+A `Reader` walks over one packet and never past its end; bytes that it cannot read are the peer's
+mistake.
 The `append_` functions raise LocalProtocolError for a value that does not fit its type.
 """
 
@@ -58,11 +59,11 @@ class Reader:
         self.end: i64 = end
 
     def at_end(self) -> bool:
-        """Whether everything has been read."""
+        """Return whether everything has been read."""
         return self.position >= self.end
 
     def byte(self) -> int:
-        """A one-byte integer."""
+        """Read a one-byte integer."""
         position = self.position
         if position >= self.end:
             raise RemoteProtocolError(MALFORMED_PACKET, "the packet ends too early")
@@ -70,7 +71,7 @@ class Reader:
         return self.data[position]
 
     def two_bytes(self) -> int:
-        """A two-byte integer, big-endian."""
+        """Read a two-byte integer, big-endian."""
         position = self.position
         if position + 2 > self.end:
             raise RemoteProtocolError(MALFORMED_PACKET, "the packet ends too early")
@@ -78,12 +79,12 @@ class Reader:
         return self.data[position] << 8 | self.data[position + 1]
 
     def four_bytes(self) -> int:
-        """A four-byte integer, big-endian."""
+        """Read a four-byte integer, big-endian."""
         high = self.two_bytes()
         return high << 16 | self.two_bytes()
 
     def varint(self) -> int:
-        """A variable byte integer of one to four bytes (v5 §1.5.5)."""
+        """Read a variable byte integer of one to four bytes (v5 §1.5.5)."""
         value = 0
         shift = 0
         while True:
@@ -103,7 +104,7 @@ class Reader:
         return value
 
     def binary(self) -> bytes:
-        """Bytes behind a two-byte length (v5 §1.5.6)."""
+        """Read bytes behind a two-byte length (v5 §1.5.6)."""
         length = self.two_bytes()
         start = self.position
         stop = start + length
@@ -115,11 +116,11 @@ class Reader:
         return self.data[start:stop]
 
     def string(self) -> str:
-        """A UTF-8 string behind a two-byte length (v5 §1.5.4)."""
+        """Read a UTF-8 string behind a two-byte length (v5 §1.5.4)."""
         return text_of(self.binary())
 
     def rest(self) -> bytes:
-        """Everything that has not been read yet."""
+        """Read everything that has not been read yet."""
         start = self.position
         self.position = self.end
         return self.data[start : self.end]
