@@ -8,7 +8,7 @@ import pytest
 
 from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.engine.message import Message
-from penstock.engine.records import SubscriptionRecord, WillRecord
+from penstock.engine.records import SubscriptionRecord, WillRecord, WindowPage
 from penstock.engine.runs import Run
 from penstock.errors import StoreError, StoreFormatError
 from penstock.protocol.packets import Subscription
@@ -40,9 +40,9 @@ def filled(data_dir: Path) -> None:
     commit.sessions = [session("c", 1), session("d", 2)]
     commit.subscriptions = [SubscriptionRecord(1, "a", Subscription("a", 1))]
     waiting = progress(1, head=2, following=5, segment=queue(3, 20, 399))
-    waiting.window = [
-        (1, AWAIT_PUBACK, 9, 17, 1, False, ()),
-        (2, AWAIT_PUBCOMP, 8, 10**9, 2, False, ()),
+    waiting.pages = [
+        WindowPage(0, [(1, AWAIT_PUBACK, 3, 17, 1, False, (), 9, None)]),
+        WindowPage(1, [(2, AWAIT_PUBCOMP, 4, 10**9, 2, False, (), 9, None)]),
     ]
     commit.progress = [waiting]
     commit.retained = [("a", Message("a", b"x"))]

@@ -20,9 +20,9 @@ from penstock.store.archive import decode_span
 from penstock.store.backup import back_up_unused, restore
 from penstock.store.chunk import chunk_note, decode_key, encode_key
 from penstock.store.compaction import compact
-from penstock.store.database import FORMAT, FORMAT_KEY, FORMAT_WITH_PARTS, Database, open_database
+from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database, open_database
 from penstock.store.examination import examine
-from penstock.store.identity import find_end, refuse_format
+from penstock.store.identity import find_end
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of
 from penstock.store.parts import LARGE_BYTES, PART_BYTES, PARTS_FAMILY, Large, new_run, read_head
@@ -484,21 +484,18 @@ def test_what_is_never_in_parts_may_be_large_and_a_repair_copies_it(log: Log) ->
     assert found.message.properties == will.message.properties
 
 
-def test_a_store_is_of_the_older_format_until_its_first_large_value(tmp_path: Path) -> None:
+def test_a_store_has_no_parts_until_its_first_large_value(tmp_path: Path) -> None:
     log = Log(tmp_path / "data")
     log.publish(b"x" * (LARGE_BYTES - 1000))
     meta = log.store._database.families["meta"]
-    assert meta.get(FORMAT_KEY) == FORMAT
+    assert meta.get(PARTS_KEY) is None
     assert not log.store._database.has_parts
     log.publish(large("first"))
-    assert meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS
+    assert meta.get(PARTS_KEY) is not None
+    assert meta.get(FORMAT_KEY) == FORMAT
     log.reopen()
     log.check()
     log.close()
-    for known in (FORMAT, FORMAT_WITH_PARTS):
-        refuse_format(known)
-    with pytest.raises(StoreFormatError, match="format 3"):
-        refuse_format(b"3")
 
 
 def test_a_large_value_that_an_older_penstock_wrote_whole_is_read(tmp_path: Path) -> None:

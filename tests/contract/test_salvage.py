@@ -24,7 +24,13 @@ import pytest
 from penstock.engine.effects import Commit
 from penstock.engine.inflight import AWAIT_PUBACK
 from penstock.engine.message import Message
-from penstock.engine.records import ProducerRecord, Recovered, SubscriptionRecord, WillRecord
+from penstock.engine.records import (
+    ProducerRecord,
+    Recovered,
+    SubscriptionRecord,
+    WillRecord,
+    WindowPage,
+)
 from penstock.engine.runs import Run
 from penstock.errors import StoreError
 from penstock.protocol.packets import Subscription
@@ -57,7 +63,8 @@ def commit_of(number: int, payloads: random.Random) -> Commit:
     for sequence in range(2, 6):
         assert waiting.add(sequence, number * ROWS + sequence, 700, (1, False, (), None))
     kept = progress(key, head=2, following=6, segment=[waiting])
-    kept.window = [(1, AWAIT_PUBACK, 1, number * ROWS + 1, 1, False, ())]
+    in_flight = (1, AWAIT_PUBACK, 1, number * ROWS + 1, 1, False, (), 700, None)
+    kept.pages = [WindowPage(number, [in_flight])]
     commit.progress = [kept]
     commit.retained = [(name, Message(name, b"kept"))]
     commit.producers = [(f"u\0{name}", ProducerRecord(f"u\0{name}", number, 5))]
@@ -88,7 +95,7 @@ def state_of(recovered: Recovered) -> dict[str, set[Any]]:
         "progress": {
             (number, entry[0], entry[3])
             for number, kept in recovered.progress.items()
-            for entry in kept.window
+            for entry in kept.in_flight()
         },
         "retained": {message.topic for message in recovered.retained},
         "wills": set(recovered.wills),

@@ -21,6 +21,8 @@ from penstock.engine.records import (
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
+    WindowEntry,
+    WindowPage,
 )
 from penstock.engine.runs import Run
 from penstock.engine.steady import ClockRecord, Leads
@@ -70,7 +72,7 @@ def progress(
     segment: list[Run] | None = None,
     finished: list[int] | None = None,
 ) -> Progress:
-    return Progress(number, head, following, [], [], segment or [], finished or [], [], [], [])
+    return Progress(number, head, following, [], [], segment or [], finished or [], [], [])
 
 
 def entries(first: int, count: int) -> list[Run]:
@@ -122,7 +124,7 @@ def fields(value: object) -> object:
         value.number,
         value.queue_head,
         value.next_sequence,
-        value.window,
+        [(page.number, page.entries) for page in value.pages],
         value.inbound,
         value.lanes,
         value.held,
@@ -283,21 +285,20 @@ def test_sessions_and_their_parts_are_recovered(place: Place, restart: Restart) 
         SubscriptionRecord(1, "a/#", subscription, 268_435_455),
         SubscriptionRecord(2, "ü", Subscription("ü", 0)),
     ]
-    window = [
-        (65535, AWAIT_PUBACK, 5, 105, 1, True, (3, 4)),
-        (1, AWAIT_PUBCOMP, 6, 106, 2, False, ()),
+    pages = [
+        WindowPage(2, [(65535, AWAIT_PUBACK, 5, 105, 1, True, (3, 4), 9, ("$share/g/t", 2, True))]),
+        WindowPage(1 << 40, [(1, AWAIT_PUBCOMP, 6, 106, 2, False, (), 10, None)]),
     ]
     commit.progress = [
         Progress(
             1,
             7,
             9,
-            window,
+            pages,
             [1, 65535],
             entries(7, 2),
             [],
             [(9, 5, 6)],
-            [(5, "$share/g/t", 2, True)],
             [(65535, 104, 99)],
         )
     ]
@@ -355,12 +356,35 @@ def test_segments_join_in_order_and_go_when_they_are_finished(
     assert told(recovered.queues[1]) == told(expected)
 
 
+def in_flight(*packet_ids: int) -> list[WindowEntry]:
+    return [(number, AWAIT_PUBACK, number, number, 1, False, (), 9, None) for number in packet_ids]
+
+
+def test_a_page_of_the_window_is_stored_anew_and_no_other(place: Place, restart: Restart) -> None:
+    for pages in (
+        [WindowPage(0, in_flight(1, 2)), WindowPage(1, in_flight(3))],
+        [WindowPage(256, in_flight(5)), WindowPage(1, in_flight(3, 4))],
+        [WindowPage(0, in_flight(2))],
+        [WindowPage(1, []), WindowPage(7, [])],
+    ):
+        commit = Commit(0)
+        commit.progress = [progress(1)]
+        commit.progress[0].pages = pages
+        place.store.commit(commit)
+    recovered = restart().recover().progress[1]
+    assert [(page.number, page.entries) for page in recovered.pages] == [
+        (0, in_flight(2)),
+        (256, in_flight(5)),
+    ]
+
+
 def test_an_ended_session_vanishes_and_no_other(place: Place, restart: Restart) -> None:
     commit = Commit(0)
     for number in (1, 2, 3):
         commit.sessions.append(session(f"c{number}", number))
         commit.subscriptions.append(SubscriptionRecord(number, "a", Subscription("a", 1)))
         commit.progress.append(progress(number, 1, 3, entries(1, 2)))
+        commit.progress[-1].pages = [WindowPage(0, in_flight(1)), WindowPage(9, in_flight(2))]
     place.store.commit(commit)
     ending = Commit(0)
     ending.ended = [("c2", 2)]

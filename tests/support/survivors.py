@@ -285,7 +285,7 @@ def judge_store(store: RocksStore) -> None:
     for number in needed.values():
         assert number in known, f"a queue of session {number}, which is not there"
     for number, progress in recovered.progress.items():
-        for _, state, _, offset, _, _, _ in progress.window:
+        for _, state, _, offset, *_ in progress.in_flight():
             if state != AWAIT_PUBCOMP:  # of that one the receiver has the body
                 needed[offset] = number
     lost = [(offset, number) for offset, number in needed.items() if offset not in rows]

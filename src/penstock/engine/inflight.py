@@ -22,6 +22,15 @@ that is not in the window is answered by the session (``UNKNOWN``).
 Invariants: at most ``capacity`` places are taken by what was sent on this connection;
 a packet identifier in the window, or in use by SUBSCRIBE, is never given out again; entries keep
 the order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+
+What is stored of a window are its pages. A page is ``PAGE_PLACES`` places that were given out one
+after the other; a commit has those in which anything changed since the one before, so that its cost
+follows what was sent and acknowledged, and not the length of the window::
+
+      page 7            page 8            page 9
+      [ · · 3 · 5 ·· ]  [ 1 ········ 8 ]  [ 1 2 3            next place
+            ▲                               ▲
+            ╰ acknowledged: page 7 anew     ╰ sent: page 9 anew
 """
 
 from __future__ import annotations
@@ -32,9 +41,10 @@ from penstock.engine.accounts import Account
 from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
 from penstock.engine.message import Delivery, Message
 from penstock.engine.packet_ids import KeptIds, packet_id_of
-from penstock.engine.records import SharedEntry, WindowEntry
+from penstock.engine.records import WindowEntry, WindowPage
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
+PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
 UNCOUNTED_MAX: Final = 32  # small ones of a client that is connected, within what each may have
 
 AWAIT_PUBACK: Final = 1
@@ -84,6 +94,9 @@ class InFlightWindow:
         self._cursor = 0
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
+        self._pages: dict[int, list[Delivery]] = {}  # of what is stored; none is empty
+        self._changed_pages: dict[int, None] = {}  # since ``take_pages``
+        self._next_place = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -136,6 +149,7 @@ class InFlightWindow:
         if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
             entry.qos = qos_max
             entry.state = AWAIT_PUBACK
+            self._changes(entry)
 
     def add(self, delivery: Delivery) -> None:
         """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
@@ -145,6 +159,8 @@ class InFlightWindow:
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery
+        if delivery.sequence > 0:
+            self._take_place(delivery)
         message = delivery.message
         if self.is_long or (message is not None and len(message.payload) > SMALL_BYTES):
             self._count(delivery)
@@ -165,13 +181,16 @@ class InFlightWindow:
         self._cursor = at_worst
         return at_worst
 
-    def free_below(self, head: int) -> int:
-        """Below which sequence, from ``head`` on, none has the packet identifier of an entry."""
-        head_id = packet_id_of(head)
-        free = PACKET_IDENTIFIERS
-        for packet_id in self._entries:
-            free = min(free, (packet_id - head_id) % PACKET_IDENTIFIERS)
-        return head + free
+    def free_below(self, begin: int, end: int) -> int:
+        """Return the first sequence from ``begin`` on whose packet identifier an entry has; where
+        none before ``end`` has one, ``end``.
+
+        It costs as many steps as it finds free sequences.
+        """
+        sequence = begin
+        while sequence < end and packet_id_of(sequence) not in self._entries:
+            sequence += 1
+        return sequence
 
     def _is_unused(self, packet_id: int) -> bool:
         if packet_id in self._entries or packet_id > self._last_id:
@@ -198,42 +217,46 @@ class InFlightWindow:
         """No answer comes any more to SUBSCRIBE or UNSUBSCRIBE."""
         self._reserved.clear()
 
-    def restore(self, packet_id: int, state: int, delivery: Delivery) -> None:
-        """Put back an entry from the store, oldest first; it counts as not sent on this connection.
+    def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
+        """Put back an entry from a page in the store, oldest first; it counts as not sent on this
+        connection.
 
         The next identifier that follows from no sequence is behind its own: one that was free for a
         moment may still be acknowledged twice, where MQTT 3.1 had the message sent again by time.
         """
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
+        delivery.page = page
+        self._pages.setdefault(page, []).append(delivery)
+        self._next_place = (page + 1) * PAGE_PLACES
         self._count(delivery)
         if packet_id != packet_id_of(delivery.sequence):
             self._cursor = packet_id
 
-    def snapshot(self) -> tuple[list[WindowEntry], list[SharedEntry], list[int]]:
-        """The durable form: the entries of stored deliveries, oldest first, and their sizes."""
-        window: list[WindowEntry] = []
-        shared: list[SharedEntry] = []
-        sizes: list[int] = []
-        for entry in self._entries.values():
-            if entry.sequence > 0:
-                window.append(
-                    (
-                        entry.packet_id,
-                        entry.state,
-                        entry.sequence,
-                        entry.offset,
-                        entry.qos,
-                        entry.retain,
-                        entry.subscription_ids,
-                    )
-                )
-                if entry.message is not None:
-                    entry.size_bytes = entry.message.size_bytes()
-                sizes.append(entry.size_bytes)
-                if entry.shared is not None:
-                    shared.append(entry.shared.entry(entry.sequence))
-        return window, shared, sizes
+    def take_pages(self) -> list[WindowPage]:
+        """Return the durable form of the pages that changed since the last call."""
+        pages: list[WindowPage] = []
+        for number in self._changed_pages:
+            entries = [_durable(entry) for entry in self._pages.get(number, ())]
+            pages.append(WindowPage(number, entries))
+        if pages:
+            self._changed_pages = {}
+        return pages
+
+    def _take_place(self, delivery: Delivery) -> None:
+        delivery.page = self._next_place // PAGE_PLACES
+        self._next_place += 1
+        page = self._pages.get(delivery.page)
+        if page is None:
+            self._pages[delivery.page] = [delivery]
+        else:
+            page.append(delivery)
+        self._changed_pages[delivery.page] = None
+
+    def _changes(self, entry: Delivery) -> None:
+        """Have the page of ``entry`` stored anew."""
+        if entry.sequence > 0:
+            self._changed_pages[entry.page] = None
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
         """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""
@@ -248,8 +271,9 @@ class InFlightWindow:
             return REJECTED
         if verdict == FREED:
             self._free(entry)
-        else:
+        elif entry.state != AWAIT_PUBCOMP:
             entry.state = AWAIT_PUBCOMP
+            self._changes(entry)
             self._drop_body(entry)  # the receiver owns it now
         return verdict
 
@@ -274,6 +298,7 @@ class InFlightWindow:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
+            self._changes(entry)
             self._drop_body(entry)
 
     def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
@@ -403,8 +428,30 @@ class InFlightWindow:
 
     def _free(self, entry: Delivery) -> None:
         del self._entries[entry.packet_id]
+        if entry.sequence > 0:
+            self._changed_pages[entry.page] = None
+            page = self._pages[entry.page]
+            page.remove(entry)
+            if not page:
+                del self._pages[entry.page]
         if entry.counted and self._account is not None:
             self._account.remove_waiting(entry)
             entry.counted = False
         if not entry.sent and self._unsent is not None and entry in self._unsent:
             self._unsent.remove(entry)
+
+
+def _durable(entry: Delivery) -> WindowEntry:
+    if entry.message is not None:
+        entry.size_bytes = entry.message.size_bytes()
+    return (
+        entry.packet_id,
+        entry.state,
+        entry.sequence,
+        entry.offset,
+        entry.qos,
+        entry.retain,
+        entry.subscription_ids,
+        entry.size_bytes,
+        None if entry.shared is None else entry.shared.kind(),
+    )

@@ -198,12 +198,8 @@ class Shared:
         self.retain = retain
 
     def kind(self) -> tuple[str, int, bool]:
-        """The durable form in a queue."""
+        """The durable form in a queue, and in a window."""
         return (self.topic_filter, self.qos, self.retain)
-
-    def entry(self, sequence: int) -> tuple[int, str, int, bool]:
-        """The durable form, beside that of the delivery with this sequence."""
-        return (sequence, self.topic_filter, self.qos, self.retain)
 
 
 @mypyc_attr(acyclic=True)
@@ -241,6 +237,7 @@ class Delivery:
         self.counted = False  # in the window, in its account
         self.untold = False  # it is known to have no events of its own, see ``events``
         self.packet_id = 0  # in the window
+        self.page = 0  # of the window, in which it is stored
         self.state = 0
         self.sent = False  # on the present connection
         self.is_new = False  # the receiver forgot its session since it was sent

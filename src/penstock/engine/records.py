@@ -1,7 +1,8 @@
 """The durable form of the engine's state: what a commit writes and recovery reads.
 
-A session's progress is one small record per session and commit, not one per message:
-its window, its inbound QoS 2 packet identifiers, and where its queue begins. What waits
+A session's progress is one small record per session and commit, not one per message: its
+inbound QoS 2 packet identifiers, and where its queue begins. Its window is stored beside it, in
+pages of a few places each, of which a commit has those that changed (``pages``). What waits
 in the queue is written once, as the segment of those that joined in one commit; a
 segment goes when the queue's head has passed it. A message that went straight into the
 window is never written to a segment at all.
@@ -13,18 +14,19 @@ from typing import TypeAlias, final
 
 from penstock.engine.accounts import Account
 from penstock.engine.message import Message
-from penstock.engine.runs import Run
+from penstock.engine.runs import Run, SharedKind
 from penstock.engine.steady import ClockRecord
 from penstock.protocol.packets import Subscription
 
-# (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers)
-WindowEntry: TypeAlias = tuple[int, int, int, int, int, bool, tuple[int, ...]]
+# (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers, bytes of
+# the message, and the shared subscription it came through)
+WindowEntry: TypeAlias = tuple[
+    int, int, int, int, int, bool, tuple[int, ...], int, SharedKind | None
+]
 # (number, queue head, next sequence) of a lane of the queue but the first, see ``shared_lanes``
 LaneEntry: TypeAlias = tuple[int, int, int]
 # a QoS 2 message held until its PUBREL: (packet identifier, log offset, bytes), see ``held``
 HeldEntry: TypeAlias = tuple[int, int, int]
-# what came through a shared subscription: (sequence, its filter, qos and retain as published)
-SharedEntry: TypeAlias = tuple[int, str, int, bool]
 
 
 @final
@@ -81,6 +83,21 @@ class SubscriptionRecord:
 
 
 @final
+class WindowPage:
+    """Some consecutive places of a session's window, which are stored together.
+
+    Args:
+        number: pages with greater numbers hold what was first sent later.
+        entries: what is in flight in these places, oldest first; the store forgets a page
+            without any.
+    """
+
+    def __init__(self, number: int, entries: list[WindowEntry]) -> None:
+        self.number = number
+        self.entries = entries
+
+
+@final
 class Progress:
     """The progress of a stored session.
 
@@ -88,15 +105,13 @@ class Progress:
         number: the session's.
         queue_head: everything below this sequence has left the queue.
         next_sequence: the sequence the next stored delivery gets.
-        window: what is in flight, oldest first.
+        pages: of the window: in a commit those that changed, of what a store recovers all, in
+            their order.
         inbound: packet identifiers of QoS 2 messages received and not yet released.
         segments: what joined the queue since the last record and still waits.
         finished_segments: first sequences of segments the queue has passed.
         lanes: head and next sequence of each further lane, as above for the first.
-        window_shared: those of the window that came through a shared subscription.
         held: those of ``inbound`` whose messages are not routed before their PUBREL.
-        window_sizes: bytes of each message in ``window``, in its order; empty in a store of an
-            older Penstock.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
     """
@@ -106,28 +121,28 @@ class Progress:
         number: int,
         queue_head: int,
         next_sequence: int,
-        window: list[WindowEntry],
+        pages: list[WindowPage],
         inbound: list[int],
         segments: list[Run],
         finished_segments: list[int],
         lanes: list[LaneEntry],
-        window_shared: list[SharedEntry],
         held: list[HeldEntry],
-        window_sizes: list[int] | None = None,
         sent_below: int = 0,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
         self.next_sequence = next_sequence
-        self.window = window
+        self.pages = pages
         self.inbound = inbound
         self.segments = segments
         self.finished_segments = finished_segments
         self.lanes = lanes
-        self.window_shared = window_shared
         self.held = held
-        self.window_sizes = window_sizes or []
         self.sent_below = sent_below
+
+    def in_flight(self) -> list[WindowEntry]:
+        """Return the entries of all pages, in their order."""
+        return [entry for page in self.pages for entry in page.entries]
 
 
 @final
@@ -175,7 +190,7 @@ class Recovered:
         self.next_offset = next_offset
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
-        self.progress: dict[int, Progress] = {}
+        self.progress: dict[int, Progress] = {}  # by session number, each with its whole window
         self.queues: dict[int, list[Run]] = {}  # by session number, ascending sequence
         self.segments: dict[int, list[int]] = {}  # by session number: their first sequences
         self.retained: list[Message] = []

@@ -239,7 +239,7 @@ class Registry:
             self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
-                progress or Progress(record.number, 1, 1, [], [], [], [], [], [], []),
+                progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
                 recovered.queues.get(record.number, []),
                 recovered.segments.get(record.number, []),
             )

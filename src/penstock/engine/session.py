@@ -32,7 +32,7 @@ from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
 from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress
+from penstock.engine.records import Progress, WindowEntry
 from penstock.engine.room_line import RoomLine
 from penstock.engine.runs import Run
 from penstock.engine.shared_lanes import SharedLanes
@@ -380,24 +380,22 @@ class Session(Outbound):
         first = queue.first
         free_below = 0
         if is_connected and self._acknowledges:
-            free_below = self._window.free_below(first.head)
+            begin, end = first.unsealed()
+            free_below = self._window.free_below(begin, end)
         sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
         self._window.kept.keep(first.head, first.leaving_end())
         self._acknowledges = False
         segments = queue.take_segments(self._queue)
-        window, window_shared, window_sizes = self._window.snapshot()
         return Progress(
             self.number,
             first.head,
             first.next_sequence,
-            window,
+            self._window.take_pages(),
             self._inbound.packet_ids(),
             segments,
             queue.take_finished(),
             queue.entries(),
-            window_shared,
             [] if self._inbound.held is None else self._inbound.held.snapshot(),
-            window_sizes,
             sent_below,
         )
 
@@ -407,7 +405,7 @@ class Session(Outbound):
         All of it: what was acknowledged is not dropped because a start finds other bounds.
 
         Args:
-            progress: the latest record.
+            progress: the latest record, with all pages of the window.
             queue: what waits, ascending.
             segments: first sequences of the stored segments, ascending.
         """
@@ -421,10 +419,6 @@ class Session(Outbound):
             lane = stored_queue.lane(number)
             lane.head = head
             lane.next_sequence = next_sequence
-        shared: dict[int, Shared] = {}
-        for sequence, topic_filter, qos, retain in progress.window_shared:
-            shared[sequence] = Shared(topic_filter, qos, retain)
-        self.took_shared = len(shared) > 0
         ends: dict[int, int] = {}
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
@@ -439,18 +433,23 @@ class Session(Outbound):
         for begin in segments:
             number = begin >> PRIORITY_SHIFT
             stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
-        sizes = progress.window_sizes or [0] * len(progress.window)
-        for place, entry in enumerate(progress.window):
-            packet_id, state, sequence, offset, qos, retain, ids = entry
-            delivery = Delivery(None, offset, qos, retain, ids, sequence)
-            delivery.size_bytes = sizes[place]
-            delivery.shared = shared.get(sequence)
-            self._window.restore(packet_id, state, delivery)
+        for page in progress.pages:
+            for entry in page.entries:
+                self._restore_in_flight(entry, page.number)
         self._inbound.restore(progress.inbound)
         if progress.held:
             self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account).restore(
                 progress.held
             )
+
+    def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
+        packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
+        delivery = Delivery(None, offset, qos, retain, ids, sequence)
+        delivery.size_bytes = size_bytes
+        if shared is not None:
+            delivery.shared = Shared(shared[0], shared[1], shared[2])
+            self.took_shared = True
+        self._window.restore(packet_id, state, delivery, page)
 
 
 @final

@@ -73,6 +73,12 @@ class StoredLane:
         self.next_sequence = sequence + 1
         return sequence
 
+    def unsealed(self) -> tuple[int, int]:
+        """Return from which sequence on, and up to which one, more of what waits might leave once
+        the next batch is durable."""
+        begin = max(self.head, self._sealed_below)
+        return begin, min(self.next_sequence, self.head + _LEAVING_MAX)
+
     def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
         """The lane's state goes into this batch.
 

@@ -17,7 +17,6 @@ from penstock.store.database import (
     ARCHIVE_FAMILY,
     FORMAT,
     FORMAT_KEY,
-    FORMAT_WITH_PARTS,
     open_database,
 )
 from penstock.store.faults import with_remedy
@@ -84,7 +83,7 @@ class Copy:
             if begin < found.end and end > found.begin
         ]
         for key, value in (
-            (FORMAT_KEY, FORMAT_WITH_PARTS if self._database.has_parts else FORMAT),
+            (FORMAT_KEY, FORMAT),
             (identity.EPOCH, epoch.encode()),
             (identity.LINEAGE, msgspec.msgpack.encode(lineage)),
             (identity.GIVEN_UP, msgspec.msgpack.encode(given_up)),

@@ -6,6 +6,8 @@ Column families and their keys (numbers are 8 bytes, big-endian, so that they so
 meta          format, epoch, lineage,        (``store.identity``)
               created_at_us, commits,
               given_up (by a repair), clock,
+              parts (a large value was
+              written), migrating
               and of the chunks in the log
               log_bytes_appended (by commit), log_bytes_removed (by retain);
               "producer/" user 0 name        latest message of a producer (``store.records``)
@@ -14,7 +16,8 @@ log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
 queue         session number, sequence       segment of the message queue
-progress      session number                 window, inbound packet ids, queue head
+progress      session number                 inbound packet ids, queue head;
+              session number, page           page of the window (``engine.inflight``)
 retained      topic                          message
 wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none
@@ -88,9 +91,13 @@ COLUMN_FAMILIES: Final = (
 ARCHIVE_FAMILY: Final = "archive"
 """The one that a store of an older Penstock does not have before it is opened for writing."""
 
-FORMAT: Final = b"1"
-FORMAT_WITH_PARTS: Final = b"2"
+FORMAT: Final = b"3"
+"""Of what this Penstock writes. Older ones wrote format 1, and 2 from the first large value on;
+both become this one when a broker starts (``store.migration``)."""
+FORMATS_READ: Final = (b"1", b"2", FORMAT)
 FORMAT_KEY: Final = b"format"
+PARTS_KEY: Final = b"parts"
+"""Is there from the first large value on, so that who follows the database knows of its parts."""
 
 PRODUCERS: Final = b"producer/"
 """How the keys of producers begin: they share a column family that every store has."""
@@ -204,15 +211,15 @@ class Database:
                 return None
 
     def _parts_handle(self) -> ColumnFamily:
-        """Return the column family of parts; make it if there is none, and the store format 2."""
+        """Return the column family of parts; make it, and note that, if there is none."""
         with self._making_parts:
             if not self.has_parts:
                 self.rocks.create_column_family(PARTS_FAMILY, _family_options())
                 self._use_family(PARTS_FAMILY)
             meta = self.families["meta"]
-            if meta.get(FORMAT_KEY) != FORMAT_WITH_PARTS:
+            if meta.get(PARTS_KEY) is None:
                 batch = WriteBatch(raw_mode=True)
-                batch.put(FORMAT_KEY, FORMAT_WITH_PARTS, self.handles["meta"])
+                batch.put(PARTS_KEY, b"1", self.handles["meta"])
                 self.rocks.write(batch, self._options)
                 self.rocks.flush_wal(True)
         return self.handles[PARTS_FAMILY]

@@ -100,7 +100,7 @@ class _Examiner:
         archives.conclude()
         self._examine_sessions()
         self._examine_subscriptions()
-        QueueExaminer(self._view, found, self._clients, self._copy, self._values).examine()
+        QueueExaminer(found, self._clients, self._copy, self._values).examine()
         self._tell_lost_sessions()
         found.retained = self._values(
             "retained",

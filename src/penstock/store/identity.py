@@ -23,7 +23,7 @@ from penstock.store.chunk import decode_key, facts_of
 from penstock.store.database import (
     FORMAT,
     FORMAT_KEY,
-    FORMAT_WITH_PARTS,
+    FORMATS_READ,
     STORE_DIRECTORY,
     Database,
     check,
@@ -107,15 +107,15 @@ def read_epoch(database: Database) -> str | None:
 
 
 def refuse_format(kept: bytes) -> None:
-    """Refuse a store of another format than ours.
+    """Refuse a store of a format that this version does not know, of a newer Penstock.
 
     Raises:
-        StoreFormatError: ``kept`` is another one.
+        StoreFormatError: ``kept`` is such a one.
     """
-    if kept not in (FORMAT, FORMAT_WITH_PARTS):
+    if kept not in FORMATS_READ:
         raise StoreFormatError(
             f"the store has format {kept.decode(errors='replace')}, this version of "
-            f"Penstock reads formats {FORMAT.decode()} and {FORMAT_WITH_PARTS.decode()}: use the"
+            f"Penstock reads formats {FORMATS_READ[0].decode()} to {FORMAT.decode()}: use the"
             " version that wrote it"
         )
 

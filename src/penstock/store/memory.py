@@ -19,6 +19,7 @@ from penstock.engine.records import (
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
+    WindowPage,
 )
 from penstock.engine.runs import Run, join
 from penstock.engine.steady import ClockRecord
@@ -48,6 +49,7 @@ class MemoryStore:
         self._sessions: dict[str, SessionRecord] = {}
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
         self._progress: dict[int, Progress] = {}
+        self._pages: dict[int, dict[int, WindowPage]] = {}  # by session, and their numbers
         self._segments: dict[int, dict[int, Run]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
@@ -60,7 +62,9 @@ class MemoryStore:
         recovered.sessions = list(self._sessions.values())
         for by_filter in self._subscriptions.values():
             recovered.subscriptions.extend(by_filter.values())
-        recovered.progress = dict(self._progress)
+        for number, progress in self._progress.items():
+            pages = self._pages[number]
+            recovered.progress[number] = _with_pages(progress, [pages[at] for at in sorted(pages)])
         for number, segments in self._segments.items():
             runs: list[Run] = []
             for first in sorted(segments):
@@ -89,6 +93,7 @@ class MemoryStore:
                 del self._sessions[client_id]
             self._subscriptions.pop(number, None)
             self._progress.pop(number, None)
+            self._pages.pop(number, None)
             self._segments.pop(number, None)
         for session in commit.sessions:
             self._sessions[session.client_id] = session
@@ -100,6 +105,12 @@ class MemoryStore:
                 by_filter[subscription.topic_filter] = subscription
         for progress in commit.progress:
             self._progress[progress.number] = progress
+            pages = self._pages.setdefault(progress.number, {})
+            for page in progress.pages:
+                if page.entries:
+                    pages[page.number] = page
+                else:
+                    pages.pop(page.number, None)
             segments = self._segments.setdefault(progress.number, {})
             for first in progress.finished_segments:
                 segments.pop(first, None)
@@ -166,3 +177,18 @@ class MemoryStore:
 
     def close(self) -> None:
         """Do nothing: there are no files."""
+
+
+def _with_pages(kept: Progress, pages: list[WindowPage]) -> Progress:
+    return Progress(
+        kept.number,
+        kept.queue_head,
+        kept.next_sequence,
+        pages,
+        kept.inbound,
+        [],
+        [],
+        kept.lanes,
+        kept.held,
+        kept.sent_below,
+    )

@@ -20,8 +20,9 @@ beside the broker (``store.secondary``) might mix up.
 
 Format. A head begins with a byte with which no other value does that may be large (a chunk begins
 with FF, a record with a MessagePack array, a piece of an archive with the highest byte of an
-offset). A store that has parts is of format 2, so that an older Penstock refuses it; it becomes
-one with its first large value.
+offset). The column family of parts is made for a store's first large value, which is noted in
+``meta`` (``PARTS_KEY``). Before format 3 that made it a store of format 2, for the first versions
+of Penstock knew no parts.
 """
 
 from __future__ import annotations

@@ -13,14 +13,12 @@ from typing import final
 
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress
+from penstock.engine.records import Progress, WindowPage
 from penstock.engine.runs import Run
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.copying import Copy
 from penstock.store.findings import Examination
-from penstock.store.view import View
-from penstock.store.walk import Gap
 
 _Lane = tuple[int, int]  # session number, and the lane's
 
@@ -30,7 +28,6 @@ class QueueExaminer:
     """One examination.
 
     Args:
-        view: what can be read of the store.
         found: gets what is found.
         clients: by session number, the identifiers of the sessions that are there.
         copy: gets what is good.
@@ -39,73 +36,103 @@ class QueueExaminer:
 
     def __init__(
         self,
-        view: View,
         found: Examination,
         clients: dict[int, str],
         copy: Copy | None,
         values: Callable[[str, Callable[[bytes, bytes], None]], int],
     ) -> None:
-        self._view = view
         self._found = found
         self._clients = clients
         self._copy = copy
         self._values = values
+        self._progress: dict[int, Progress] = {}  # by session number, as all that follows
+        self._pages: dict[int, dict[int, WindowPage]] = {}
         self._heads: dict[_Lane, int] = {}
         self._next: dict[_Lane, int] = {}
-        self._is_amending = False  # true once all problems are reported
         # of a client and a place: messages that are not in the log, the first offset, and the last
         self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
-        self._stored: dict[_Lane, tuple[int, int]] = {}  # first and end, where progress is behind
+        # where progress is behind its queue, the first and the end of that; where it is behind its
+        # window, the end of what is in flight
+        self._stored: dict[_Lane, tuple[int, int]] = {}
+        self._sent: dict[_Lane, int] = {}
 
     def examine(self) -> None:
-        """Read the progress of all sessions, and then their queues."""
+        """Read the progress of all sessions with their windows, and then their queues."""
         self._values("progress", self._take_progress)
+        for number in sorted(self._progress.keys() | self._pages.keys()):
+            self._conclude(number)
         self._values("queue", self._take_segment)
         self._tell_missing()
-        if self._stored:
-            self._amend()
+        self._amend()
+        if self._copy is not None:
+            for progress in self._progress.values():
+                if progress.number in self._clients:
+                    self._put(progress, self._copy)
 
     def _take_progress(self, key: bytes, value: bytes) -> None:
-        number = decode_key(key)
-        progress = records.decode_progress(number, value)
+        number = decode_key(key[:8])
+        if len(key) == 8:
+            self._progress[number] = records.decode_progress(number, value)
+        else:
+            page = records.decode_page(decode_key(key[8:]), value)
+            self._pages.setdefault(number, {})[page.number] = page
+
+    def _conclude(self, number: int) -> None:
+        """Put the progress of a session and the pages of its window together, and judge them."""
+        progress = self._progress.get(number)
+        if progress is None:
+            progress = self._progress[number] = Progress(number, 1, 1, [], [], [], [], [], [])
+        pages = {page.number: page for page in progress.pages} | self._pages.pop(number, {})
+        progress.pages = [pages[at] for at in sorted(pages)]
         self._heads[number, 0] = progress.queue_head
         self._next[number, 0] = progress.next_sequence
         for lane, head, following in progress.lanes:
             self._heads[number, lane] = head
             self._next[number, lane] = following
-        self._found.in_flight += len(progress.window)
+        self._found.in_flight += len(progress.in_flight())
         if number not in self._clients:
             self._found.sessions_lost.add(number)
             self._found.tell(f"the progress of session {number} belongs to no session")
             return
-        is_changed = self._trim(progress)
-        if self._copy is not None:
-            self._copy.put(
-                "progress", key, records.encode_progress(progress) if is_changed else value
+        self._drop_former(progress)
+        self._trim(progress)
+        for entry in progress.in_flight():
+            where = number, entry[2] >> PRIORITY_SHIFT
+            if entry[2] >= self._next.get(where, 0):
+                self._sent[where] = max(self._sent.get(where, 0), entry[2] + 1)
+
+    def _drop_former(self, progress: Progress) -> None:
+        """Take out of the window what has the packet identifier of something that was sent later:
+        its page is older than the other one."""
+        taken: set[int] = set()
+        former = 0
+        for page in reversed(progress.pages):
+            left = [entry for entry in page.entries if entry[0] not in taken]
+            former += len(page.entries) - len(left)
+            taken.update(entry[0] for entry in left)
+            page.entries = left
+        if former:
+            client_id = self._clients[progress.number]
+            self._found.tell(
+                f"the in-flight window of {client_id!r} has {former:,} messages with packet"
+                " identifiers of later ones"
             )
 
-    def _trim(self, progress: Progress) -> bool:
+    def _trim(self, progress: Progress) -> None:
         """Take out of the window and of what waits for PUBREL what is not in the log any more."""
-        sizes = progress.window_sizes or [0] * len(progress.window)
-        window = [
-            (entry, size)
-            for entry, size in zip(progress.window, sizes, strict=True)
-            if entry[1] == AWAIT_PUBCOMP  # from there on only the packet identifier counts
-            or self._is_there(progress.number, entry[3], "the in-flight window")
-        ]
-        held = [
+        number = progress.number
+        for page in progress.pages:
+            page.entries = [
+                entry
+                for entry in page.entries
+                if entry[1] == AWAIT_PUBCOMP  # from there on only the packet identifier counts
+                or self._is_there(number, entry[3], "the in-flight window")
+            ]
+        progress.held = [
             entry
             for entry in progress.held
-            if self._is_there(progress.number, entry[1], "what waits for PUBREL")
+            if self._is_there(number, entry[1], "what waits for PUBREL")
         ]
-        is_changed = len(window) < len(progress.window) or len(held) < len(progress.held)
-        left = {entry[2] for entry, _ in window}
-        gone = {entry[2] for entry in progress.window} - left
-        progress.window = [entry for entry, _ in window]
-        progress.window_sizes = [size for _, size in window] if progress.window_sizes else []
-        progress.held = held
-        progress.window_shared = [entry for entry in progress.window_shared if entry[0] not in gone]
-        return is_changed
 
     def _take_segment(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
@@ -171,8 +198,6 @@ class QueueExaminer:
     def _is_there(self, number: int, offset: int, where: str) -> bool:
         if self._found.holds(offset):
             return True
-        if self._is_amending:
-            return False
         client_id = self._clients.get(number)
         name = f"session {number}" if client_id is None else repr(client_id)
         count, first, last = self._missing.get((name, where), (0, offset, offset))
@@ -190,34 +215,31 @@ class QueueExaminer:
 
     def _amend(self) -> None:
         """Move the progress of sessions behind their queues, or make one where it is lost."""
-        numbers = {number for number, _ in self._stored}
-        for number in sorted(numbers):
+        lanes = sorted(self._stored.keys() | self._sent.keys())
+        for number in sorted({number for number, _ in lanes}):
             self._found.tell(
                 f"the progress of {self._clients[number]!r} is lost, or older than its queue: some"
                 " messages may reach it again"
             )
-        if self._copy is None:
-            return
-        self._is_amending = True
-        for item in self._view.walk("progress"):
-            if isinstance(item, Gap) or decode_key(item[0]) not in numbers:
-                continue
-            number = decode_key(item[0])
-            numbers.discard(number)
-            self._put_amended(records.decode_progress(number, item[1]))
-        for number in sorted(numbers):
-            self._put_amended(Progress(number, 1, 1, [], [], [], [], [], [], []))
+        for number, lane in lanes:
+            if number not in self._progress:
+                self._progress[number] = Progress(number, 1, 1, [], [], [], [], [], [])
+            self._amend_lane(self._progress[number], lane)
 
-    def _put_amended(self, progress: Progress) -> None:
-        assert self._copy is not None
-        self._trim(progress)
-        number = progress.number
+    def _amend_lane(self, progress: Progress, number: int) -> None:
+        where = progress.number, number
         lanes = {lane: (head, following) for lane, head, following in progress.lanes}
         lanes[0] = (progress.queue_head, progress.next_sequence)
-        for (owner, lane), (first, end) in self._stored.items():
-            if owner == number:
-                head, following = lanes.get(lane, (first, end))
-                lanes[lane] = (head, max(end, following))
+        sent = self._sent.get(where, 0)
+        first, end = self._stored.get(where, (sent, sent))
+        head, following = lanes.get(number, (first, end))
+        lanes[number] = (max(head, sent), max(following, end, sent))
         progress.queue_head, progress.next_sequence = lanes.pop(0)
         progress.lanes = [(lane, head, end) for lane, (head, end) in sorted(lanes.items())]
-        self._copy.put("progress", encode_key(number), records.encode_progress(progress))
+
+    def _put(self, progress: Progress, copy: Copy) -> None:
+        key = encode_key(progress.number)
+        copy.put("progress", key, records.encode_progress(progress))
+        for page in progress.pages:
+            if page.entries:
+                copy.put("progress", key + encode_key(page.number), records.encode_page(page))

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from penstock.engine.inflight import PAGE_PLACES
 from penstock.engine.message import Message
 from penstock.engine.records import (
     HeldEntry,
@@ -19,10 +20,10 @@ from penstock.engine.records import (
     ProducerRecord,
     Progress,
     SessionRecord,
-    SharedEntry,
     SubscriptionRecord,
     WillRecord,
     WindowEntry,
+    WindowPage,
 )
 from penstock.engine.runs import Kind, Run
 from penstock.engine.steady import ClockRecord, Leads
@@ -30,12 +31,17 @@ from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1
 _SEGMENT_LAYOUT: Final = 2
+_PROGRESS_LAYOUT: Final = 2
 
 _encode = msgspec.msgpack.Encoder().encode
 _EMPTY: Final = _encode(b"")
 
 _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
+
+
+# what came through a shared subscription: (sequence, its filter, qos and retain as published)
+_Shared1: TypeAlias = tuple[int, str, int, bool]
 
 
 class _SessionRow(msgspec.Struct, array_like=True):
@@ -51,17 +57,37 @@ class _SessionRow(msgspec.Struct, array_like=True):
     account: str = ""
 
 
-class _Progress(msgspec.Struct, array_like=True):
+class _Progress1(msgspec.Struct, array_like=True):
+    """Layout 1, of stores of the formats 1 and 2: with the whole window, but for what came through
+    shared subscriptions, by sequence, and the sizes, which stand in lists of their own."""
+
     layout: int
     queue_head: int
     next_sequence: int
-    window: list[WindowEntry]
+    window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]]
     inbound: list[int]
-    shared: list[SharedEntry] = []  # this and what follows may be missing in an older store
+    shared: list[_Shared1] = []  # from here on missing in the oldest stores
     lanes: list[LaneEntry] = []
     held: list[HeldEntry] = []
     window_sizes: list[int] = []
     sent_below: int = 0
+
+
+class _Progress2(msgspec.Struct, array_like=True):
+    """Layout 2: the pages of the window have records of their own."""
+
+    layout: int
+    queue_head: int
+    next_sequence: int
+    inbound: list[int]
+    lanes: list[LaneEntry]
+    held: list[HeldEntry]
+    sent_below: int
+
+
+class _Page(msgspec.Struct, array_like=True):
+    layout: int
+    entries: list[WindowEntry]
 
 
 class _Segment1(msgspec.Struct, array_like=True):
@@ -69,14 +95,16 @@ class _Segment1(msgspec.Struct, array_like=True):
 
     layout: int
     entries: list[tuple[int, int, int, bool, tuple[int, ...]]]
-    shared: list[SharedEntry] = []
+    shared: list[_Shared1] = []
 
 
 # Layout 2: columns, see ``engine.runs``; numbers little-endian.
 _Segment2 = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
 _session = msgspec.msgpack.Decoder(_SessionRow)
-_progress = msgspec.msgpack.Decoder(_Progress)
+_progress_1 = msgspec.msgpack.Decoder(_Progress1)
+_progress_2 = msgspec.msgpack.Decoder(_Progress2)
+_page = msgspec.msgpack.Decoder(_Page)
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
 _producer = msgspec.msgpack.Decoder(tuple[int, int, int])
@@ -160,40 +188,69 @@ def decode_subscription(number: int, topic_filter: str, value: bytes) -> Subscri
 
 
 def encode_progress(progress: Progress) -> bytes:
-    """Return the value under a session number, without the segment."""
+    """Return the value under a session number, without segments and pages."""
     return _encode(
         (
-            _LAYOUT,
+            _PROGRESS_LAYOUT,
             progress.queue_head,
             progress.next_sequence,
-            progress.window,
             progress.inbound,
-            progress.window_shared,
             progress.lanes,
             progress.held,
-            progress.window_sizes,
             progress.sent_below,
         )
     )
 
 
 def decode_progress(number: int, value: bytes) -> Progress:
-    """Inverse of ``encode_progress``."""
-    kept = _progress.decode(value)
+    """Inverse of ``encode_progress``; of layout 1 with the pages that its window makes."""
+    if has_window(value):
+        old = _progress_1.decode(value)
+        head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
+        lanes, held, sent_below = old.lanes, old.held, old.sent_below
+        return Progress(
+            number, head, following, pages, old.inbound, [], [], lanes, held, sent_below
+        )
+    kept = _progress_2.decode(value)
     return Progress(
         number,
         kept.queue_head,
         kept.next_sequence,
-        kept.window,
+        [],
         kept.inbound,
         [],
         [],
         kept.lanes,
-        kept.shared,
         kept.held,
-        kept.window_sizes,
         kept.sent_below,
     )
+
+
+def has_window(value: bytes) -> bool:
+    """Return whether a session's progress is of layout 1, which has the window in it."""
+    return value[1] == _LAYOUT  # the first element of the array, a small number
+
+
+def _pages_of(old: _Progress1) -> list[WindowPage]:
+    shared = {sequence: (name, qos, retain) for sequence, name, qos, retain in old.shared}
+    sizes = old.window_sizes or [0] * len(old.window)
+    entries: list[WindowEntry] = [
+        (*entry, size, shared.get(entry[2])) for entry, size in zip(old.window, sizes, strict=True)
+    ]
+    return [
+        WindowPage(first // PAGE_PLACES, entries[first : first + PAGE_PLACES])
+        for first in range(0, len(entries), PAGE_PLACES)
+    ]
+
+
+def encode_page(page: WindowPage) -> bytes:
+    """Return the value under (session number, number of the page)."""
+    return _encode((_LAYOUT, page.entries))
+
+
+def decode_page(number: int, value: bytes) -> WindowPage:
+    """Inverse of ``encode_page``."""
+    return WindowPage(number, _page.decode(value).entries)
 
 
 def encode_segment(segment: Run) -> bytes:

@@ -56,7 +56,7 @@ from penstock.store.database import (
     open_database,
     open_for_reading,
 )
-from penstock.store.diagnosis import broken_where_damaged
+from penstock.store.diagnosis import broken, broken_where_damaged
 from penstock.store.faults import Usage, probe, with_remedy
 from penstock.store.identity import (
     CLOCK,
@@ -78,6 +78,7 @@ from penstock.store.identity import (
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
+from penstock.store.migration import migrate
 from penstock.store.parts import LARGE_BYTES, Large, new_run
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
@@ -149,6 +150,7 @@ class RocksStore:
                 data_dir / WATERMARK_FILE,
             )
         self._epoch = read_epoch(self._database) or begin_epoch(self._database)
+        migrate(self._database)
         self._end = find_end(self._database)
         self._database.remove_parts("log", encode_key(self._end), encode_key(_NO_OFFSET))
         # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
@@ -195,8 +197,14 @@ class RocksStore:
                 records.decode_subscription(decode_key(key[:8]), key[8:].decode(), value)
             )
         for key, value in self._database.items("progress"):
-            number = decode_key(key)
-            recovered.progress[number] = records.decode_progress(number, value)
+            number = decode_key(key[:8])
+            if len(key) == 8:
+                recovered.progress[number] = records.decode_progress(number, value)
+                continue
+            if number not in recovered.progress:
+                raise broken(self._data_dir, f"the progress of session {number} is missing")
+            page = records.decode_page(decode_key(key[8:]), value)
+            recovered.progress[number].pages.append(page)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
             first = decode_key(key[8:])
@@ -337,8 +345,8 @@ class RocksStore:
         handles = self._handles
         for client_id, number in commit.ended:
             batch.delete(client_id.encode(), handles["sessions"])
-            batch.delete(encode_key(number), handles["progress"])
             begin, end = encode_key(number), encode_key(number + 1)
+            batch.delete_range(begin, end, handles["progress"])
             batch.delete_range(begin, end, handles["subscriptions"])
             batch.delete_range(begin, end, handles["queue"])
         for session in commit.sessions:
@@ -357,6 +365,12 @@ class RocksStore:
         handles = self._handles
         number = encode_key(progress.number)
         batch.put(number, records.encode_progress(progress), handles["progress"])
+        for page in progress.pages:
+            key = number + encode_key(page.number)
+            if page.entries:
+                batch.put(key, records.encode_page(page), handles["progress"])
+            else:
+                batch.delete(key, handles["progress"])
         for first in progress.finished_segments:
             batch.delete(number + encode_key(first), handles["queue"])
         for segment in progress.segments:

@@ -55,7 +55,7 @@ from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, facts_of
-from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, FORMAT_WITH_PARTS, check
+from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
 from penstock.store.parts import PARTS_FAMILY, read_head, whole
@@ -410,7 +410,7 @@ class LogFollower:
 
 def _lacks_parts(opened: _Opened) -> bool:
     """Return whether the first large value was written after the log was opened."""
-    return opened.parts is None and opened.meta.get(FORMAT_KEY) == FORMAT_WITH_PARTS
+    return opened.parts is None and opened.meta.get(PARTS_KEY) is not None
 
 
 def _read_epoch(meta: Rdict, store: Path) -> str:

@@ -7,6 +7,7 @@ from penstock.engine.inflight import (
     AWAIT_PUBCOMP,
     AWAIT_PUBREC,
     FREED,
+    PAGE_PLACES,
     REJECTED,
     RELEASE,
     UNKNOWN,
@@ -226,12 +227,15 @@ def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_n
 
 def test_what_has_an_identifier_of_the_window_is_not_free() -> None:
     window = InFlightWindow(10, stored=True)
-    assert window.free_below(5) == 5 + PACKET_IDENTIFIERS
+    assert window.free_below(5, 20) == 20
     window.restore(4, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=4))
-    assert window.free_below(5) == 4 + PACKET_IDENTIFIERS
+    assert window.free_below(5, 20) == 20
     window.restore(9, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 1))
-    assert window.free_below(5) == 9
-    assert window.free_below(10) == 4 + PACKET_IDENTIFIERS
+    assert window.free_below(5, 20) == 9
+    assert window.free_below(5, 7) == 7
+    assert window.free_below(9, 20) == 9
+    assert window.free_below(10, 10 + 2 * PACKET_IDENTIFIERS) == 4 + PACKET_IDENTIFIERS
+    assert window.free_below(30, 20) == 30
 
 
 def test_bodies_are_asked_for_in_the_order_of_sending() -> None:
@@ -242,3 +246,81 @@ def test_bodies_are_asked_for_in_the_order_of_sending() -> None:
     window.reconnected(10)
     assert window.unsent_without_body(2) == [0, 1]
     assert window.unsent_without_body(100) == [0, 1, 2, 3], "PUBREL needs no body"
+
+
+# -- what is stored of it ------------------------------------------------------------------
+
+
+def stored_window(length: int) -> InFlightWindow:
+    """A window of stored QoS 2 messages, of which all is stored already."""
+    window = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    for sequence in range(1, length + 1):
+        window.add(Delivery(Message("t", b"", 2), sequence, 2, sequence=sequence))
+    window.take_pages()
+    return window
+
+
+def taken(window: InFlightWindow) -> dict[int, list[int]]:
+    """Sequences of what is in flight, by the number of the page, of those that changed."""
+    return {page.number: [entry[2] for entry in page.entries] for page in window.take_pages()}
+
+
+def test_only_pages_in_which_something_changed_are_stored_anew() -> None:
+    window = stored_window(1000)
+    assert taken(window) == {}
+    window.acknowledge(PUBREC, 1, 0)
+    last = 1000 // PAGE_PLACES
+    window.add(Delivery(None, 0, 1, sequence=1001))
+    assert taken(window) == {0: list(range(1, PAGE_PLACES + 1)), last: [1001]}
+    window.acknowledge(PUBREC, 1, 0)
+    assert taken(window) == {}, "the same again"
+    window.acknowledge(PUBCOMP, 1, 0)
+    window.acknowledge(PUBREC, 500, 0x97)
+    page = 499 // PAGE_PLACES
+    first = page * PAGE_PLACES + 1
+    assert taken(window) == {
+        0: list(range(2, PAGE_PLACES + 1)),
+        page: [number for number in range(first, first + PAGE_PLACES) if number != 500],
+    }
+
+
+def test_a_page_in_which_nothing_is_left_is_stored_as_empty_once() -> None:
+    window = stored_window(2 * PAGE_PLACES)
+    for packet_id in range(1, PAGE_PLACES + 1):
+        window.drop(packet_id)
+    assert taken(window) == {0: []}
+    assert taken(window) == {}
+    assert window.entries()[0].sequence == PAGE_PLACES + 1
+
+
+def test_what_is_given_up_or_lowered_is_stored_anew() -> None:
+    window = stored_window(3 * PAGE_PLACES)
+    entries = window.entries()
+    window.give_up(entries[0])
+    window.lower(entries[-1], 1)
+    assert sorted(taken(window)) == [0, 2]
+    window.lower(entries[-1], 1)
+    assert taken(window) == {}
+
+
+def test_after_a_restart_places_follow_the_last_page() -> None:
+    window = stored_window(PAGE_PLACES + 1)
+    window.acknowledge(PUBREC, 3, 0)
+    window.add(Delivery(None, 0, 1, sequence=100))
+    pages = {page.number: page for page in window.take_pages()}
+    again = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    for number in sorted(pages):
+        for packet_id, state, sequence, offset, qos, *_ in pages[number].entries:
+            again.restore(packet_id, state, Delivery(None, offset, qos, sequence=sequence), number)
+    assert taken(again) == {}
+    again.add(Delivery(None, 0, 1, sequence=101))
+    assert taken(again) == {2: [101]}
+    assert [entry.sequence for entry in again.entries()][-3:] == [PAGE_PLACES + 1, 100, 101]
+
+
+def test_what_is_not_stored_has_no_pages() -> None:
+    window = InFlightWindow(10)
+    entry = added(window, Delivery(None, 0, 1))
+    assert taken(window) == {}
+    window.acknowledge(PUBACK, entry.packet_id, 0)
+    assert taken(window) == {}

@@ -22,7 +22,7 @@ def test_a_message_leaves_after_the_commit_of_its_packet_identifier() -> None:
     pair.publish(b"x")
     commit = pair.bench.seal()
     assert pair.line.read() == []
-    assert [entry[0] for entry in commit.progress[0].window] == [1]
+    assert [entry[0] for entry in commit.progress[0].in_flight()] == [1]
     pair.bench.finish(commit)
     assert pair.line.read() == [Publish("t", b"x", 1, packet_id=1)]
 

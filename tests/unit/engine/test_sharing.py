@@ -361,7 +361,7 @@ def test_what_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
     source.send(Publish("t/1", b"0", 1, packet_id=1))
     first.cut()
     commit = bench.seal()
-    assert [len(progress.window) for progress in commit.progress] == [0, 1]
+    assert [len(progress.in_flight()) for progress in commit.progress] == [0, 1]
     bench.finish(commit)
     assert got(second) == [0]
 

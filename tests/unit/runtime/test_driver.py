@@ -357,7 +357,7 @@ async def in_flight(rig: Rig) -> Peer:
 
 def windows(rig: Rig) -> list[int]:
     """How many messages are on their way, by what is stored of each session."""
-    return [len(progress.window) for progress in rig.store.memory.recover().progress.values()]
+    return [len(progress.in_flight()) for progress in rig.store.memory.recover().progress.values()]
 
 
 async def test_that_a_session_went_on_is_stored_a_little_later() -> None:

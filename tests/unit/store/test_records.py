@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.inflight import PAGE_PLACES
 from penstock.engine.message import Message
-from penstock.engine.records import Progress, SessionRecord, WillRecord
+from penstock.engine.records import Progress, SessionRecord, WillRecord, WindowEntry, WindowPage
 from penstock.engine.runs import Kind, Run
 from penstock.protocol.packets import Subscription
 from penstock.store import records
@@ -20,7 +21,10 @@ IDS = st.lists(st.integers(1, 268_435_455), max_size=3).map(tuple)
 PACKET_ID = st.integers(1, 65535)
 SIZE = st.integers(0, 2**32 - 1)
 KIND = st.tuples(QOS, st.booleans(), IDS, st.none() | st.tuples(TEXT, QOS, st.booleans()))
-WINDOW_ENTRY = st.tuples(PACKET_ID, st.integers(1, 3), NUMBER, NUMBER, QOS, st.booleans(), IDS)
+SHARED = st.none() | st.tuples(TEXT, QOS, st.booleans())
+WINDOW_ENTRY = st.tuples(
+    PACKET_ID, st.integers(1, 3), NUMBER, NUMBER, QOS, st.booleans(), IDS, SIZE, SHARED
+)
 MESSAGE = st.builds(
     Message,
     topic=TEXT,
@@ -96,32 +100,33 @@ def test_subscriptions(subscription: Subscription, identifier: int) -> None:
 @given(
     NUMBER,
     NUMBER,
-    st.lists(WINDOW_ENTRY, max_size=5),
     st.lists(PACKET_ID, max_size=5),
     st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=3),
-    st.lists(st.tuples(NUMBER, TEXT, QOS, st.booleans()), max_size=3),
     st.lists(st.tuples(PACKET_ID, NUMBER, NUMBER), max_size=3),
 )
 def test_progress(
     head: int,
     following: int,
-    window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]],
     inbound: list[int],
     lanes: list[tuple[int, int, int]],
-    shared: list[tuple[int, str, int, bool]],
     held: list[tuple[int, int, int]],
 ) -> None:
-    sizes = [100 + place for place in range(len(window))]
     value = records.encode_progress(
-        Progress(9, head, following, window, inbound, [], [], lanes, shared, held, sizes)
+        Progress(9, head, following, [], inbound, [], [], lanes, held, sent_below=following)
     )
+    assert not records.has_window(value)
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
-    assert (read.window, read.inbound) == (window, inbound)
-    assert (read.lanes, read.window_shared, read.held) == (lanes, shared, held)
-    assert read.window_sizes == sizes
+    assert (read.inbound, read.lanes, read.held) == (inbound, lanes, held)
+    assert (read.pages, read.sent_below) == ([], following)
     assert read.segments == []
     assert read.finished_segments == []
+
+
+@given(NUMBER, st.lists(WINDOW_ENTRY, max_size=5))
+def test_pages_of_a_window(number: int, entries: list[WindowEntry]) -> None:
+    read = records.decode_page(number, records.encode_page(WindowPage(number, entries)))
+    assert (read.number, read.entries) == (number, entries)
 
 
 def told(run: Run) -> list[tuple[object, ...]]:
@@ -160,9 +165,26 @@ def test_what_an_older_version_wrote_is_read() -> None:
     ]
     progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
-    assert (progress.inbound, progress.lanes, progress.window_shared) == ([4], [], [])
-    assert progress.held == []
-    assert progress.window_sizes == []
+    assert (progress.inbound, progress.lanes, progress.held) == ([4], [], [])
+    assert (progress.pages, progress.sent_below) == ([], 0)
+
+
+def test_the_window_in_an_older_progress_becomes_pages() -> None:
+    window = [(n, 1 + n % 3, n + 1, 100 + n, 1, False, ()) for n in range(1, PAGE_PLACES + 3)]
+    sizes = [10 * n for n, *_ in window]
+    shared = [(3, "$share/g/t", 2, True)]
+    old = (1, 7, 30, window, [4], shared, [(9, 5, 6)], [(4, 1, 2)], sizes, 8)
+    value = msgspec.msgpack.encode(old)
+    assert records.has_window(value)
+    read = records.decode_progress(5, value)
+    assert [(page.number, len(page.entries)) for page in read.pages] == [(0, PAGE_PLACES), (1, 2)]
+    kinds = {sequence: (name, qos, retain) for sequence, name, qos, retain in shared}
+    assert read.in_flight() == [
+        (*entry, size, kinds.get(entry[2])) for entry, size in zip(window, sizes, strict=True)
+    ]
+    assert (read.lanes, read.held, read.sent_below) == ([(9, 5, 6)], [(4, 1, 2)], 8)
+    without_sizes = records.decode_progress(5, msgspec.msgpack.encode(old[:8]))
+    assert [entry[7] for entry in without_sizes.in_flight()] == [0] * len(window)
 
 
 @given(MESSAGE)

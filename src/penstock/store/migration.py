@@ -1,0 +1,111 @@
+"""Migration: the store of an older Penstock becomes one of this format, when a broker starts.
+
+::
+
+      format 1 or 2 ─▶ format 3, migrating ─▶ one portion after the other ─▶ format 3
+
+In the formats 1 and 2 a session's progress had its whole window in it; in format 3 the pages of the
+window have records of their own, under the same session number. A portion is one atomic write, with
+all that becomes of one session: its progress, anew, and its pages. So a start that is killed leaves
+sessions of either kind, none of them twice, and the next start goes on with those whose progress
+still has a window in it. From the first write on an older Penstock refuses the store by its format,
+and there is no way back but a backup.
+
+Nothing but a start migrates: what only reads a store (``store.examination``, the stream service)
+reads all formats, and a repair writes this one.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from rocksdict import WriteBatch
+
+from penstock.store import records
+from penstock.store.chunk import decode_key, encode_key
+from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+MIGRATING: Final = b"migrating"
+"""Is in the column family ``meta`` while sessions may be left whose progress has a window in it."""
+PORTION_BYTES: Final = 1_048_576
+_TELL_S: Final = 5.0
+
+
+def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
+    """Make ``database``, which has an epoch, one of this format; do nothing where it is one.
+
+    Args:
+        database: open for writing; its format is one that is read.
+        portion_bytes: so much, or a little more, is written in one step.
+
+    Raises:
+        StoreFailed: it cannot be read.
+        CommitUnknown: it could not be written; the next start goes on.
+    """
+    meta = database.families["meta"]
+    former: bytes | None = meta.get(FORMAT_KEY)
+    if former == FORMAT and meta.get(MIGRATING) is None:
+        return
+    if former is not None and former != FORMAT:
+        logger.info(
+            "the store in %s is of format %s, of an older Penstock: it becomes one of format %s,"
+            " which older versions refuse",
+            database.data_dir,
+            former.decode(),
+            FORMAT.decode(),
+        )
+        _begin(database)
+    sessions = _migrate_windows(database, portion_bytes)
+    batch = WriteBatch(raw_mode=True)
+    batch.delete(MIGRATING, database.handles["meta"])
+    database.write(batch)
+    logger.info(
+        "the store in %s is of format %s now: %s",
+        database.data_dir,
+        FORMAT.decode(),
+        _told(sessions),
+    )
+
+
+def _begin(database: Database) -> None:
+    meta = database.handles["meta"]
+    batch = WriteBatch(raw_mode=True)
+    batch.put(FORMAT_KEY, FORMAT, meta)
+    batch.put(MIGRATING, b"1", meta)
+    if database.has_parts:
+        batch.put(PARTS_KEY, b"1", meta)
+    database.write(batch)
+
+
+def _migrate_windows(database: Database, portion_bytes: int) -> int:
+    """Give each window in a session's progress records of its own; return how many there were."""
+    handle = database.handles["progress"]
+    sessions = 0
+    told_s = time.monotonic()
+    batch = WriteBatch(raw_mode=True)
+    for key, value in database.items("progress"):
+        if len(key) != 8 or not records.has_window(value):
+            continue
+        progress = records.decode_progress(decode_key(key), value)
+        batch.put(key, records.encode_progress(progress), handle)
+        for page in progress.pages:
+            batch.put(key + encode_key(page.number), records.encode_page(page), handle)
+        sessions += 1
+        if batch.size_in_bytes() >= portion_bytes:
+            database.write(batch)
+            batch = WriteBatch(raw_mode=True)
+            if time.monotonic() - told_s > _TELL_S:
+                told_s = time.monotonic()
+                logger.info(
+                    "migrating the store in %s: %s so far", database.data_dir, _told(sessions)
+                )
+    database.write(batch)
+    return sessions
+
+
+def _told(sessions: int) -> str:
+    return "1 session was" if sessions == 1 else f"{sessions:,} sessions were"
