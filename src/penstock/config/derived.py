@@ -127,7 +127,8 @@ class DerivedDefinition(Group):
     """delta, iceberg or parquet, as for declared tables; last_known is delta."""
 
     starting_offsets: str = "earliest"
-    """Where a new table begins to read the log: earliest, latest or a position."""
+    """Position in the log at which a new table begins: earliest, latest, or offsets as JSON, such
+    as {"0": 3000}."""
 
     group: GroupName | None = None
     """The registered reader that its query is, as for declared tables. Without it the table's name;

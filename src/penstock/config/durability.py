@@ -13,7 +13,7 @@ from penstock.engine.declared_limits import ProducerLimits
 
 
 class Storage(Group):
-    """Where messages are kept, and for how long."""
+    """The place of stored messages, and how long they are kept."""
 
     persistence: Literal["file", "memory"] = "file"
     """"file": acknowledgements leave after the message is synced to disk. "memory": nothing is

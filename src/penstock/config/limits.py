@@ -15,7 +15,7 @@ from penstock.config.values import checked_topic_filter
 from penstock.engine.declared_limits import BrokerLimits, ClientLimits, MemoryLimits
 
 BROKER_LIMITS: Final = frozenset(BrokerLimits.__annotations__)
-"""Those of `Limits` that hold for the whole broker and cannot differ by listener."""
+"""The names in `Limits` that hold for the whole broker and cannot differ by listener."""
 
 
 class Limits(BrokerLimits, ClientLimits, Group):

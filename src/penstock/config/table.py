@@ -54,7 +54,7 @@ class TableDefinition(Group):
     plant/{line}/{machine:int}/temp."""
 
     decoder: DecoderDefinition = DecoderDefinition(kind="raw")
-    """How a payload becomes columns, see docs/decoders.md; without one, the column value has the
+    """Decoder of payloads into columns, see docs/decoders.md; without one, the column value has the
     payload unchanged."""
 
     stream: StreamName = "messages"
@@ -89,7 +89,8 @@ class TableDefinition(Group):
     batch; present columns become wider in Iceberg tables, and keep their types elsewhere."""
 
     starting_offsets: str = "earliest"
-    """Where a new table begins: earliest, latest or a position; backfill adds earlier messages."""
+    """Position in the log at which a new table begins: earliest, latest, or offsets as JSON, such
+    as {"0": 3000}; backfill adds earlier messages."""
 
     group: GroupName | None = None
     """The registered reader that its landing is (docs/spark.md, Readers): the broker then keeps

@@ -41,7 +41,7 @@ from penstock.store.parts import Pieces, read_head
 from penstock.store.selection import TopicSelector
 
 ARCHIVE: Final = b"archive/"
-"""How the keys of archives begin, in the column family `meta`; a number of 8 bytes follows."""
+"""Prefix of the keys of archives, in the column family `meta`; a number of 8 bytes follows."""
 
 ARCHIVES_MADE: Final = b"archives_made"
 """The key in `meta` of how many archives there ever were: no number is given twice."""

@@ -100,7 +100,7 @@ PARTS_KEY: Final = b"parts"
 """Is there from the first large value on, so that who follows the database knows of its parts."""
 
 PRODUCERS: Final = b"producer/"
-"""How the keys of producers begin: they share a column family that every store has."""
+"""Prefix of the keys of producers: they share a column family that every store has."""
 
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4

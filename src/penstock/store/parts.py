@@ -49,7 +49,8 @@ Pieces: TypeAlias = Sequence[bytes | memoryview]
 
 _TAGS: Final = {"log": b"l", "archive": b"a", "retained": b"r"}
 FAMILIES: Final = frozenset(_TAGS)
-"""Those whose large values are kept in parts; a large will, for instance, is kept whole."""
+"""Column families whose large values are kept in parts; a large will, for instance, is kept
+whole."""
 
 _MARK: Final = b"\xc1\x01"  # no MessagePack begins so; the layout of what follows
 _HEAD: Final = Struct(">2s8sIQ")

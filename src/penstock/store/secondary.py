@@ -101,7 +101,7 @@ class Rows:
     batch: pa.RecordBatch
     """With the columns of `LOG_SCHEMA`."""
     offsets: pa.Array
-    """Those of the rows, int64."""
+    """The offsets of the rows, int64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final
 from penstock.transport.looking_up import Place, look_up
 
 ATTEMPT_DELAY_S: Final = 0.25
-"""How long an attempt is waited for before the next begins beside it: RFC 8305 section 5."""
+"""Time from one attempt to the next beside it, in seconds: RFC 8305 section 5."""
 
 
 def in_turn(places: list[Place]) -> list[Place]:
