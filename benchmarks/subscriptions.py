@@ -26,7 +26,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.broker.garbage import collect_in_portions, settle
 from penstock.cli.version import build_kind
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -42,6 +41,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
 )
 from penstock.protocol.properties import Properties
+from penstock.services.garbage import collect_in_portions, settle
 
 FILTERS_AT_ONCE: Final = 1000  # in one SUBSCRIBE
 FILTERS_OF_ONE: Final = 10_000  # subscriptions of one client

@@ -23,10 +23,10 @@ from typing import Any, Final, SupportsIndex
 
 from rocksdict import Options, WriteBatch
 
-from penstock.broker import retention
-from penstock.broker.stream_process import StreamProcess
 from penstock.cli.main import main
 from penstock.engine.effects import Commit
+from penstock.services import retention
+from penstock.services.stream_process import StreamProcess
 from penstock.store import database, large_retained, parts, rocks, watermark
 from penstock.store.database import Database
 from penstock.store.rocks import RocksStore

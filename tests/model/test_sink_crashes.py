@@ -24,8 +24,6 @@ from typing import Any, Final, final
 import pyarrow as pa
 import pytest
 
-from penstock.broker import sinks as sinks_module
-from penstock.broker.sinks import SinkPublisher
 from penstock.control import client as control
 from penstock.control.client import Published
 from penstock.engine.clock import Now
@@ -34,6 +32,8 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.runtime.driver import Driver
+from penstock.services import staged_rows as staged_rows_module
+from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.store import staging as staging_module
 from penstock.store.memory import MemoryStore
 from penstock.store.staging import DECIDED, Staging
@@ -192,7 +192,7 @@ async def live(memory: MemoryStore, disk: Disk, data_dir: Path, spark: Spark) ->
         EngineLimits(), memory.recover(), ("#",), "memory", Now(time.monotonic(), START_US)
     )
     driver = Driver(server, store, 1_000_000, lambda _failure: None)  # type: ignore[arg-type]
-    publisher = SinkPublisher(server, driver, Staging(data_dir), 0.0)
+    publisher = StagedRowsPublisher(server, driver, Staging(data_dir), 0.0)
 
     def ask(_data_dir: Path, request: control.Publish, *_how: object) -> Published:
         return asyncio.run_coroutine_threadsafe(publisher.publish(request), loop).result()
@@ -249,7 +249,7 @@ def play(crash_at: int, after: bool, loses: bool, spark_too: bool, data_dir: Pat
 def test_each_row_is_in_the_log_once_whatever_step_crashes(
     loses: bool, spark_too: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks_module, "PIECE_ROWS_MAX", 2)
+    monkeypatch.setattr(staged_rows_module, "PIECE_ROWS_MAX", 2)
     steps = play(0, False, loses, spark_too, tmp_path / "0")
     assert steps > 20
     for crash_at, after in itertools.product(range(1, steps + 1), (False, True)):

@@ -6,8 +6,8 @@ Started by a test as ``penstock`` is.
 from typing import Final
 
 from penstock.app import running
-from penstock.broker import retention
 from penstock.cli.main import main
+from penstock.services import retention
 
 INTERVAL_S: Final = 0.1
 

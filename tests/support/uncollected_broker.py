@@ -11,8 +11,8 @@ import sys
 from collections import Counter
 from types import FrameType
 
-from penstock.broker import garbage
 from penstock.cli.main import main
+from penstock.services import garbage
 
 
 def _collect(_number: int, _frame: FrameType | None) -> None:

@@ -34,21 +34,6 @@ from penstock.app.composing import (
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
-from penstock.broker.administration import Administration
-from penstock.broker.authentication import Authentication
-from penstock.broker.control import BackupWriter, Control
-from penstock.broker.flow_topics import FlowTopics
-from penstock.broker.garbage import all_stays, collect_in_portions, settle
-from penstock.broker.landed_tables import LandedTables
-from penstock.broker.limit_warnings import LimitWarnings
-from penstock.broker.own_secrets import SECRET_BYTES, login_secret, stream_token_file
-from penstock.broker.reader_leases import ReaderLeases
-from penstock.broker.receipts import Receipts
-from penstock.broker.retention import retain_forever, retain_needed
-from penstock.broker.sinks import SinkPublisher
-from penstock.broker.status import tell_forever
-from penstock.broker.stream_process import StreamProcess, settle_port
-from penstock.broker.sys_topics import SysTopics
 from penstock.config.machine import available
 from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
@@ -59,6 +44,21 @@ from penstock.engine.acts import ban_source
 from penstock.engine.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
+from penstock.services.administration import Administration
+from penstock.services.authentication import Authentication
+from penstock.services.control import BackupWriter, Control
+from penstock.services.flow_topics import FlowTopics
+from penstock.services.garbage import all_stays, collect_in_portions, settle
+from penstock.services.landed_tables import LandedTables
+from penstock.services.limit_warnings import LimitWarnings
+from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
+from penstock.services.reader_leases import ReaderLeases
+from penstock.services.receipts import Receipts
+from penstock.services.retention import retain_forever, retain_needed
+from penstock.services.staged_rows import StagedRowsPublisher
+from penstock.services.status import tell_forever
+from penstock.services.stream_process import StreamProcess, settle_port
+from penstock.services.sys_topics import SysTopics
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
@@ -153,7 +153,7 @@ class _Broker:
         self._authentication: Authentication | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
-        self._sinks: SinkPublisher | None = None
+        self._sinks: StagedRowsPublisher | None = None
 
     async def run(self) -> int:
         settings = self._settings
@@ -342,7 +342,9 @@ class _Broker:
                 )
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
-            self._sinks = SinkPublisher(server, driver, staging, settings.stream.staged_expiry_s)
+            self._sinks = StagedRowsPublisher(
+                server, driver, staging, settings.stream.staged_expiry_s
+            )
             self._sinks.start()
         await self._open_listeners(driver)
         if self._stream is not None:

@@ -7,7 +7,7 @@ gets parameters of its own that look like those of a real user::
       name ─▶ of the sets of parameters in the file (algorithm, costs) the one with the highest
               HMAC(secret, name, set) ─▶ a line of that kind that no password fits
 
-The secret is the broker's, and stays the same across restarts (``broker.own_secrets``), so that a
+The secret is the broker's, and stays the same across restarts (``services.own_secrets``), so that a
 name always gets the same. No user's salt or password counts: a set that comes into the file takes
 over its share of the names, one that leaves it gives them up, and nothing else changes anything.
 """

@@ -1,7 +1,7 @@
 """The requests of the stream service on behalf of tables: receipts (``control.client``).
 
 A *table* has committed all messages of its selection up to an offset. The broker remembers that,
-and tells publishers that asked; what becomes of it is in ``broker.landed_tables``.
+and tells publishers that asked; what becomes of it is in ``services.landed_tables``.
 """
 
 from __future__ import annotations

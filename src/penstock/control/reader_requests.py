@@ -1,7 +1,7 @@
 """The requests of the stream service on behalf of readers: leases (``control.client``).
 
 A *reader* is known by its group. Its lease says how far it is, and that nothing from there on
-may leave the log while the lease lasts; what becomes of it is in ``broker.readers``.
+may leave the log while the lease lasts; what becomes of it is in ``services.readers``.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ without an access list pays nothing for having the port.
                                              ╰──── FAILURE ──▶ CONNACK, DISCONNECT
 
 The second picture is the enhanced authentication of MQTT 5 §4.12. What plugs in lives
-outside the engine (``penstock.auth``, ``penstock.broker.authentication``): it may draw
+outside the engine (``penstock.auth``, ``penstock.services.authentication``): it may draw
 random numbers and read clocks, the engine may not. The classes here let everyone in.
 """
 

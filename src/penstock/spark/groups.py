@@ -1,7 +1,7 @@
 """The option `groupId`: a streaming query is a registered reader of its broker, or of each of them.
 
-The broker then keeps what the query has not read yet (`penstock.broker.readers`), knows how far it
-is behind, and remembers where it began.
+The broker then keeps what the query has not read yet (`penstock.services.readers`), knows how far
+it is behind, and remembers where it began.
 
 How far it is: Spark asks for the end of the next batch, and says where that starts, when the batch
 before has been committed. So the start is what counts. `commit` comes one batch late, and for the

@@ -16,7 +16,7 @@
    back, where the same number may stand for other rows, and ends the query. For `df.write` they
    are options; without them every run is a sink of its own.
 4. When `commit` raises, Spark calls `abort`, while the broker may be publishing: only the broker
-   can tell, and it keeps what it has decided (`penstock.broker.sinks`).
+   can tell, and it keeps what it has decided (`penstock.services.staged_rows`).
 
 Messages are published in the order of the rows within a partition, partition after partition.
 """

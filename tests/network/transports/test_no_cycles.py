@@ -1,4 +1,4 @@
-"""A client that leaves is freed by reference counts: see ``penstock.broker.garbage``.
+"""A client that leaves is freed by reference counts: see ``penstock.services.garbage``.
 
 A cycle that each of a few clients leaves is found as often as there were clients.
 """

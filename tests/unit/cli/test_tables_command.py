@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.broker.own_secrets import stream_token_file
 from penstock.cli.screen import print_table
 from penstock.cli.stream_service import Access
 from penstock.cli.tables import (
@@ -21,6 +20,7 @@ from penstock.cli.tables import (
     backfill,
 )
 from penstock.errors import ConfigError
+from penstock.services.own_secrets import stream_token_file
 from penstock.spark.kept_failure import Failure
 
 

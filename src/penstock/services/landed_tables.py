@@ -30,11 +30,6 @@ from typing import Final, final
 
 import msgspec
 
-from penstock.broker.flow_topics import topic_level
-from penstock.broker.kept_file import KeptFile
-from penstock.broker.lag import Lag, lags
-from penstock.broker.readers import check_owner
-from penstock.broker.receipts import Receipts
 from penstock.config.stream import Stream
 from penstock.control.landed_requests import (
     ForgetTable,
@@ -46,6 +41,11 @@ from penstock.control.landed_requests import (
 )
 from penstock.engine.clock import Now
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.services.flow_topics import topic_level
+from penstock.services.lag import Lag, lags
+from penstock.services.readers import check_owner
+from penstock.services.receipts import Receipts
+from penstock.services.state_file import StateFile
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 
@@ -103,7 +103,7 @@ class LandedTables:
         self._store = store
         self._receipts = receipts
         self._tables_max = settings.tables_max
-        self._file = KeptFile(data_dir / FILE_NAME, LandedTable, epoch, _WITHOUT)
+        self._file = StateFile(data_dir / FILE_NAME, LandedTable, epoch, _WITHOUT)
         self._known = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()

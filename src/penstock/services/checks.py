@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, final
 
 from penstock.auth.outside import Answer
-from penstock.broker.login_guard import LoginGuard
 from penstock.engine.access import Credentials, Verdict
 from penstock.engine.link import Link
 from penstock.engine.login_shares import Attempt
 from penstock.protocol import reasons
+from penstock.services.login_guard import LoginGuard
 
 Key: TypeAlias = tuple[str, bytes]
 

@@ -11,8 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.broker import sinks as sinks_module
-from penstock.broker.sinks import SinkPublisher
 from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -20,6 +18,8 @@ from penstock.engine.server import Server
 from penstock.engine.sinks import Row
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
+from penstock.services import staged_rows as staged_rows_module
+from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.store.memory import MemoryStore
 from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
 from tests.support.deadline import DEADLINE_S, until
@@ -37,7 +37,7 @@ class Running:
         self.server = Server(limits, self.store.recover(), ("#",), "memory", now)
         self.driver = Driver(self.server, self.store, 1_000_000, lambda _failure: None)
         self.staging = Staging(data_dir)
-        self.publisher = SinkPublisher(self.server, self.driver, self.staging, expiry_s)
+        self.publisher = StagedRowsPublisher(self.server, self.driver, self.staging, expiry_s)
 
     def propose(self, sink: str, batch: int, count: int, topic: str = "t") -> Publish:
         rows = [
@@ -79,18 +79,18 @@ async def test_sets_of_several_sinks_take_turns(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both files are read at once, before the first row: no piece waits for a thread, or sleeps.
-    monkeypatch.setattr(sinks_module, "PIECE_BYTES_MAX", 4)  # two rows
-    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
-    monkeypatch.setattr(sinks_module, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(staged_rows_module, "PIECE_BYTES_MAX", 4)  # two rows
+    monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(staged_rows_module, "_LOOK_AGAIN_S", 0.0)
     running.server.effects.store_cannot_write("no space")  # until both are at work
     at_work: set[str] = set()
-    end_of_piece = sinks_module._end_of_piece
+    end_of_piece = staged_rows_module._end_of_piece
 
     def noted(rows: list[Row], first: int) -> int:
         at_work.add(rows[first][0])
         return end_of_piece(rows, first)
 
-    monkeypatch.setattr(sinks_module, "_end_of_piece", noted)
+    monkeypatch.setattr(staged_rows_module, "_end_of_piece", noted)
     asked = [running.publisher.publish(running.propose(sink, 0, 6, sink)) for sink in ("a", "b")]
     assert await asyncio.gather(*asked) == [Published(False, 0)] * 2
     await until("both are at work", lambda: at_work == {"a", "b"})
@@ -105,13 +105,13 @@ async def test_sets_of_several_sinks_take_turns(
 async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", 0.05)
+    monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
     running.server.effects.store_cannot_write("no space")
     request = running.propose("s", 0, 6)
     assert await running.publisher.publish(request) == Published(False, 0)
     running.server.effects.store_works()
     await until("all rows", lambda: _rows(running) == 6)
-    monkeypatch.setattr(sinks_module, "ANSWER_S_MAX", DEADLINE_S)
+    monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", DEADLINE_S)
     assert await running.publisher.publish(request) == Published(True)
 
 

@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 
 
 @final
-class SinkPublisher:
+class StagedRowsPublisher:
     """Publishes staged rows.
 
     Args:

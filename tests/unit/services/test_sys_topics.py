@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.sys_topics import PREFIX, Load, SysTopics, _memory
 from penstock.engine.drop_counts import REASONS
 from penstock.engine.message import Message
 from penstock.engine.options import ServerOptions
@@ -19,6 +18,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
     Will,
 )
+from penstock.services.sys_topics import PREFIX, Load, SysTopics, _memory
 from tests.unit.engine.bench import Bench, Line, publishes
 
 INTERVAL_S = 10.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.control import Control
 from penstock.control.client import SOCKET_NAME, Backup, ask, short_path
 from penstock.errors import StoreError, StoreFailed
+from penstock.services.control import Control
 from penstock.store.manifest import Manifest
 from tests.support.deadline import DEADLINE_S
 
@@ -25,7 +25,7 @@ async def test_what_nobody_does_is_answered_with_a_sentence(tmp_path: Path) -> N
 async def test_who_asks_nothing_does_not_hold_up_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.broker.control._REQUEST_S_MAX", 3600.0)
+    monkeypatch.setattr("penstock.services.control._REQUEST_S_MAX", 3600.0)
     control = Control(tmp_path)
     await control.open()
     with socket.socket(socket.AF_UNIX) as silent, short_path(tmp_path) as path:

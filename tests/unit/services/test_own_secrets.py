@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from penstock.auth.tokens import OWN_FILE, read_grants
-from penstock.broker.own_secrets import (
+from penstock.errors import ConfigError
+from penstock.services.own_secrets import (
     LOGIN_SECRET_FILE,
     SECRET_BYTES,
     login_secret,
     stream_token_file,
 )
-from penstock.errors import ConfigError
 
 Keep = Callable[[Path], object]
 

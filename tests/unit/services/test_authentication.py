@@ -16,15 +16,15 @@ from penstock.auth.acl import WRITE, Rule
 from penstock.auth.files import Access
 from penstock.auth.outside import Answer
 from penstock.auth.passwords import Users
-from penstock.broker.authentication import NICENESS, Authentication
-from penstock.broker.checks import Check, Checks
-from penstock.broker.guarded_exchange import GuardedExchange
-from penstock.broker.login_guard import LoginGuard
 from penstock.config.access import Access as AccessSettings
 from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict
 from penstock.engine.link import Link, Turn
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
+from penstock.services.authentication import NICENESS, Authentication
+from penstock.services.checks import Check, Checks
+from penstock.services.guarded_exchange import GuardedExchange
+from penstock.services.login_guard import LoginGuard
 from tests.support.deadline import DEADLINE_S, until
 from tests.unit.auth.test_scram import FINAL, FIRST
 from tests.unit.auth.test_scram import exchange as rfc_exchange

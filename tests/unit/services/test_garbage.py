@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.broker.garbage import all_stays, collect_in_portions, set_aside, settle
+from penstock.services.garbage import all_stays, collect_in_portions, set_aside, settle
 
 
 class Node:

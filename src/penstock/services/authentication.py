@@ -28,15 +28,15 @@ from penstock.auth.decoys import Decoys
 from penstock.auth.files import Access
 from penstock.auth.outside import Answer, AnswersRules, Method
 from penstock.auth.passwords import Users
-from penstock.broker.checks import Check, Checks
-from penstock.broker.guarded_exchange import GuardedExchange
-from penstock.broker.login_guard import Banned, LoginGuard
-from penstock.broker.verified import Verified
 from penstock.config.access import Access as AccessSettings
 from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
 from penstock.engine.link import Link
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
+from penstock.services.checks import Check, Checks
+from penstock.services.guarded_exchange import GuardedExchange
+from penstock.services.login_guard import Banned, LoginGuard
+from penstock.services.verified import Verified
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.broker.verified import Verified
 from penstock.engine.link import Link, Turn
+from penstock.services.verified import Verified
 
 PASSWORD = b"correct horse"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from penstock.broker.flow_topics import FlowTopics
-from penstock.broker.limit_warnings import LimitWarnings
-from penstock.broker.sys_topics import SysTopics
 from penstock.runtime.driver import Driver
+from penstock.services.flow_topics import FlowTopics
+from penstock.services.limit_warnings import LimitWarnings
+from penstock.services.sys_topics import SysTopics
 
 TICK_S: Final = 0.25
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker import stream_process
-from penstock.broker.stream_process import StreamProcess, settle_port
 from penstock.errors import ConfigError
+from penstock.services import stream_process
+from penstock.services.stream_process import StreamProcess, settle_port
 
 
 def listener() -> tuple[socket.socket, int]:

@@ -7,7 +7,7 @@
                                    │                  (readers.json follows at the next round)
                                    ╰─ held_from ─▶ retention
 
-The rules are those of ``broker.readers``.
+The rules are those of ``services.readers``.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from penstock.broker.kept_file import KeptFile
-from penstock.broker.lag import Lag, lags
-from penstock.broker.readers import Reader, Readers
 from penstock.config.stream import Stream
 from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
+from penstock.services.lag import Lag, lags
+from penstock.services.readers import Reader, Readers
+from penstock.services.state_file import StateFile
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 
@@ -64,7 +64,7 @@ class ReaderLeases:
     ) -> None:
         self._store = store
         self._now = now
-        self._file = KeptFile(data_dir / FILE_NAME, Reader, epoch, _WITHOUT)
+        self._file = StateFile(data_dir / FILE_NAME, Reader, epoch, _WITHOUT)
         self._readers = Readers(
             epoch,
             settings.readers_max,

@@ -7,8 +7,6 @@ from typing import TypeVar, final
 
 import pytest
 
-from penstock.broker import administration
-from penstock.broker.administration import WALKS_MAX, Administration
 from penstock.control.admin_requests import (
     ClearRetained,
     Kick,
@@ -20,6 +18,8 @@ from penstock.control.admin_requests import (
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.errors import ConfigError, StoreError
+from penstock.services import administration
+from penstock.services.administration import WALKS_MAX, Administration
 from tests.unit.engine.bench import Bench
 
 SESSIONS = 1000

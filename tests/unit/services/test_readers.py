@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.broker.readers import Reader, Readers
 from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
+from penstock.services.readers import Reader, Readers
 from penstock.store.api import NOTHING_HELD
 
 EPOCH = "20261121T000000-00000001"

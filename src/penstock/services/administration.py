@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.broker.control import Control
 from penstock.control.admin_requests import (
     LIMIT_MAX,
     ClearRetained,
@@ -58,6 +57,7 @@ from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
+from penstock.services.control import Control
 from penstock.telemetry.logs import Sentence, get_logger, short
 
 logger = get_logger(__name__)

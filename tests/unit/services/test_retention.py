@@ -9,8 +9,6 @@ from typing import final
 
 import pytest
 
-from penstock.broker import retention
-from penstock.broker.reader_leases import ReaderLeases
 from penstock.config.stream import Stream
 from penstock.control.reader_requests import Lease
 from penstock.engine.clock import Now
@@ -19,6 +17,8 @@ from penstock.engine.server import Server
 from penstock.errors import StoreFailed
 from penstock.protocol.packets import Connect, Puback
 from penstock.runtime.machine_clock import MachineClock
+from penstock.services import retention
+from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import LogExtent
 from penstock.store.memory import MemoryStore
 from tests.support.deadline import until

@@ -8,16 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.broker.kept_file import KeptFile
 from penstock.errors import StoreBroken, StoreFailed
+from penstock.services.state_file import StateFile
 
 
 class Entry(msgspec.Struct):
     name: str
 
 
-def kept(path: Path, epoch: str = "e1") -> KeptFile[Entry]:
-    return KeptFile(path / "entries.json", Entry, epoch, "nobody knows who entered")
+def kept(path: Path, epoch: str = "e1") -> StateFile[Entry]:
+    return StateFile(path / "entries.json", Entry, epoch, "nobody knows who entered")
 
 
 def names(path: Path) -> list[str]:

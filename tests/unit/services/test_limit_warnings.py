@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from penstock.broker.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from penstock.engine.at_limit import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.packets import Connect, Puback
+from penstock.services.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import Pair
 

@@ -11,8 +11,8 @@ such offset every session is asked, some at a time, so that the loop is not held
 Messages that a session comes to need after it was asked are at E or above, except those it takes
 over from another session; these are noted (``Effects.adopted``).
 
-Messages that a registered reader holds (``broker.readers``) stay as well, up to a size. The leases
-are looked at just before each part is removed, and none is granted meanwhile.
+Messages that a registered reader holds (``services.readers``) stay as well, up to a size. The
+leases are looked at just before each part is removed, and none is granted meanwhile.
 
 A log in memory has no readers but the sessions, and is gone after a crash: messages that no session
 needs leave at once, whatever their age (``retain_needed``).
@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.broker.reader_leases import ReaderLeases
 from penstock.engine.clock import Now
 from penstock.engine.server import Server
 from penstock.errors import StoreError
+from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import NOTHING_HELD, Store
 from penstock.telemetry.logs import get_logger
 

@@ -33,7 +33,7 @@ class _Content(msgspec.Struct, Generic[Record]):
 
 
 @final
-class KeptFile(Generic[Record]):
+class StateFile(Generic[Record]):
     """One state file.
 
     Args:

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.landed_tables import LandedTables
-from penstock.broker.reader_leases import ReaderLeases
-from penstock.broker.receipts import Told
 from penstock.config.stream import Stream
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
 from penstock.control.reader_requests import Lease, ListReaders, Release
@@ -23,6 +20,9 @@ from penstock.engine.clock import Now
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreFailed
+from penstock.services.landed_tables import LandedTables
+from penstock.services.reader_leases import ReaderLeases
+from penstock.services.receipts import Told
 from penstock.store.api import NOTHING_HELD
 from penstock.store.memory import MemoryStore
 
