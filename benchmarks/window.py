@@ -20,7 +20,6 @@ from typing import Final, final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.broker.garbage import collect_in_portions, set_aside, settle
 from penstock.cli.version import build_kind
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -41,6 +40,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
+from penstock.services.garbage import collect_in_portions, set_aside, settle
 from penstock.store.rocks import RocksStore
 
 WINDOWS: Final = (32, 1000, 10_000)
