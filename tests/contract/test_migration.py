@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 from rocksdict import WriteBatch
 
+from penstock.cli.store import _lines
 from penstock.engine.clock import Now
 from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC, PAGE_PLACES
 from penstock.engine.limits import EngineLimits
@@ -184,10 +185,26 @@ def test_a_store_of_format_1_is_migrated_by_a_start(
     assert kept_state(data_dir) == expected()
     lines = [record.getMessage() for record in caplog.records]
     assert [line for line in lines if "is of format 1, of an older Penstock" in line]
-    assert [line for line in lines if f"is of format 3 now: {len(SESSIONS)} sessions" in line]
+    assert [
+        line for line in lines if f"is of format 3 now; sessions rewritten: {len(SESSIONS)}" in line
+    ]
     caplog.clear()
     assert kept_state(data_dir) == expected()
     assert not [record for record in caplog.records if "format" in record.getMessage()]
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_long_migration_tells_how_far_it_is(
+    former: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(migration, "_TELL_S", 0.0)
+    RocksStore(copy_of(former, tmp_path / "data")).close()
+    lines = [record.getMessage() for record in caplog.records]
+    told = [line for line in lines if line.startswith("migrating the store")]
+    assert [line.rpartition(": ")[2] for line in told] == [
+        str(number) for number in range(1, len(SESSIONS) + 1)
+    ]
 
 
 def test_pages_are_no_longer_than_those_that_are_written(former: Path, tmp_path: Path) -> None:
@@ -267,7 +284,7 @@ from pathlib import Path
 from penstock.store import migration
 from penstock.store.database import Database
 from penstock.store.rocks import RocksStore
-migration.migrate.__defaults__ = (6000,)
+migration.migrate.__defaults__ = (12000,)
 left, write = int(sys.argv[2]), Database.write
 def dying(self, batch, sync=True):
     global left
@@ -414,7 +431,9 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
     data_dir, restored = copy_of(former, tmp_path / "data"), tmp_path / "restored"
     in_flight = sum(len(one.window) for one in SESSIONS)
     backup = tmp_path / "backup"
-    assert (examine(data_dir).problems, examine(data_dir).in_flight) == ([], in_flight)
+    found = examine(data_dir)
+    assert (found.problems, found.in_flight, found.format) == ([], in_flight, "1")
+    assert ("format", "1, of an older version; 3 once a broker starts on it") in _lines(found)
     assert repair(data_dir).kept == []
     back_up_unused(data_dir, backup)
     assert examine(backup).in_flight == in_flight
@@ -424,6 +443,7 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
         assert database.families["meta"].get(FORMAT_KEY) == b"1"
         database.close()
         assert kept_state(directory) == expected()
+        assert ("format", "3") in _lines(examine(directory))
 
 
 def test_a_repair_makes_a_store_of_this_format(former: Path, tmp_path: Path) -> None:

@@ -92,6 +92,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         ("epoch", found.epoch),
         *(("before that", f"{epoch}, up to offset {end:,}") for epoch, end in found.lineage[::-1]),
         ("created", f"{datetime.fromtimestamp(found.created_at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"),
+        ("format", _format(found.format)),
         ("commits", f"{found.commits:,}"),
         ("log", f"{span}, {found.chunks:,} chunks, {found.log_size_bytes:,} bytes"),
         ("messages", f"{found.messages:,}"),
@@ -106,6 +107,14 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
     if problems:
         lines.append(("problems", f"{problems:,}: see 'penstock store check'"))
     return lines
+
+
+def _format(number: str) -> str:
+    from penstock.store.database import FORMAT
+
+    if number in ("", FORMAT.decode()):
+        return number
+    return f"{number}, of an older version; {FORMAT.decode()} once a broker starts on it"
 
 
 def _archive(archive: Archive) -> str:

@@ -142,6 +142,7 @@ class _Examiner:
         is_whole = len(found.problems) == before
         if FORMAT_KEY in kept:
             identity.refuse_format(kept[FORMAT_KEY])
+            found.format = kept[FORMAT_KEY].decode()
         found.epoch = kept.get(identity.EPOCH, b"").decode()
         found.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
         found.commits = _number(kept, identity.COMMITS)

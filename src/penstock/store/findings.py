@@ -19,6 +19,7 @@ class Examination:
     """The result of an examination.
 
     Attributes:
+        format: the number of the store's format; empty where it cannot be read.
         problems: sentences, none where all is well.
         notes: sentences about what is no damage and should be known all the same.
         loss: acknowledged messages that are missing at the end.
@@ -36,6 +37,7 @@ class Examination:
     """
 
     epoch: str = ""
+    format: str = ""
     lineage: list[tuple[str, int]] = field(default_factory=list)
     created_at_us: int = 0
     commits: int = 0

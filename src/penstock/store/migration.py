@@ -64,10 +64,10 @@ def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
     batch.delete(MIGRATING, database.handles["meta"])
     database.write(batch)
     logger.info(
-        "the store in %s is of format %s now: %s",
+        "the store in %s is of format %s now; sessions rewritten: %d",
         database.data_dir,
         FORMAT.decode(),
-        _told(sessions),
+        sessions,
     )
 
 
@@ -101,11 +101,9 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
             if time.monotonic() - told_s > _TELL_S:
                 told_s = time.monotonic()
                 logger.info(
-                    "migrating the store in %s: %s so far", database.data_dir, _told(sessions)
+                    "migrating the store in %s; sessions rewritten so far: %d",
+                    database.data_dir,
+                    sessions,
                 )
     database.write(batch)
     return sessions
-
-
-def _told(sessions: int) -> str:
-    return "1 session was" if sessions == 1 else f"{sessions:,} sessions were"
