@@ -41,7 +41,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
 )
 from penstock.protocol.properties import Properties
-from penstock.services.garbage import collect_in_portions, settle
+from penstock.services.garbage import collect_if_due, collect_in_portions
 
 FILTERS_AT_ONCE: Final = 1000  # in one SUBSCRIBE
 FILTERS_OF_ONE: Final = 10_000  # subscriptions of one client
@@ -86,7 +86,7 @@ class Engine:
         for link in ready:
             written += sum(map(len, link.take_ready()))
         effects.closing = []
-        settle()
+        collect_if_due()
         return written
 
     def add_subscriptions(self, count: int) -> None:

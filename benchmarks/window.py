@@ -40,7 +40,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.protocol.properties import Properties
-from penstock.services.garbage import collect_in_portions, set_aside, settle
+from penstock.services.garbage import collect_and_freeze, collect_if_due, collect_in_portions
 from penstock.store.rocks import RocksStore
 
 WINDOWS: Final = (32, 1000, 10_000)
@@ -114,7 +114,7 @@ class Broker:
         ready, effects.ready = effects.ready, []
         for link in ready:
             pieces += link.take_ready()
-        settle()
+        collect_if_due()
         self.used_s += time.process_time() - started_s
         self._decoder.feed(b"".join(pieces))
         while (packet := self._decoder.next_packet()) is not None:
@@ -129,7 +129,7 @@ def cpu_us(window: int, qos: int, at_once: int, messages: int) -> float:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:
         broker = Broker(Path(directory), window, qos)
         broker.exchange(at_once)
-        set_aside()
+        collect_and_freeze()
         broker.used_s = 0.0
         for _ in range(messages // at_once):
             broker.exchange(at_once)

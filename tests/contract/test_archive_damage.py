@@ -15,11 +15,11 @@ from penstock.engine.message import Message
 from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError
 from penstock.store import archiving
 from penstock.store.archive import ARCHIVE, decode_archive, encode_archive
+from penstock.store.archive_removal import forget
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.compaction import compact
 from penstock.store.database import COLUMN_FAMILIES, open_database
 from penstock.store.examination import examine
-from penstock.store.forgetting import forget
 from penstock.store.repair import repair
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.watermark import read_watermark, write_watermark

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.errors import CommitUnknown, StoreDamaged, StoreError, StoreFailed
 from penstock.store.database import STORE_DIRECTORY
-from penstock.store.faults import PROBE_FILE, Usage, probe, with_remedy
+from penstock.store.faults import PROBE_FILE, ReadWriteLock, probe, with_remedy
 from penstock.store.identity import begin_epoch
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import read_watermark
@@ -159,13 +159,13 @@ def test_an_error_that_nobody_knows_is_told_as_it_is() -> None:
 
 
 def test_who_replaces_waits_for_those_who_use_and_keeps_others_waiting() -> None:
-    usage = Usage()
+    usage = ReadWriteLock()
     order: list[str] = []
     waits = threading.Event()
 
     def replace() -> None:
         waits.set()
-        with usage.alone():
+        with usage.exclusive():
             order.append("replaced")
 
     def use() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.protocol.kinds import V311
-from penstock.store.private import warn_of_readable
+from penstock.store.permissions import warn_of_readable
 from tests.support.broker import SERVE, environment
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker

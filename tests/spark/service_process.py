@@ -13,7 +13,7 @@ from pathlib import Path
 
 import penstock
 from penstock.config.stream import StreamDefinition
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 
 
 class ServiceProcess:
@@ -22,7 +22,7 @@ class ServiceProcess:
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self._data_dir = data_dir
         self._arguments = arguments
-        self._port = HeldPort("127.0.0.1")
+        self._port = ReservedPort("127.0.0.1")
         self.address = str(self._port)
         self._process: subprocess.Popen[str] | None = None
 

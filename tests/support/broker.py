@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, final
 
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -94,7 +94,7 @@ class Broker:
         self._environment = environment(chosen | dict(settings or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
-        self._held: list[HeldPort] = []
+        self._held: list[ReservedPort] = []
 
     def set_environment(self, name: str, value: str) -> None:
         """Set one more variable for the starts to come."""
@@ -191,7 +191,7 @@ class Broker:
         host, port = address
         if port:
             return address
-        held = HeldPort(host)
+        held = ReservedPort(host)
         self._held.append(held)
         return host, held.port
 

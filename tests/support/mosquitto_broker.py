@@ -13,7 +13,7 @@ from typing import Final, final
 
 import pytest
 
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 from tests.support.broker import Address
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -52,13 +52,13 @@ class Mosquitto:
         keeping: str = _ALL_AT_ONCE,
         second: tuple[str, str] = ("", ""),
     ) -> None:
-        self._port = HeldPort("127.0.0.1")
+        self._port = ReservedPort("127.0.0.1")
         self.address: Address = (self._port.host, self._port.port)
         listeners = f"listener {self.address[1]} 127.0.0.1\n"
         self.urls: list[str] = []
         scheme, lines = second
         if scheme:
-            free = HeldPort("127.0.0.1")
+            free = ReservedPort("127.0.0.1")
             free.close()  # libwebsockets takes no port that somebody holds
             listeners += f"listener {free.port} 127.0.0.1\n{lines}"
             self.urls.append(f"{scheme}://127.0.0.1:{free.port}")

@@ -22,7 +22,7 @@ from typing import Any, Final, Self, final
 from pyspark.find_spark_home import _find_spark_home
 
 from penstock.spark.java import find_java_home
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 from tests.support.broker import environment
 from tests.support.deadline import wait_for
 from tests.support.process_tree import kill_session
@@ -49,7 +49,7 @@ class SparkCluster:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._port, self._page_port = HeldPort(_HOST), HeldPort(_HOST)
+        self._port, self._page_port = ReservedPort(_HOST), ReservedPort(_HOST)
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes] | None] = [None] * WORKERS
         conf = directory / "conf"

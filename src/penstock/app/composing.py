@@ -9,8 +9,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from penstock.auth.external import FirstOf, Method
 from penstock.auth.http_requests import HttpMethod
-from penstock.auth.outside import FirstOf, Method
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.bridge import Remote

@@ -48,7 +48,7 @@ from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
 from penstock.services.control import BackupWriter, Control
 from penstock.services.flow_topics import FlowTopics
-from penstock.services.garbage import all_stays, collect_in_portions, settle
+from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
 from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
@@ -56,13 +56,13 @@ from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
 from penstock.services.retention import retain_forever, retain_needed
 from penstock.services.staged_rows import StagedRowsPublisher
-from penstock.services.status import tell_forever
+from penstock.services.status import report_forever
 from penstock.services.stream_process import StreamProcess, settle_port
 from penstock.services.sys_topics import SysTopics
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
-from penstock.store.private import make_private, privately, warn_of_readable
+from penstock.store.permissions import make_private, privately, warn_of_readable
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
@@ -170,7 +170,7 @@ class _Broker:
         )
         self._authentication = authentication
         collect_in_portions()
-        with all_stays():
+        with freezing():
             server, clock = engine(settings, self._store, authentication, access)
         driver = Driver(
             server,
@@ -178,7 +178,7 @@ class _Broker:
             settings.durability.commit_bytes_max,
             self._failed,
             settings.durability.store_retry_s_max,
-            settle,
+            collect_if_due,
             clock,
         )
         authentication.report_to(driver.decided, partial(self._ban, server, driver))
@@ -269,7 +269,7 @@ class _Broker:
         return (
             asyncio.create_task(self._retain(server, driver)),
             asyncio.create_task(
-                tell_forever(
+                report_forever(
                     driver,
                     SysTopics(
                         server,

@@ -12,8 +12,8 @@ from typing import Final, final
 from penstock.auth import passwords, scram
 from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
+from penstock.auth.external import Granted
 from penstock.auth.lines import lines_of
-from penstock.auth.outside import Granted
 from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access import Authorize, Permissions
 from penstock.errors import ConfigError

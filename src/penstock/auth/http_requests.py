@@ -28,7 +28,7 @@ from collections import OrderedDict
 from typing import Final, final
 
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
-from penstock.auth.outside import Answer
+from penstock.auth.external import Answer
 from penstock.auth.web_requests import body_of, opener_for
 from penstock.engine.access import Credentials
 from penstock.engine.addresses import ip_of

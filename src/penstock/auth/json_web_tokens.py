@@ -25,8 +25,8 @@ from typing import Any, Final, final
 
 import jwt
 
+from penstock.auth.external import Answer
 from penstock.auth.http_requests import rules_of
-from penstock.auth.outside import Answer
 from penstock.auth.passwords import name_mistake
 from penstock.engine.access import Credentials
 from penstock.engine.answers import REASON_CHARACTERS_MAX

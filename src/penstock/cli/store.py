@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True, help="Look after a broker's log and stat
 @app.callback()
 def begin(context: typer.Context) -> None:
     """Look after a broker's log and state."""
-    from penstock.store.private import privately
+    from penstock.store.permissions import privately
 
     context.with_resource(privately())  # until the command has ended
 
@@ -282,7 +282,7 @@ def forget(
 
     No broker may be running. The archive of the stream as configured now is left alone.
     """
-    from penstock.store.forgetting import forget as forget_stream
+    from penstock.store.archive_removal import forget as forget_stream
 
     for archive in forget_stream(_directory(config, data_dir), stream):
         print(

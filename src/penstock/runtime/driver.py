@@ -366,16 +366,16 @@ class Driver(PeerOwner):
         if connection.closed_because in ("client disconnected", ""):
             return
         peer.close_is_noted = True
-        held_back: int | None = 0
+        suppressed: int | None = 0
         if not peer.was_connected:
-            held_back = self._limiter.admit(_refused(peer), time.monotonic())
-        if held_back is not None:
+            suppressed = self._limiter.admit(_refused(peer), time.monotonic())
+        if suppressed is not None:
             logger.info(
                 "closed the connection of %s from %s: %s%s",
                 connection.client_id or "an unknown client",
                 peer.wire.peer,
                 Sentence(connection.closed_because),
-                f" (and {held_back} more like this since the last line)" if held_back else "",
+                f" (and {suppressed} more like this since the last line)" if suppressed else "",
             )
 
     async def durable(self) -> None:

@@ -11,7 +11,7 @@ A check of a password costs tens to hundreds of milliseconds of a core and of me
 that a stolen file is of little use. Therefore few threads, which let the loop go first; turns by
 source and name (``engine.login_shares``), so that wrong passwords take no time of others; one check
 for all clients of one source with the same name and password (``checks``); and a memory of logins
-that were right (``verified``). A method that waits for another service has threads of its own.
+that were right (``login_cache``). A method that waits for another service has threads of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Final, final
 
 from penstock.auth import scram
 from penstock.auth.decoys import Decoys
+from penstock.auth.external import Answer, AnswersRules, Method
 from penstock.auth.files import Access
-from penstock.auth.outside import Answer, AnswersRules, Method
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
 from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
@@ -35,8 +35,8 @@ from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
 from penstock.services.checks import Check, Checks
 from penstock.services.guarded_exchange import GuardedExchange
+from penstock.services.login_cache import LoginCache
 from penstock.services.login_guard import Banned, LoginGuard
-from penstock.services.verified import Verified
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -74,7 +74,7 @@ class Authentication(Authenticate):
         self._secret = secret
         self._decoys = _decoys(access, secret)
         self._decided: Decided | None = None
-        self._verified = Verified(settings.verified_s)
+        self._verified = LoginCache(settings.verified_s)
         self._guard = _guard(settings)
         waiting_max = settings.checks_waiting_max
         threads = min(THREADS_MAX, os.cpu_count() or 1)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, final
 
-from penstock.auth.outside import Answer
+from penstock.auth.external import Answer
 from penstock.engine.access import Credentials, Verdict
 from penstock.engine.link import Link
 from penstock.engine.login_shares import Attempt

@@ -5,11 +5,11 @@ and the loop stands still meanwhile. Python starts one whenever a quarter more o
 old, so each message that leaves objects behind for a while, such as a match in the cache, would pay
 for subscriptions that do not concern it. Penstock collects in portions instead::
 
-      made ─▶ young ─▶ old ── ``settle``: collected, and what is alive set aside ─▶ not looked at
-       │                ╰──── at the end of a turn, once so much has grown old      ▲  any more
-       ╰── while the state is recovered (``all_stays``) ─────────────────────────────╯
+      made ─▶ young ─▶ old ── ``collect_if_due``: collected, survivors frozen ─▶ not visited again
+       │                ╰──── at the end of a turn, once enough has grown old      ▲
+       ╰── while the state is recovered (``freezing``) ────────────────────────────╯
 
-Objects that are set aside are freed all the same, by their reference counts: clients and their
+Frozen objects are freed all the same, by their reference counts: clients and their
 sessions leave no cycles behind (``test_no_cycles.py``). A cycle among such objects would stay until
 the broker ends.
 """
@@ -25,11 +25,11 @@ _COLLECTIONS_MAX: Final = 10  # of the middle generation, a few thousand objects
 _NEVER: Final = 2**31 - 1
 
 
-def set_aside() -> None:
+def collect_and_freeze() -> None:
     """Collect now, and exempt what is alive from later collections.
 
-    While another thread collects, ``gc.collect`` does nothing at all, and garbage would be set
-    aside uncollected, for ever. Then it is left to the next call.
+    While another thread collects, ``gc.collect`` does nothing at all, and garbage would be
+    frozen uncollected, for ever. Then it is left to the next call.
     """
     before = _full_collections()
     gc.collect()
@@ -43,14 +43,14 @@ def _full_collections() -> int:
 
 
 def collect_in_portions() -> None:
-    """Let only ``settle`` collect old objects from now on; exempt the present ones."""
-    set_aside()
+    """Let only ``collect_if_due`` collect old objects from now on; exempt the present ones."""
+    collect_and_freeze()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)
 
 
 @contextmanager
-def all_stays() -> Iterator[None]:
+def freezing() -> Iterator[None]:
     """Exempt the objects that are made meanwhile from collections, without visiting them once."""
     gc.disable()
     try:
@@ -60,7 +60,7 @@ def all_stays() -> Iterator[None]:
         gc.enable()
 
 
-def settle() -> None:
+def collect_if_due() -> None:
     """Collect what has grown old if it is a portion; called at the end of a turn."""
     if gc.get_count()[2] >= _COLLECTIONS_MAX:
-        set_aside()
+        collect_and_freeze()

@@ -5,7 +5,7 @@
       control socket ─ lease ─▶ Readers ─ new, or moved back ─▶ readers.json, synced ─▶ granted
                                    │  ╰───── renewed ─────────────────────────────────▶ granted
                                    │                  (readers.json follows at the next round)
-                                   ╰─ held_from ─▶ retention
+                                   ╰─ leased_from ─▶ retention
 
 The rules are those of ``services.readers``.
 """
@@ -120,9 +120,9 @@ class ReaderLeases:
             if asked.owner in ("", reader.owner)
         ]
 
-    def held_from(self) -> int:
+    def leased_from(self) -> int:
         """Return the offset from which on retention must leave the log alone."""
-        return self._readers.held_from(time.monotonic())
+        return self._readers.leased_from(time.monotonic())
 
     def trimmed(self, before: int, earliest: int) -> None:
         """Count messages that retention took from readers: the log began at ``before``, and begins

@@ -36,7 +36,7 @@ import msgspec
 
 from penstock.control.reader_requests import Granted, Lease, check_group
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
-from penstock.store.api import NOTHING_HELD
+from penstock.store.api import NOTHING_LEASED
 
 
 class Reader(msgspec.Struct):
@@ -201,12 +201,13 @@ class Readers:
             lapsed.append(reader)
         return lapsed
 
-    def held_from(self, now_s: float) -> int:
-        """Return the offset from which on the log is kept; ``NOTHING_HELD`` when no lease lasts."""
+    def leased_from(self, now_s: float) -> int:
+        """Return the offset from which on the log is kept; ``NOTHING_LEASED`` when no lease
+        lasts."""
         held = (
             self._known[group].offset for group, ends_s in self._ends_s.items() if ends_s > now_s
         )
-        return min(held, default=NOTHING_HELD)
+        return min(held, default=NOTHING_LEASED)
 
     def trimmed(self, before: int, earliest: int, now_s: float) -> list[tuple[Reader, int]]:
         """Return which readers lost how many messages: the log began at ``before``, and begins at

@@ -30,7 +30,7 @@ from penstock.engine.clock import Now
 from penstock.engine.server import Server
 from penstock.errors import StoreError
 from penstock.services.reader_leases import ReaderLeases
-from penstock.store.api import NOTHING_HELD, Store
+from penstock.store.api import NOTHING_LEASED, Store
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -104,9 +104,9 @@ async def _trim(
     store: Store, older_than_us: int, bytes_max: int, keep_from: int, leases: ReaderLeases | None
 ) -> int:
     """Trim the log, a bounded part in each call, until there is no more to remove."""
-    held_bytes_max = 0
+    leased_bytes_max = 0
     if leases is not None and leases.hold_bytes_max:  # never less than without a reader
-        held_bytes_max = max(leases.hold_bytes_max, bytes_max)
+        leased_bytes_max = max(leases.hold_bytes_max, bytes_max)
     starts_at = -1
     while True:
         former = starts_at
@@ -120,8 +120,8 @@ async def _trim(
                     older_than_us,
                     bytes_max or _NO_LIMIT,
                     keep_from,
-                    leases.held_from(),
-                    held_bytes_max,
+                    leases.leased_from(),
+                    leased_bytes_max,
                 )
                 leases.trimmed(before, starts_at)
         if starts_at == former:
@@ -133,12 +133,12 @@ async def _retain(
     older_than_us: int,
     bytes_max: int,
     keep_from: int,
-    held_from: int = NOTHING_HELD,
-    held_bytes_max: int = 0,
+    leased_from: int = NOTHING_LEASED,
+    leased_bytes_max: int = 0,
 ) -> int:
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(
-        None, store.retain, older_than_us, bytes_max, keep_from, held_from, held_bytes_max
+        None, store.retain, older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max
     )
 
 

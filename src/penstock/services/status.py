@@ -13,7 +13,7 @@ from penstock.services.sys_topics import SysTopics
 TICK_S: Final = 0.25
 
 
-async def tell_forever(
+async def report_forever(
     driver: Driver, sys_topics: SysTopics, flow_topics: FlowTopics, warnings: LimitWarnings
 ) -> None:
     """Publish and log what is due until cancelled.

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 
 logger = get_logger(__name__)
 
@@ -48,7 +48,7 @@ class StreamProcess:
     def __init__(
         self,
         data_dir: Path,
-        port: HeldPort,
+        port: ReservedPort,
         streams: str,
         publishing: str = "",
         options: Sequence[str] = (),
@@ -128,7 +128,7 @@ class StreamProcess:
         return await process.wait()
 
 
-async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> HeldPort:
+async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> ReservedPort:
     """Return the port that the stream service will use, ``port`` or a free one for 0, and keep it
     for the service.
 
@@ -145,7 +145,7 @@ async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -
     deadline_s = loop.time() + patience_s
     while True:
         try:
-            return HeldPort(host, port)
+            return ReservedPort(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or loop.time() >= deadline_s:
                 raise ConfigError(

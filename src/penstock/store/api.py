@@ -24,7 +24,7 @@ from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import Recovered
 
-NOTHING_HELD: Final = 2**63 - 1
+NOTHING_LEASED: Final = 2**63 - 1
 
 
 class LogExtent(NamedTuple):
@@ -82,15 +82,15 @@ class Store(Protocol):
         older_than_us: int,
         bytes_max: int,
         keep_from: int,
-        held_from: int = NOTHING_HELD,
-        held_bytes_max: int = 0,
+        leased_from: int = NOTHING_LEASED,
+        leased_bytes_max: int = 0,
     ) -> int:
         """Remove whole chunks from the front of the log; return the offset where it starts then.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
         of the steady clock, ``engine.steady``), or while the log is larger than
         ``bytes_max``; never one that reaches to ``keep_from`` or beyond, and one that reaches
-        to ``held_from`` or beyond only while the log is larger than ``held_bytes_max``. One
+        to ``leased_from`` or beyond only while the log is larger than ``leased_bytes_max``. One
         call does a bounded amount of work.
         """
 

@@ -45,7 +45,7 @@ from penstock.store.identity import (
 )
 from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest
 from penstock.store.offline import open_offline
-from penstock.store.places import is_there
+from penstock.store.paths import path_exists
 from penstock.store.watermark import (
     WATERMARK_FILE,
     Committed,
@@ -65,7 +65,7 @@ def back_up(database: Database, destination: Path) -> Manifest:
         StoreError: there is something at ``destination``, or that cannot be told.
         StoreFailed: it could not be written; nothing is left at ``destination``.
     """
-    if is_there(destination):
+    if path_exists(destination):
         raise StoreError(f"{destination} exists already; name a directory that does not")
     unfinished = destination.with_name(destination.name + _UNFINISHED)
     try:
@@ -114,7 +114,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
     manifest = read_manifest(backup)
     if manifest is None:
         raise StoreError(f"{backup} is no backup: it has no {MANIFEST_FILE}")
-    if is_there(data_dir / STORE_DIRECTORY):
+    if path_exists(data_dir / STORE_DIRECTORY):
         raise StoreError(
             f"there is a store in {data_dir}; stop its broker and move the directory away, or"
             " restore to another one with --data-dir"

@@ -69,7 +69,7 @@ from penstock.store.parts import (
     size_of,
     whole,
 )
-from penstock.store.places import is_there
+from penstock.store.paths import path_exists
 from penstock.store.recyclable import find_recyclable, mend
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
@@ -397,7 +397,7 @@ def has_database(data_dir: Path) -> bool:
     Raises:
         StoreError: it cannot be told.
     """
-    return is_there(data_dir / STORE_DIRECTORY / "CURRENT")
+    return path_exists(data_dir / STORE_DIRECTORY / "CURRENT")
 
 
 @contextmanager
@@ -454,7 +454,7 @@ def _mend(data_dir: Path) -> None:
 
 
 def _families_there(path: Path) -> set[str]:
-    if not is_there(path / "CURRENT"):
+    if not path_exists(path / "CURRENT"):
         return set()
     try:
         return set(Rdict.list_cf(str(path)))

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import StoreBroken
-from penstock.store.places import is_there
+from penstock.store.paths import path_exists
 
 REPAIR_FINISHED: Final = "repair.finished-"
 """Start of the name of a directory with what a repair has made, until it is in its place."""
@@ -59,7 +59,7 @@ def lacks_current(store: Path) -> bool:
     RocksDB takes such a directory for an empty one, and would remove what is there. The creation of
     a database that was killed leaves no table and no log with anything in it.
     """
-    if is_there(store / "CURRENT") or not store.is_dir():
+    if path_exists(store / "CURRENT") or not store.is_dir():
         return False
     return any(store.glob("*.sst")) or any(log.stat().st_size for log in store.glob("*.log"))
 

@@ -25,7 +25,7 @@ from penstock.store.findings import Examination
 from penstock.store.identity import Loss
 from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
-from penstock.store.places import no_store
+from penstock.store.paths import no_store
 from penstock.store.queue_examination import QueueExaminer
 from penstock.store.ranges import without
 from penstock.store.view import View, open_view

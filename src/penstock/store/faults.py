@@ -92,7 +92,7 @@ def probe(data_dir: Path, database: Path) -> None:
 
 
 @final
-class Usage:
+class ReadWriteLock:
     """A lock for a thing that many use at the same time, and that one may replace.
 
     A replacement waits for present users to finish, and keeps further users waiting.
@@ -118,7 +118,7 @@ class Usage:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Replace the thing, when nobody uses it."""
         with self._changed:
             while self._replacing:

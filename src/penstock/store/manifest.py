@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.errors import StoreError
-from penstock.store.places import is_there
+from penstock.store.paths import path_exists
 from penstock.store.watermark import Committed
 
 MANIFEST_FILE: Final = "backup.json"
@@ -61,7 +61,7 @@ def refuse_backup(data_dir: Path) -> None:
     Raises:
         StoreError: ``data_dir`` is a backup, or may not be entered.
     """
-    if is_there(data_dir / MANIFEST_FILE):
+    if path_exists(data_dir / MANIFEST_FILE):
         raise StoreError(
             f"{data_dir} is a backup; make a store of it with"
             f" 'penstock store restore {data_dir} --data-dir DIR'"

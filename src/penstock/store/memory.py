@@ -23,7 +23,7 @@ from penstock.engine.records import (
 )
 from penstock.engine.runs import Run, join
 from penstock.engine.steady import ClockRecord
-from penstock.store.api import NOTHING_HELD, LogExtent
+from penstock.store.api import NOTHING_LEASED, LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
 
@@ -150,8 +150,8 @@ class MemoryStore:
         older_than_us: int,
         bytes_max: int,
         keep_from: int,
-        held_from: int = NOTHING_HELD,
-        held_bytes_max: int = 0,
+        leased_from: int = NOTHING_LEASED,
+        leased_bytes_max: int = 0,
     ) -> int:
         """Remove old chunks; see ``Store.retain``."""
         for _ in range(_RETAIN_MESSAGES_MAX):
@@ -161,7 +161,7 @@ class MemoryStore:
                 message = self._log[self._earliest]
                 if message.steady_us >= older_than_us and self._log_bytes <= bytes_max:
                     break
-                if self._earliest >= held_from and self._log_bytes <= held_bytes_max:
+                if self._earliest >= leased_from and self._log_bytes <= leased_bytes_max:
                     break
                 del self._log[self._earliest]
                 self._log_bytes -= message.size_bytes()

@@ -9,7 +9,7 @@ from pathlib import Path
 from penstock.store.database import Database, has_database, open_database
 from penstock.store.identity import refuse_losses
 from penstock.store.manifest import refuse_backup
-from penstock.store.places import no_store
+from penstock.store.paths import no_store
 
 
 @contextmanager

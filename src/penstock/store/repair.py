@@ -40,7 +40,7 @@ from penstock.store.examination import examine_view, has_files
 from penstock.store.findings import Examination
 from penstock.store.identity import Loss
 from penstock.store.manifest import refuse_backup
-from penstock.store.places import is_there, no_store
+from penstock.store.paths import no_store, path_exists
 from penstock.store.view import open_view
 from penstock.store.watermark import (
     WATERMARK_FILE,
@@ -101,7 +101,7 @@ def repair(data_dir: Path, is_rehearsal: bool = False, tell: Told | None = None)
     """
     has_database = has_files(data_dir)
     interrupted = unfinished_repair(data_dir)
-    if not has_database and interrupted is None and not is_there(data_dir / WATERMARK_FILE):
+    if not has_database and interrupted is None and not path_exists(data_dir / WATERMARK_FILE):
         raise no_store(data_dir)
     refuse_backup(data_dir)
     if interrupted is not None and not is_rehearsal:

@@ -37,7 +37,7 @@ from penstock.engine.runs import join
 from penstock.engine.steady import Leads
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
-from penstock.store.api import NOTHING_HELD, LogExtent
+from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, Departure
 from penstock.store.backup import back_up
 from penstock.store.chunk import (
@@ -57,7 +57,7 @@ from penstock.store.database import (
     open_for_reading,
 )
 from penstock.store.diagnosis import broken, broken_where_damaged
-from penstock.store.faults import Usage, probe, with_remedy
+from penstock.store.faults import ReadWriteLock, probe, with_remedy
 from penstock.store.identity import (
     CLOCK,
     COMMITS,
@@ -123,7 +123,7 @@ class RocksStore:
         refuse_losses(data_dir)
         self._data_dir = data_dir
         self._streams = streams
-        self._usage = Usage()
+        self._usage = ReadWriteLock()
         self._is_writable = True
         self._prepared: _Prepared | None = None
         self._run = new_run()  # a commit that is written again has the same parts
@@ -293,7 +293,7 @@ class RocksStore:
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
         probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
-        with self._usage.alone():
+        with self._usage.exclusive():
             self._is_writable = False
             self._prepared = None  # for this database only
             self._database.close()
@@ -427,22 +427,22 @@ class RocksStore:
         older_than_us: int,
         bytes_max: int,
         keep_from: int,
-        held_from: int = NOTHING_HELD,
-        held_bytes_max: int = 0,
+        leased_from: int = NOTHING_LEASED,
+        leased_bytes_max: int = 0,
     ) -> int:
         """Remove old chunks; see ``Store.retain``."""
         with self._usage.shared():
             if not self._is_writable:
                 return self._earliest
-            return self._retain(older_than_us, bytes_max, keep_from, held_from, held_bytes_max)
+            return self._retain(older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max)
 
     def _retain(
         self,
         older_than_us: int,
         bytes_max: int,
         keep_from: int,
-        held_from: int,
-        held_bytes_max: int,
+        leased_from: int,
+        leased_bytes_max: int,
     ) -> int:
         log = self._families["log"]
         chunks = log.iter()
@@ -466,7 +466,7 @@ class RocksStore:
             end = base + facts.rows
             if end > keep_from or not (too_old or size_bytes > bytes_max):
                 break
-            if end > held_from and size_bytes <= held_bytes_max:
+            if end > leased_from and size_bytes <= leased_bytes_max:
                 break
             if self._archives.is_any_open:
                 departure.add(base, self._chunk(key, value, facts), facts.size_bytes)

@@ -247,12 +247,12 @@ class RepeatLimiter:
             self._seen[key] = (now_s, 0)
             return 0
         self._seen.move_to_end(key)
-        last_s, held_back = seen
+        last_s, suppressed = seen
         if now_s - last_s < self.interval_s:
-            self._seen[key] = (last_s, held_back + count)
+            self._seen[key] = (last_s, suppressed + count)
             return None
         self._seen[key] = (now_s, 0)
-        return held_back
+        return suppressed
 
 
 def warn_limited(
@@ -282,10 +282,10 @@ def log_limited(
 
     ``count`` is how many things the line is about.
     """
-    held_back = limiter.admit(key, now_s, count)
-    if held_back is None:
+    suppressed = limiter.admit(key, now_s, count)
+    if suppressed is None:
         return
-    if held_back:
+    if suppressed:
         message += " (and %d more like this since the last line)"
-        args = (*args, held_back)
+        args = (*args, suppressed)
     logger.log(level, message, *args)

@@ -30,33 +30,33 @@ class StreamWire(asyncio.Protocol):
         self.below: asyncio.Transport | None = None
         self._transport: asyncio.Transport | None = None
         self._reading = True
-        self._held = False  # what was read last is not handled yet: see ``_hold_reading``
+        self._blocked = False  # what was read last is not handled yet: see ``_block_reading``
 
     def pause_reading(self) -> None:
         """Stop reading."""
         if self._transport is not None and self._reading:
             self._reading = False
-            if not self._held:
+            if not self._blocked:
                 (self.below or self._transport).pause_reading()
 
     def resume_reading(self) -> None:
         """Read again."""
         if self._transport is not None and not self._reading:
             self._reading = True
-            if not self._held:
+            if not self._blocked:
                 (self.below or self._transport).resume_reading()
 
-    def _hold_reading(self) -> None:
-        """Read nothing until ``_read_on``, whatever the user of the wire wants."""
-        if self._transport is not None and not self._held:
-            self._held = True
+    def _block_reading(self) -> None:
+        """Read nothing until ``_unblock_reading``, whatever the user of the wire wants."""
+        if self._transport is not None and not self._blocked:
+            self._blocked = True
             if self._reading:
                 (self.below or self._transport).pause_reading()
 
-    def _read_on(self) -> None:
+    def _unblock_reading(self) -> None:
         """Read again as the user of the wire wants: the bytes read last are handled."""
-        if self._transport is not None and self._held:
-            self._held = False
+        if self._transport is not None and self._blocked:
+            self._blocked = False
             if self._reading:
                 (self.below or self._transport).resume_reading()
 
@@ -84,8 +84,8 @@ class StreamWire(asyncio.Protocol):
         """Close ``transport``, which is read again for the peer's half of TLS's goodbye."""
         transport.close()
         below = self.below
-        is_paused = self._held or not self._reading
+        is_paused = self._blocked or not self._reading
         if below is not None and is_paused and not below.is_closing():
             self._reading = True
-            self._held = False
+            self._blocked = False
             below.resume_reading()

@@ -149,7 +149,7 @@ class WebSocketStream(StreamWire):
         if wait_s <= 0.0 and not has_more:
             return
         self._frames_wait = True
-        self._hold_reading()
+        self._block_reading()
         loop = asyncio.get_running_loop()
         if wait_s > 0.0:
             loop.call_later(wait_s, self._go_on)
@@ -163,7 +163,7 @@ class WebSocketStream(StreamWire):
         if not self._is_over():
             self._take_portion(b"")
         if not self._frames_wait:
-            self._read_on()
+            self._unblock_reading()
 
     def _idle_wait_s(self) -> float:
         """Return how long to wait, in seconds, for frames that carried nothing; close after too

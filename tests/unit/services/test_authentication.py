@@ -13,8 +13,8 @@ from argon2 import PasswordHasher
 
 from penstock.auth import scram
 from penstock.auth.acl import WRITE, Rule
+from penstock.auth.external import Answer
 from penstock.auth.files import Access
-from penstock.auth.outside import Answer
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
 from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.services.garbage import all_stays, collect_in_portions, set_aside, settle
+from penstock.services.garbage import (
+    collect_and_freeze,
+    collect_if_due,
+    collect_in_portions,
+    freezing,
+)
 
 
 class Node:
@@ -73,7 +78,7 @@ def test_nothing_is_set_aside_uncollected_because_another_thread_collects() -> N
     try:
         assert inside.wait(10)
         garbage = cycle()
-        set_aside()
+        collect_and_freeze()
     finally:
         leave.set()
         thread.join()
@@ -90,7 +95,7 @@ def test_a_portion_is_collected_and_set_aside_and_less_than_that_is_not() -> Non
             grow_old()
             assert gc.get_count()[2] < 100
             before = gc.get_count()[2]
-            settle()
+            collect_if_due()
             assert is_looked_at(node) == (gc.get_count()[2] == before)
         assert before > 1
     finally:
@@ -117,7 +122,7 @@ def test_what_is_aside_is_freed_by_its_reference_count() -> None:
 def test_what_is_recovered_is_not_looked_at_once() -> None:
     begin()
     before = [generation["collections"] for generation in gc.get_stats()]
-    with all_stays():
+    with freezing():
         nodes = [Node() for _ in range(10_000)]
         assert [generation["collections"] for generation in gc.get_stats()] == before
     assert gc.isenabled()

@@ -23,7 +23,7 @@ from penstock.errors import StoreFailed
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Told
-from penstock.store.api import NOTHING_HELD
+from penstock.store.api import NOTHING_LEASED
 from penstock.store.memory import MemoryStore
 
 EPOCH = "e1"
@@ -80,14 +80,14 @@ async def test_a_lease_is_kept_before_it_is_granted_and_a_renewal_soon_after(
 ) -> None:
     first = leases(tmp_path)
     assert (await first.lease(asks(5))).offset == 5
-    assert leases(tmp_path).held_from() == 5
+    assert leases(tmp_path).leased_from() == 5
     await first.lease(asks(9))
-    assert leases(tmp_path).held_from() == 5, "an older offset holds more"
+    assert leases(tmp_path).leased_from() == 5, "an older offset holds more"
     await first.tick()
-    assert leases(tmp_path).held_from() == 9
-    assert leases(tmp_path, epoch="e2").held_from() == NOTHING_HELD, "of another log"
+    assert leases(tmp_path).leased_from() == 9
+    assert leases(tmp_path, epoch="e2").leased_from() == NOTHING_LEASED, "of another log"
     assert await first.release(Release("etl"))
-    assert leases(tmp_path).held_from() == NOTHING_HELD
+    assert leases(tmp_path).leased_from() == NOTHING_LEASED
 
 
 async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_no_lease_is_granted_while_messages_leave_the_log(tmp_path: Path) 
     async with made.trimming:
         asked = asyncio.create_task(made.lease(asks(5)))
         await asyncio.sleep(0)
-        assert made.held_from() == NOTHING_HELD
+        assert made.leased_from() == NOTHING_LEASED
     assert (await asked).offset == 5
 
 
@@ -107,14 +107,14 @@ async def test_a_lease_that_cannot_be_kept_is_not_granted(tmp_path: Path) -> Non
         await made.lease(asks(5))  # as its client does, which is told to try again
     await asyncio.to_thread((tmp_path / "missing").mkdir)
     assert (await made.lease(asks(5))).offset == 5
-    assert leases(tmp_path / "missing").held_from() == 5
+    assert leases(tmp_path / "missing").leased_from() == 5
 
 
 async def test_who_asks_again_before_the_lease_is_kept_waits_for_it_too(tmp_path: Path) -> None:
     made = leases(tmp_path)
     asked = [asyncio.create_task(made.lease(asks(5))) for _ in range(2)]
     done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
-    assert leases(tmp_path).held_from() == 5
+    assert leases(tmp_path).leased_from() == 5
     assert [task.result().offset for task in done] == [5] * len(done)
     await asyncio.gather(*asked)
 

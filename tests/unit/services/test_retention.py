@@ -174,8 +174,8 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     )
     await asyncio.wait_for(store.trimmed.wait(), 10)
     task.cancel()
-    _, limit, _, held_from, held_bytes_max = store.asked[0]
-    assert (limit, held_from, held_bytes_max) == (bytes_max or 2**63, 7, expected)
+    _, limit, _, leased_from, leased_bytes_max = store.asked[0]
+    assert (limit, leased_from, leased_bytes_max) == (bytes_max or 2**63, 7, expected)
 
 
 async def test_what_no_session_needs_leaves_memory_at_once(

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.engine.link import Link, Turn
-from penstock.services.verified import Verified
+from penstock.services.login_cache import LoginCache
 
 PASSWORD = b"correct horse"
 
@@ -15,7 +15,7 @@ def closed() -> Link:
 
 
 def test_what_was_right_is_known_for_its_time_after_the_client_left() -> None:
-    verified = Verified(10.0)
+    verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     assert not verified.knows(key, closed(), 0.0)
     verified.remember(key, closed(), 0.0)
@@ -26,7 +26,7 @@ def test_what_was_right_is_known_for_its_time_after_the_client_left() -> None:
 
 
 def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() -> None:
-    verified = Verified(10.0)
+    verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     link = Link(Turn())
     verified.remember(key, link, 0.0)
@@ -38,7 +38,7 @@ def test_a_client_that_stays_connected_for_long_is_known_when_it_comes_back() ->
 
 
 def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
-    verified = Verified(10.0)
+    verified = LoginCache(10.0)
     key = verified.key_of("alice", PASSWORD)
     verified.remember(key, Link(Turn()), 0.0)
     assert verified.knows(key, closed(), 1000.0)
@@ -46,7 +46,7 @@ def test_whoever_is_connected_is_known_however_long_ago_that_began() -> None:
 
 
 def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
-    verified = Verified(10.0)
+    verified = LoginCache(10.0)
     for number in range(100):
         verified.remember(verified.key_of(f"user{number}", PASSWORD), closed(), 0.0)
     for second in range(30):
@@ -56,17 +56,17 @@ def test_whoever_left_is_forgotten_without_being_asked_for() -> None:
 
 @pytest.mark.parametrize("other", [("alice", b"x"), ("alicec", b"orrect horse"), ("", PASSWORD)])
 def test_nothing_else_is_known(other: tuple[str, bytes]) -> None:
-    verified = Verified(10.0)
+    verified = LoginCache(10.0)
     verified.remember(verified.key_of("alice", PASSWORD), closed(), 0.0)
     assert not verified.knows(verified.key_of(*other), closed(), 1.0)
 
 
 def test_another_process_has_another_key() -> None:
-    assert Verified(10.0).key_of("alice", PASSWORD) != Verified(10.0).key_of("alice", PASSWORD)
+    assert LoginCache(10.0).key_of("alice", PASSWORD) != LoginCache(10.0).key_of("alice", PASSWORD)
 
 
 def test_it_is_bounded_and_the_oldest_login_goes() -> None:
-    verified = Verified(10.0, remembered_max=2)
+    verified = LoginCache(10.0, remembered_max=2)
     keys = [verified.key_of(name, PASSWORD) for name in ("a", "b", "c")]
     verified.remember(keys[0], closed(), 0.0)
     verified.remember(keys[1], closed(), 0.0)
@@ -76,7 +76,7 @@ def test_it_is_bounded_and_the_oldest_login_goes() -> None:
 
 
 def test_nothing_is_remembered_where_that_is_not_wanted() -> None:
-    verified = Verified(0.0)
+    verified = LoginCache(0.0)
     verified.remember(verified.key_of("a", PASSWORD), closed(), 0.0)
     verified.tick(1.0, 1.0)
     assert len(verified) == 0

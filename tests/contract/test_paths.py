@@ -13,7 +13,7 @@ from penstock.store import rocks
 from penstock.store.backup import back_up_unused, restore
 from penstock.store.compaction import compact
 from penstock.store.examination import examine
-from penstock.store.places import is_there
+from penstock.store.paths import path_exists
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_backup import filled
@@ -43,14 +43,14 @@ def test_what_to_do_is_said(tmp_path: Path) -> None:
     with pytest.raises(
         StoreError, match=r"cannot be looked into: .*; let the user of this process"
     ):
-        is_there(tmp_path / UNENTERABLE / "CURRENT")
+        path_exists(tmp_path / UNENTERABLE / "CURRENT")
     with pytest.raises(StoreError, match=r"there is no store in .*; name .* with --data-dir"):
         examine(tmp_path)
 
 
 def test_below_a_file_nothing_is(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert not is_there(tmp_path / "file" / "data")
+    assert not path_exists(tmp_path / "file" / "data")
 
 
 def test_a_backup_to_where_nobody_may_write(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Users of other methods: whose rules hold, and for how long they are kept."""
 
 from penstock.auth.acl import DENY, WRITE, AccessList, Rule
+from penstock.auth.external import KEPT_MAX, AnswersRules, FirstOf, Granted
 from penstock.auth.files import Access
-from penstock.auth.outside import KEPT_MAX, AnswersRules, FirstOf, Granted
 from penstock.auth.passwords import Users, password_line
 from penstock.engine.access import Credentials
 from penstock.protocol import reasons

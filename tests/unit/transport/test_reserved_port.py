@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.transport.held_port import HeldPort
+from penstock.transport.reserved_port import ReservedPort
 
 HOST = "127.0.0.1"
 IN_USE = os.strerror(errno.EADDRINUSE)
@@ -34,14 +34,14 @@ def only(port: int) -> socket.socket:
 
 
 @pytest.fixture
-def held() -> Iterator[HeldPort]:
-    with HeldPort(HOST) as made:
+def held() -> Iterator[ReservedPort]:
+    with ReservedPort(HOST) as made:
         yield made
 
 
 @on_linux
 @pytest.mark.parametrize("reuse", [0, 1])
-def test_nobody_is_given_it(held: HeldPort, reuse: int) -> None:
+def test_nobody_is_given_it(held: ReservedPort, reuse: int) -> None:
     with only(held.port) as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
         with pytest.raises(OSError, match=IN_USE):
@@ -52,7 +52,7 @@ def test_nobody_is_given_it(held: HeldPort, reuse: int) -> None:
 
 
 @on_linux
-def test_no_connection_goes_out_from_it(held: HeldPort) -> None:
+def test_no_connection_goes_out_from_it(held: ReservedPort) -> None:
     none_left = os.strerror(errno.EADDRNOTAVAIL)
     with (
         socket.create_server((HOST, 0)) as server,
@@ -62,7 +62,7 @@ def test_no_connection_goes_out_from_it(held: HeldPort) -> None:
         other.connect(server.getsockname())
 
 
-def test_who_it_is_held_for_listens_there_again_and_again(held: HeldPort) -> None:
+def test_who_it_is_held_for_listens_there_again_and_again(held: ReservedPort) -> None:
     for _ in range(2):
         with (
             socket.create_server((HOST, held.port)),
@@ -71,24 +71,24 @@ def test_who_it_is_held_for_listens_there_again_and_again(held: HeldPort) -> Non
             assert came.getpeername() == (HOST, held.port)
 
 
-def test_nobody_listens_there_meanwhile(held: HeldPort) -> None:
+def test_nobody_listens_there_meanwhile(held: ReservedPort) -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((HOST, held.port))
 
 
 def test_where_somebody_listens_it_is_refused() -> None:
     with socket.create_server((HOST, 0)) as server, pytest.raises(OSError, match=IN_USE):
-        HeldPort(HOST, server.getsockname()[1])
+        ReservedPort(HOST, server.getsockname()[1])
 
 
 def test_it_is_written_as_addresses_are() -> None:
-    with HeldPort(HOST) as held:
+    with ReservedPort(HOST) as held:
         assert str(held) == f"127.0.0.1:{held.port}"
 
 
 def test_it_is_written_as_addresses_are_ipv6() -> None:
     try:
-        held = HeldPort("::1")
+        held = ReservedPort("::1")
     except OSError:
         pytest.skip("no IPv6 on this machine")
     with held:

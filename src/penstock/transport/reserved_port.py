@@ -28,7 +28,7 @@ _CAN_HOLD: Final = sys.platform == "linux"
 
 
 @final
-class HeldPort:
+class ReservedPort:
     """A TCP port that the system gives no other program until ``close``.
 
     Args:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.private import make_private, privately, warn_of_readable
+from penstock.store.permissions import make_private, privately, warn_of_readable
 
 
 def mode_of(path: Path) -> int:

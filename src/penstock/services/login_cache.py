@@ -27,7 +27,7 @@ _DIGEST_BYTES: Final = 32
 
 
 @final
-class Verified:
+class LoginCache:
     """A memory of names and passwords that were right, each for a time.
 
     Args:

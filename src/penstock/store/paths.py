@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.errors import StoreError
 
 
-def is_there(path: Path) -> bool:
+def path_exists(path: Path) -> bool:
     """Return whether ``path`` exists; nothing exists below a file that is no directory.
 
     Raises:
