@@ -8,7 +8,9 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # Tests of what is compiled run on both builds; those of the client and of bench only compiled.
-BOTH_WAYS := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors tests/model tests/fuzz)
+# Of those without simulations the branches that they reach can be counted.
+COUNTED := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors)
+BOTH_WAYS := $(COUNTED) $(wildcard tests/model tests/fuzz)
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
 IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long `make torture` runs, and each target of `make fuzz`.
@@ -18,7 +20,7 @@ CHECKED := $(wildcard src tests examples benchmarks scripts)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo test check fuzz torture bench format docs lock clean
+.PHONY: help setup setup-tests demo test check coverage fuzz torture bench format docs lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +37,12 @@ demo: setup ## replay real sensor readings through broker and Spark, with crashe
 test: setup-tests check ## check, then run every test but the long ones, which are part of torture
 	$(INTERPRETED) $(PYTEST) -q $(IN_PARALLEL) $(BOTH_WAYS)
 	$(PYTEST) -q $(IN_PARALLEL) -m 'not long' tests
+
+coverage: setup-tests ## which branches of protocol and engine tests reach; fails below the floor
+	@rm -f .coverage .coverage.*
+	$(INTERPRETED) $(PY) -m coverage run -m pytest -q $(IN_PARALLEL) $(COUNTED)
+	@$(PY) -m coverage combine --quiet
+	PYTHONPATH=src $(PY) -m coverage report
 
 check: setup ## format, lint, types, layers, documents
 	.venv/bin/ruff format --check $(CHECKED) setup.py
@@ -82,6 +90,6 @@ lock: setup ## choose the newest allowed packages and write requirements/*.txt
 	sh scripts/lock.sh
 
 clean: ## remove all that these commands made here
-	rm -rf .venv .node build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .node build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage .coverage.*
 	rm -rf src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
