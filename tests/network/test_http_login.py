@@ -284,5 +284,5 @@ def test_a_service_that_fails_for_all_is_one_line(
         answer = method.check(Credentials("c", "dave", b"x"))
         assert answer.reason_code == reasons.SERVER_UNAVAILABLE
     said = [record.getMessage() for record in caplog.records]
-    complaint = "could not say who a client is: its answer is no JSON"
+    complaint = "could not authenticate a client: its answer is no JSON"
     assert said == [f"http_login.url {service.url} {complaint}"]

@@ -136,7 +136,7 @@ class HttpMethod:
                 self._limiter,
                 time.monotonic(),
                 type(error).__name__,
-                "http_login.url %s could not say who a client is: %s",
+                "http_login.url %s could not authenticate a client: %s",
                 self._url,
                 reason,
             )

@@ -1,4 +1,4 @@
-"""An HTTP service that says who users are."""
+"""An HTTP service that authenticates users."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FORM: Final = (
 )
 
 _OTHER_NAMES: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
-_PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket if nobody says otherwise
+_PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket by default
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class Settings(Group):
 
     @property
     def asks_for_users(self) -> bool:
-        """Return whether a user name is more than what a client says."""
+        """Return whether user names are checked, and not only claimed."""
         return bool(self.access.password_file or self.http_login.url or self.jwt_login.keys)
 
     def lets_anonymous_in(self, listener: Listener) -> bool:
@@ -117,7 +117,7 @@ class Settings(Group):
         return listener.allow_anonymous or is_private
 
     def asks_for_token(self) -> bool:
-        """Return whether nobody uses the stream service without a token."""
+        """Return whether every use of the stream service needs a token."""
         stream = self.stream
         has_rules = self.asks_for_users or bool(self.access.acl_file)
         is_open = stream.allow_anonymous or stream.client_ca

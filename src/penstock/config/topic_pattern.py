@@ -2,7 +2,7 @@
 
     plant/{line}/{machine:int}/temp     reads plant/+/+/temp; columns line and machine
     home/{rest:#}                       reads home/#; rest is all that follows, slashes included
-    plant/+/{machine}/#                 + and # stand for levels nobody wants as a column
+    plant/+/{machine}/#                 + and # stand for levels without a column
 
 A name stands for a whole level, as ``+`` does [MQTT 5 §4.7.1]: no broker could select the topics of
 ``sensor-{id}``. A level that itself holds braces doubles them, as in Python's format strings.

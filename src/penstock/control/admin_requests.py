@@ -102,7 +102,7 @@ class ClearRetained(
 
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain", tag_field="do"):
-    """Let nobody in, and send those that are in elsewhere; ``done`` is ``DrainState``.
+    """Refuse new clients, and send connected ones elsewhere; ``done`` is ``DrainState``.
 
     Attributes:
         server_reference: the other server's name, for clients of MQTT 5; empty for none.

@@ -71,7 +71,7 @@ class Published(msgspec.Struct, frozen=True):
         is_done: all of it is published, and on disk.
         rows: so many are published; 0 of a set that was done before.
         later: the latest batch of the sink, where that comes after this one: this one counts as
-            done, and nobody knows any more which rows it had; else 0.
+            done, and its rows are not known any more; else 0.
     """
 
     is_done: bool

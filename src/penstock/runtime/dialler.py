@@ -66,7 +66,7 @@ class Dialler:
     """Keeps one session connected.
 
     Args:
-        who: the name of the owner in logs, such as "bridge cloud".
+        owner: the name of the session's owner in logs, such as "bridge cloud".
         urls: addresses of the server; the first that accepts us is used.
         context: for TLS; None where no URL needs one.
         connect: makes the CONNECT packet; its argument says whether to start clean.
@@ -83,7 +83,7 @@ class Dialler:
 
     def __init__(
         self,
-        who: str,
+        owner: str,
         urls: list[RemoteUrl],
         context: ssl.SSLContext | None,
         connect: Callable[[bool], Connect],
@@ -110,7 +110,7 @@ class Dialler:
         self.arrivals = Arrivals()
         self.connection: ClientConnection | None = None
         self.peer: Peer | None = None
-        self._who = who
+        self._owner = owner
         self.urls = urls
         self._context = context
         self._connect = connect
@@ -143,7 +143,7 @@ class Dialler:
             try:
                 await self._keep_connected()
             except Exception:
-                logger.exception("%s: a defect of Penstock; it goes on", self._who)
+                logger.exception("%s: a defect of Penstock; it goes on", self._owner)
                 await asyncio.sleep(self._backoff.refused())
 
     def dial_now(self) -> None:
@@ -163,7 +163,7 @@ class Dialler:
         self.starts_clean = False
         logger.info(
             "%s: connected to %s, which %s",
-            self._who,
+            self._owner,
             self.url,
             "has our session" if connack.session_present else "begins a new session",
         )
@@ -223,7 +223,7 @@ class Dialler:
                 encode(self._said, self._said.version)
                 await dial(
                     url,
-                    self._who,
+                    self._owner,
                     self._context,
                     self._accept,
                     self._connect_timeout_s,
@@ -239,7 +239,7 @@ class Dialler:
                 place = (place + 1) % len(self.urls)
                 self.pause_s = self._backoff.failed()
             except Exception as error:  # of what authenticates us
-                logger.exception("%s: CONNECT could not be made", self._who)
+                logger.exception("%s: CONNECT could not be made", self._owner)
                 self.last_error = f"CONNECT could not be made: {error!r}"
                 self.pause_s = self._backoff.failed()
             else:
@@ -258,7 +258,7 @@ class Dialler:
             logger.log(
                 logging.WARNING if is_news else logging.DEBUG,
                 "%s: %s: %s; again in %.1f s",
-                self._who,
+                self._owner,
                 self.url,
                 Sentence(self.last_error),
                 self.pause_s,
@@ -286,7 +286,7 @@ class Dialler:
             logger.warning(
                 "%s: %s keeps a session of %s that we know nothing of; it is replaced, and what it"
                 " holds for us is lost",
-                self._who,
+                self._owner,
                 self.url,
                 connection.client_id,
             )
@@ -308,7 +308,7 @@ class Dialler:
         except ValueError:
             there = here
         if there == here or here.scheme == "unix":
-            logger.warning("%s: %s names no other server: '%s'", self._who, self.url, reference)
+            logger.warning("%s: %s names no other server: '%s'", self._owner, self.url, reference)
         elif code in (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED):
             self.elsewhere = there
             if code == reasons.SERVER_MOVED:

@@ -106,7 +106,7 @@ class Authentication(Authenticate):
         self._ticker = self._loop.call_later(TICK_S, self._tick)
 
     def report_to(self, decided: Decided, banned: Banned) -> None:
-        """Set who takes the verdicts that come later, and who bans; both are called on the event
+        """Set the callbacks for later verdicts and for bans; both are called on the event
         loop."""
         self._decided = decided
         self._guard.report_to(banned)
@@ -210,7 +210,7 @@ class Authentication(Authenticate):
         self._checked += 1
         address = check.credentials.address
         if answer is None:
-            logger.error("who a client is could not be checked: %s", failure)
+            logger.error("a client could not be authenticated: %s", failure)
             self._report(check, Verdict(reasons.SERVER_UNAVAILABLE))
         elif answer.reason_code == reasons.SUCCESS:
             guard.succeeds(address, check.name)

@@ -92,7 +92,7 @@ class ReaderLeases:
                 asked.group,
                 granted.offset,
                 granted.ttl_s,
-                asked.about or "it does not say who it is",
+                asked.about or "without a description",
             )
         if asked.group in self._to_keep:  # also when the answer was lost, or the file not written
             await self._file.write(self._readers.records)

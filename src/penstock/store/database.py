@@ -97,7 +97,7 @@ both become this one when a broker starts (``store.migration``)."""
 FORMATS_READ: Final = (b"1", b"2", FORMAT)
 FORMAT_KEY: Final = b"format"
 PARTS_KEY: Final = b"parts"
-"""Is there from the first large value on, so that who follows the database knows of its parts."""
+"""The key that exists from the first large value on, so that followers know of the parts."""
 
 PRODUCERS: Final = b"producer/"
 """Prefix of the keys of producers: they share a column family that every store has."""
@@ -156,7 +156,7 @@ class Database:
         made here, too.
 
         Raises:
-            CommitUnknown: not all could be written; nobody sees those that are.
+            CommitUnknown: not all could be written; those that are stay invisible.
         """
         try:
             parts = self._parts_handle()
@@ -409,7 +409,7 @@ def unused(data_dir: Path) -> Iterator[None]:
     """
     try:
         lock = (data_dir / STORE_DIRECTORY / "LOCK").open("r+b")
-    except OSError:  # nobody can have it open: a backup, or a file system that is read-only
+    except OSError:  # no broker can have it open: a backup, or a read-only file system
         yield
         return
     with lock:

@@ -1,7 +1,7 @@
 """Diagnosis: which file of the database is damaged, and what to do, in one sentence.
 
-RocksDB's errors are texts that name a file by its path somewhere in the middle. Whoever runs the
-broker wants to know what is broken and what helps::
+RocksDB's errors are texts that name a file by its path somewhere in the middle. An operator wants
+to know what is broken and what helps::
 
     the store in data is damaged: its table file 000021.sst is missing; see with 'penstock store
     check --data-dir data' what is lost, then run 'penstock store repair --data-dir data' to go on

@@ -7,7 +7,7 @@ says both at once::
 
 After a failed write RocksDB refuses every further one until it is opened anew. Opening it writes
 what its write-ahead logs hold to tables, and an attempt that fails leaves files behind and a
-database that nobody can read meanwhile. So ``probe`` tries first whether there is room for all of
+database that cannot be read meanwhile. So ``probe`` tries first whether there is room for all of
 that, by a file that is really allocated and synced: a quota, a limit on file sizes and a disk that
 is read-only show there too, and the free space that the system tells of would not tell.
 """

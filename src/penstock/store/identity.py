@@ -145,7 +145,7 @@ def begin_epoch(database: Database) -> str:
 
 
 def created_at_us(database: Database) -> int:
-    """Return when the store was created, µs since the Unix epoch; 0 where nobody wrote it down."""
+    """Return when the store was created, µs since the Unix epoch; 0 where that was not recorded."""
     value: bytes | None = database.families["meta"].get(CREATED_AT)
     return 0 if value is None else int(value)
 
@@ -200,8 +200,8 @@ def refuse_losses(data_dir: Path) -> None:
     """Refuse a store that holds less than was acknowledged, and leave it as it is.
 
     To be called before the database is opened for writing: that turns the readable part of a
-    damaged write-ahead log into tables and removes the rest, which somebody may want to save. Only
-    what nobody could read is mended (``open_for_reading``).
+    damaged write-ahead log into tables and removes the rest, which the operator may want to save.
+    Only records that could never be read are mended (``open_for_reading``).
 
     Raises:
         StoreDamaged: something is missing.

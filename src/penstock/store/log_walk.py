@@ -39,8 +39,8 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
 
     Args:
         view: whose log is walked.
-        begin: where the log should begin, as far as anybody knows; what is good may begin earlier
-            or later, and a later begin alone is no damage.
+        begin: the offset at which the log should begin, as far as is known; the good part may begin
+            earlier or later, and a later begin alone is no damage.
     """
     expected: int | None = None
     reason = ""

@@ -13,7 +13,7 @@ by one, and others run in between (``Database.write_parts``).
 
 Whole or not there. Parts are written before the batch with their head, and RocksDB's write-ahead
 log is read in order after a crash: when the head is there, so are its parts. Parts without a head
-are left by a crash or a failed write; nobody reads them, and they go at the next start
+are left by a crash or a failed write; they are never read, and are removed at the next start
 (``Database.remove_parts``, ``store.large_retained``). A *run* tells them from those of the next
 attempt to write under the same key: no part is ever written anew with other bytes, which a reader
 beside the broker (``store.secondary``) might mix up.

@@ -139,7 +139,7 @@ class RocksStore:
 
     def _begin(self) -> None:
         data_dir = self._data_dir
-        claimed = read_watermark(data_dir)  # nobody moves it now
+        claimed = read_watermark(data_dir)  # it does not move now
         loss = find_loss(self._database, claimed)
         if loss is not None:
             raise damaged(data_dir, loss)

@@ -59,7 +59,7 @@ _PROPOSAL: Final = ".proposal"
 _ROWS: Final = ".arrow"
 _UNFINISHED: Final = ".new"
 _ATTEMPTS_MAX: Final = 100
-"""How often a directory that is removed meanwhile is made again."""
+"""Attempts to make a directory that is removed meanwhile."""
 NAME_RULE: Final = "1 to 128 letters, digits and . _ - that start with a letter or digit"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _OWNED: Final = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}~)?{_NAME.pattern}")
@@ -74,7 +74,7 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowSet(msgspec.Struct, frozen=True):
-    """The rows of one batch: files in their order, and who publishes them."""
+    """The rows of one batch: its sink, and its files in their order."""
 
     sink: str
     batch: int

@@ -10,8 +10,8 @@ message is in the log when it is released, however long after it was received. S
 oldest and the newest message of each part are known, and only parts that cannot have any are left
 out.
 
-To know them the log is read once, when somebody first asks, and what came since with each later
-question. It is in memory, and made anew after a restart.
+To know them the log is read once, at the first question, and its new messages at each later one.
+The index is in memory, and made anew after a restart.
 """
 
 from __future__ import annotations

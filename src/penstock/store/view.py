@@ -6,7 +6,7 @@
     opens as it is ────────────────────────────────────────────────▶ that
     CURRENT is missing or wrong ─▶ links to the files, CURRENT anew ─▶ that, or as follows
     a table is missing or cannot be opened ─▶ without RocksDB's check of it at the start
-    MANIFEST is missing or damaged: nobody knows which file is what ─▶ rebuilt
+    MANIFEST is missing or damaged: the role of files is unknown    ─▶ rebuilt
     the write-ahead log is damaged in the middle ─▶ with the records behind the damage
 
 *Rebuilt* is what RocksDB's repair makes of links to the tables and write-ahead logs: it reads the

@@ -6,7 +6,7 @@
                       │ full
                       ╰─▶ counted; the number is said when there is room again
 
-A broker whose standard error is a pipe that nobody reads would stop in the middle of a turn, with
+A broker whose standard error is a pipe without a reader would stop in the middle of a turn, with
 all its clients, when the pipe is full.
 """
 
@@ -60,7 +60,7 @@ class BackgroundHandler(logging.Handler):
         try:
             self._records.put(None, timeout=CLOSE_S)
         except queue.Full:
-            pass  # nobody reads
+            pass  # there is no reader
         else:
             self._thread.join(CLOSE_S)
         super().close()

@@ -6,8 +6,8 @@
         ▲                                                          │
         ╰──── a connection that stood for ``STABLE_S`` ◀────────────╯   refused: the longest at once
 
-Each pause is a quarter shorter or longer, drawn, so that many who lost the same broker do not come
-back all at once.
+Each pause is a quarter shorter or longer, drawn at random, so that many clients that lost the same
+broker do not come back all at once.
 """
 
 from __future__ import annotations

@@ -47,11 +47,11 @@ class TlsFiles:
     check_host_name: bool = True
     alpn: bool = False
 
-    def context(self, who: str) -> ssl.SSLContext:
+    def context(self, owner: str) -> ssl.SSLContext:
         """Return the TLS context.
 
         Args:
-            who: the owner of the files, for the message.
+            owner: the owner of the files, for the message.
 
         Raises:
             ConfigError: a file cannot be read, or is none of its kind.
@@ -67,7 +67,7 @@ class TlsFiles:
             send_alerts(context)
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(name for name in (self.ca, self.certificate, self.key) if name)
-            raise ConfigError(f"{who}: {files} cannot be used for TLS: {error}") from error
+            raise ConfigError(f"{owner}: {files} cannot be used for TLS: {error}") from error
         return context
 
 

@@ -37,7 +37,7 @@ async def connect(host: str, port: int) -> socket.socket:
     """Look ``host`` up and return a connected socket, that does not block; the caller closes it.
 
     Raises:
-        OSError: there is no such name, or nobody is there: the error of the first address.
+        OSError: there is no such name, or no server answers: the error of the first address.
         ValueError: ``host`` is no host name.
     """
     waiting = deque(in_turn(await look_up(host, port)))
@@ -78,7 +78,7 @@ async def _attempt(place: Place) -> socket.socket:
 async def _give_up(
     attempts: list[asyncio.Task[socket.socket]], winner: socket.socket | None
 ) -> None:
-    """End what is under way, and close sockets that nobody gets: all, if this is cancelled."""
+    """End attempts under way, and close all sockets but the winner's; all, if this is cancelled."""
 
     def close(ended: asyncio.Task[socket.socket]) -> None:
         if not ended.cancelled() and ended.exception() is None and ended.result() is not winner:

@@ -3,7 +3,7 @@
 ::
 
       name ─▶ a look-up under way? ── yes ─▶ wait for that one
-                 ╰─ no ─▶ a thread of its own ─▶ answer ─▶ everybody who still waits
+                 ╰─ no ─▶ a thread of its own ─▶ answer ─▶ all callers that still wait
                               ╰── no answer: the callers' deadlines end their wait, not the thread
 
 ``getaddrinfo`` blocks, for as long as the system's resolver likes (tens of seconds where a name
@@ -95,7 +95,7 @@ def _ask(
         failure = error
     try:
         loop.call_soon_threadsafe(_settle, answer, found, failure)
-    except RuntimeError:  # the loop is closed: nobody waits any more
+    except RuntimeError:  # the loop is closed: no caller waits any more
         return
 
 
@@ -113,4 +113,4 @@ def _settle(
 def _forget(key: _Key, done: asyncio.Future[list[Place]]) -> None:
     _under_way.pop(key, None)
     if not done.cancelled():
-        done.exception()  # whoever asked may have gone: it is no "never retrieved"
+        done.exception()  # the callers may have gone: it is no "never retrieved"

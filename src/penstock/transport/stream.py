@@ -7,7 +7,7 @@
 
 To read nothing is to leave everything in the system's buffer, the end of the stream too. It is
 the transport *below* TLS that must pause: were TLS itself paused, the loop would go on reading
-the socket, and an end it finds makes TLS throw away what nobody has read yet.
+the socket, and an end it finds makes TLS throw away bytes that are not read yet.
 """
 
 from __future__ import annotations
