@@ -34,7 +34,7 @@ class _Shape:
     """The properties of a password line that can be told from outside.
 
     Args:
-        kind: how the line begins.
+        kind: the beginning of the line.
         costs: algorithm's costs, in its notation.
         salt_bytes: length of the salt.
         hash_bytes: length of the hash, where the algorithm leaves it open.

@@ -26,7 +26,7 @@ class Access(Authorize):
     """Both files together: the permissions of a user that still exists.
 
     Args:
-        users: of the password file, None without one.
+        users: users of the password file, None without one.
         access_list: None without one: a client that is let in may do everything.
         certificates_name_users: whether there are users that the password file need not name.
     """

@@ -53,7 +53,7 @@ class KeySet:
 
     Args:
         place: path of a JWKS file, or its https:// or http:// URL.
-        refresh_s: how often that at a URL is read, seconds.
+        refresh_s: time between two reads of a URL, seconds.
 
     Raises:
         ConfigError: a file cannot be read, or is no key set.

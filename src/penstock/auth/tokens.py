@@ -49,7 +49,7 @@ class Grant:
 
     Attributes:
         owner: the owner of what is registered with it; empty for one that may do everything.
-        roles: of ``ROLES``.
+        roles: any of ``ROLES``.
         topic_filters: only messages whose topic matches one of them; none: all.
         token: the token itself.
     """

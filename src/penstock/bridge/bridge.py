@@ -66,10 +66,10 @@ class Bridge(Application):
     Args:
         remote: its settings.
         limits: bounds of its session.
-        context: for TLS; None where no address needs one.
+        context: the TLS context; None where no address needs one.
         server: the broker.
         driver: its loop.
-        random: for jitter.
+        random: source of the jitter.
     """
 
     def __init__(

@@ -106,7 +106,7 @@ def parse_type(text: str) -> ColumnType:
     """Read a type.
 
     Raises:
-        ValueError: what is wrong with it, in one sentence.
+        ValueError: it is no type; the message is one sentence.
     """
     if len(text) > _CHARACTERS_MAX:
         raise ValueError(f"a type is written in at most {_CHARACTERS_MAX} characters")

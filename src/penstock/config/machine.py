@@ -28,8 +28,8 @@ def available(root: Path = Path("/"), machine_bytes: int = 0) -> Available:
     """Return the smaller of the machine's memory and the limits of this process's cgroups.
 
     Args:
-        root: where ``proc`` and ``sys`` are.
-        machine_bytes: of the machine; asked from the system when 0.
+        root: the directory with ``proc`` and ``sys``.
+        machine_bytes: memory of the machine; 0 asks the system.
     """
     if machine_bytes == 0:
         machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

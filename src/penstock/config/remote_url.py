@@ -25,7 +25,7 @@ class RemoteUrl:
     Attributes:
         scheme: "mqtt", "mqtts", "ws", "wss" or "unix".
         place: host and port, or the path of a Unix socket.
-        path: of WebSocket, with its query; else empty.
+        path: the path for WebSocket, with its query; else empty.
     """
 
     scheme: str

@@ -43,7 +43,7 @@ def parse_levels(text: str) -> tuple[Level, ...]:
     """Return the levels of a pattern.
 
     Raises:
-        ValueError: what is wrong with it, in one sentence.
+        ValueError: it is no pattern; the message is one sentence.
     """
     levels = tuple(_level(level, text) for level in text.split("/"))
     if is_shared(text):

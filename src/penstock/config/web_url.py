@@ -9,7 +9,7 @@ def check_web_url(name: str, url: str, ca_file: str, secret: str) -> None:
     """Check that a service can be asked.
 
     Args:
-        name: of the group: its settings are name.url and name.ca_file.
+        name: name of the group with the settings name.url and name.ca_file.
         url: the URL of the service.
         ca_file: the file of authorities that sign its certificate, or empty.
         secret: the setting that a password belongs into.

@@ -47,7 +47,7 @@ class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", 
     """End connections (0x98); ``done`` is ``Count``.
 
     Attributes:
-        which: of which sessions.
+        which: selection of the sessions.
         why: a sentence that they are told.
         ban_s: let these client identifiers not in again for so long; None: they may come at once;
             0: until the broker ends.

@@ -102,7 +102,7 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
 
     Args:
         data_dir: the broker's data directory.
-        request: what to do.
+        request: the request.
         done: the type of what it answers.
         timeout_s: how long it may be silent; None for as long as it takes.
 

@@ -38,12 +38,12 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
 
     Attributes:
         table: its name.
-        stream: what it lands.
-        topics: of that, only what matches one of these filters; empty: all.
-        epoch: of the log that the offsets belong to.
-        since: where a table that the broker does not know began to land.
+        stream: the stream that it lands.
+        topics: it lands only messages that match one of these filters; empty: all.
+        epoch: epoch of the log that the offsets belong to.
+        since: offset at which a table that the broker does not know began to land.
         end: the offset after the last message that it has.
-        begin: of the range that was looked at.
+        begin: first offset of the range that was looked at.
         until: the offset after it, at most ``end``; None: nothing was looked at yet.
         asking: offsets of messages in it whose publishers asked for a receipt.
         owner: the owner of the token that asks; empty where the token may do everything.
@@ -90,14 +90,14 @@ class TableState(msgspec.Struct, frozen=True):
 
     Attributes:
         table: its name.
-        stream: what it lands.
-        topics: of that, only these topic filters; empty: all.
-        offset: it has all that lies before it, and publishers were told.
-        lag_messages: how many there are in the log from there on.
-        lag_s: for how long the oldest of them has waited, in seconds; None where it is gone.
-        landed_at_us: when it last said so, microseconds since the Unix epoch.
-        receipts: how many were published, since it is known.
-        refused: how many could not be.
+        stream: the stream that it lands.
+        topics: it lands only messages that match one of these filters; empty: all.
+        offset: it has all messages before this offset, and publishers were told.
+        lag_messages: number of messages in the log from there on.
+        lag_s: time that the oldest of them has waited, in seconds; None where it is gone.
+        landed_at_us: time of its last report, microseconds since the Unix epoch.
+        receipts: number of receipts published, since the table is known.
+        refused: number of receipts that could not be published.
     """
 
     table: str

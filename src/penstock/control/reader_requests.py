@@ -22,8 +22,8 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     Attributes:
         group: its name.
         stream: the stream that it reads.
-        topics: of that, only messages that match one of these filters; empty: all.
-        epoch: of the log that ``offset`` belongs to.
+        topics: it reads only messages that match one of these filters; empty: all.
+        epoch: epoch of the log that ``offset`` belongs to.
         offset: the reader needs nothing before it any more.
         ttl_s: how long the lease lasts unless it is renewed, in seconds.
         resume: a group that is known stays where it is; ``offset`` is for one that is new.
@@ -45,11 +45,9 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
 class Granted(msgspec.Struct, frozen=True):
     """A lease.
 
-    Attributes:
-        epoch: of the log.
-        offset: from here on the log is kept for the reader.
-        ttl_s: for so long, in seconds; less than was asked for where the broker has a limit.
-        lost: messages that left the log although they were held for this group, since it began.
+    Attributes: epoch: epoch of the log. offset: offset from which on the log is kept for the
+    reader. ttl_s: duration of the lease, in seconds; less than was asked for where the broker has a
+    limit. lost: messages that left the log although they were held for this group, since it began.
     """
 
     epoch: str
@@ -82,10 +80,10 @@ class ReaderState(msgspec.Struct, frozen=True):
     Attributes:
         group: its name.
         stream: the stream that it reads.
-        topics: of that, only these topic filters; empty: all.
+        topics: it reads only messages that match one of these filters; empty: all.
         offset: everything before it is needed no more.
-        lag_messages: how many there are in the log from there on.
-        lag_s: for how long the oldest of them has waited, in seconds; None where it is gone.
+        lag_messages: number of messages in the log from there on.
+        lag_s: time that the oldest of them has waited, in seconds; None where it is gone.
         lease_left_s: until the lease ends, in seconds; 0 when it has ended, and protects nothing.
         lost: messages that left the log although they were held for it.
         about: the description that it gave.

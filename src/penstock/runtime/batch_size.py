@@ -21,7 +21,7 @@ class BatchSize:
     """The number of message bytes in a batch above which the clients that filled it must wait.
 
     Args:
-        bytes_most: it never gets larger.
+        bytes_most: the largest size.
     """
 
     def __init__(self, bytes_most: int) -> None:

@@ -68,7 +68,7 @@ class Dialler:
     Args:
         owner: the name of the session's owner in logs, such as "bridge cloud".
         urls: addresses of the server; the first that accepts us is used.
-        context: for TLS; None where no URL needs one.
+        context: the TLS context; None where no URL needs one.
         connect: makes the CONNECT packet; its argument says whether to start clean.
         server: the engine with the session.
         driver: runs the connection.
@@ -76,7 +76,7 @@ class Dialler:
         limits: its limits.
         application: the user of the connection; it calls ``connected`` and ``ended``.
         backoff: the pauses.
-        connect_timeout_s: for each step of connecting, seconds.
+        connect_timeout_s: time limit of each step of connecting, seconds.
         headers: more of them, for the upgrade to WebSocket.
         changed: called when the state has changed.
     """

@@ -80,7 +80,7 @@ class Driver(PeerOwner):
         failed: called once when the store failed for good, with the reason.
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
         turn_ended: called at the end of each turn.
-        clock: which the engine was started by; without, one that knows of no earlier run.
+        clock: the clock with which the engine was started; None for one without an earlier run.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ class MachineClock:
     """The steady clock of this process.
 
     Args:
-        record: what the store has of it; None for a new one.
-        next_offset: that the next message in the log gets.
+        record: its state in the store; None for a new clock.
+        next_offset: offset of the next message in the log.
     """
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
@@ -58,7 +58,7 @@ class MachineClock:
         """Compare with the wall clock, and say so in the log where it has jumped.
 
         Args:
-            next_offset: that the next message in the log gets.
+            next_offset: offset of the next message in the log.
 
         Returns:
             Whether ``record`` must be stored now, since dates jump or it was long ago.

@@ -66,11 +66,11 @@ class Checks:
     """One pool of threads, and the queue before it.
 
     Args:
-        name: of its threads.
+        name: name of its threads.
         guard: decides which check is next.
         waiting_max: clients that wait at the same time.
-        threads_max: of the pool.
-        niceness: of the threads, above the loop's.
+        threads_max: number of threads in the pool.
+        niceness: niceness of the threads, above the loop's.
         concluded: called with each check that is over, and its answer.
         given_up: called with each check that had no turn in time.
     """

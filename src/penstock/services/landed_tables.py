@@ -113,7 +113,7 @@ class LandedTables:
         at.
 
         Raises:
-            PenstockError: it could not be done; it may be tried again.
+            PenstockError: it failed; the caller may try again.
         """
         self._check(asked)
         async with self._one_at_a_time:

@@ -58,12 +58,12 @@ class Readers:
     """All groups of one log.
 
     Args:
-        epoch: of the log.
-        readers_max: how many may be known.
+        epoch: epoch of the log.
+        readers_max: number of groups that may be known.
         lease_s_max: the longest lease.
         kept: their state when the broker ended.
         now_s: monotonic, in seconds.
-        per_owner_max: how many may be known of one owner.
+        per_owner_max: number of groups that may be known of one owner.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Readers:
             now_s: monotonic, in seconds.
 
         Raises:
-            ConfigError: it is not one that can be granted.
+            ConfigError: it cannot be granted.
             EpochMismatch: its offset belongs to another log.
             OffsetOutOfRange: its offset is not in the log yet.
             StoreError: there are too many readers.

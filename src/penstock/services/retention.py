@@ -54,12 +54,12 @@ async def retain_forever(
     """Trim the log every 30 seconds until cancelled.
 
     Args:
-        server: whose sessions hold the log back.
-        store: whose log is trimmed.
+        server: the engine with the sessions that hold the log back.
+        store: the store with the log.
         age_s: messages older than this go; 0 = no limit by age.
         bytes_max: the oldest go while the log is larger; 0 = no limit by size.
         now: returns the time of the clocks; ages are those of the steady clock.
-        leases: of the readers that hold the log back, too.
+        leases: leases of the readers, which hold the log back, too.
     """
     loop = asyncio.get_running_loop()
     earliest = 0
@@ -85,8 +85,8 @@ async def retain_needed(server: Server, store: Store) -> None:
     Less often where there are so many sessions that asking them takes longer than its share.
 
     Args:
-        server: whose sessions hold the log back.
-        store: whose log is trimmed, one that forgets everything with the process.
+        server: the engine with the sessions that hold the log back.
+        store: the store with the log, one that forgets everything with the process.
     """
     while True:
         asking_s = 0.0

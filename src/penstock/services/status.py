@@ -19,10 +19,10 @@ async def report_forever(
     """Publish and log what is due until cancelled.
 
     Args:
-        driver: whose turn sends what was published.
+        driver: the driver in whose turns publications are sent.
         sys_topics: the topics under ``$SYS``.
         flow_topics: the flow of each client.
-        warnings: of clients that stay at a limit.
+        warnings: logs the clients that stay at a limit.
     """
     while True:
         now = driver.now()

@@ -40,7 +40,7 @@ class Load:
     """The growth of a total a minute, averaged over the last 1, 5 and 15 minutes.
 
     Args:
-        total: where it starts.
+        total: its value at the start.
     """
 
     def __init__(self, total: int) -> None:
@@ -64,7 +64,7 @@ class SysTopics:
         server: the engine that it reports on.
         store: the store with its log.
         interval_s: time between two updates; 0 = never.
-        now: when the broker started.
+        now: time at which the broker started.
         others: returns more values, of bridges and readers, which come and go.
     """
 

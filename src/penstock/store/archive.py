@@ -61,15 +61,15 @@ class Archive(msgspec.Struct, array_like=True):
     """The record of an archive; it is written with each change.
 
     Attributes:
-        layout: of these fields.
+        layout: version of these fields.
         number: its own, in its keys.
         stream: name of the stream.
         topic_filters: those of the stream, sorted.
         begin: offset from which on all messages of the stream are there.
         covered: offset at which the last piece ends; `begin` where there is none.
         end: offset up to which, excluded, the stream has no others.
-        messages: how many it holds.
-        size_bytes: of its pieces.
+        messages: number of messages in it.
+        size_bytes: size of its pieces.
         retention_s: age in seconds beyond which messages leave; 0 = no limit.
         bytes_max: size beyond which the oldest leave; 0 = no limit.
         is_open: whether messages that leave the log are added.
@@ -147,7 +147,7 @@ class Piece:
     Attributes:
         base: first offset of the span.
         end: offset after its last.
-        newest_us: when the newest was received, µs since the Unix epoch.
+        newest_us: time of receipt of the newest message, µs since the Unix epoch.
         batch: the messages, `ARCHIVE_SCHEMA`, by offset.
     """
 

@@ -59,10 +59,10 @@ _MICROSECONDS: Final = 1_000_000
 
 
 def read_archives(database: Database) -> list[Archive]:
-    """Return what is known of all archives.
+    """Return the records of all archives.
 
     Raises:
-        StoreBroken: it cannot be understood.
+        StoreBroken: a record cannot be decoded.
         StoreFormatError: a later Penstock wrote it.
     """
     with broken_where_damaged(database.data_dir):
@@ -81,13 +81,13 @@ class Archives:
     """All archives of a store.
 
     Args:
-        database: where they lie.
-        streams: as configured; those with a retention of their own have an open archive.
-        log_begin: where the log begins.
-        log_end: where it ends.
+        database: the database with the archives.
+        streams: the configured streams; those with a retention of their own have an open archive.
+        log_begin: offset at which the log begins.
+        log_end: offset at which it ends.
 
     Raises:
-        StoreBroken: what is known of them cannot be read.
+        StoreBroken: their records cannot be read.
         StoreError: they cannot be written.
     """
 
@@ -212,10 +212,10 @@ class Archives:
 
         Args:
             now_us: µs of the steady clock.
-            leads: by which dates are ahead of it.
+            leads: how far the dates of messages are ahead of that clock.
 
         Raises:
-            StoreError: it could not be done for all of them.
+            StoreError: not all of them could be trimmed.
         """
         failure: StoreError | None = None
         for archive in list(self._all.values()):
@@ -272,7 +272,7 @@ class Departure:
     """Chunks that leave the log in one write.
 
     Args:
-        database: where the archives lie.
+        database: the database with the archives.
         archives: the open ones, each with what chooses its messages.
     """
 

@@ -86,8 +86,8 @@ class ChunkFacts:
     parts.
 
     Attributes:
-        rows: how many it has.
-        size_bytes: of its stored form.
+        rows: number of its rows.
+        size_bytes: size of its stored form.
         batch: the chunk itself, where it is not large.
     """
 

@@ -183,10 +183,10 @@ class Database:
         such a small one is seldom refused.
 
         Args:
-            wait_s: for how long, in seconds.
+            wait_s: the longest wait, in seconds.
             key: of the value that is written with the room; one that is never used where none is.
-            part: what is written.
-            family: where to.
+            part: the bytes that are written.
+            family: the column family that they are written to.
 
         Returns:
             RocksDB's refusal where it had none all the time; a batch that has to be written may
@@ -256,7 +256,7 @@ class Database:
         """Add to ``batch`` that values go, with all parts written for keys in between.
 
         Args:
-            batch: what they go with.
+            batch: the batch that removes them.
             family: one that may have large values.
             begin: the first key; as long as all keys of the family.
             end: the key behind the last.
@@ -395,7 +395,7 @@ def has_database(data_dir: Path) -> bool:
     """Return whether there is a database below ``data_dir``.
 
     Raises:
-        StoreError: it cannot be told.
+        StoreError: that cannot be found out.
     """
     return path_exists(data_dir / STORE_DIRECTORY / "CURRENT")
 

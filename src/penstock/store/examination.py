@@ -62,7 +62,7 @@ def examine_view(view: View, claimed: Committed | None, copy: Copy | None = None
     """Read all of ``view``.
 
     Args:
-        view: what can be read of a store.
+        view: the readable part of a store.
         claimed: the watermark, if there is one.
         copy: takes all values that are good and fit together; None for none.
 

@@ -28,7 +28,7 @@ class Examination:
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: offsets that earlier repairs have given up.
         archives: those of all streams, without the messages that are lost of them.
-        archives_made: how many there ever were.
+        archives_made: number of archives that there ever were.
         archives_lost: offsets between which they should hold messages, and cannot be read.
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:
             how many, by client identifier.

@@ -25,7 +25,7 @@ class Piece:
         begin: first offset.
         end: offset after the last; where damage reaches to the end of the log, `begin`.
         chunk: the stored bytes; None for damage.
-        damage: what is wrong, in words; empty for a chunk.
+        damage: the damage in words; empty for a chunk.
     """
 
     begin: int
@@ -38,7 +38,7 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
     """Yield the pieces of the log in the order of their offsets.
 
     Args:
-        view: whose log is walked.
+        view: the view of the store with the log.
         begin: the offset at which the log should begin, as far as is known; the good part may begin
             earlier or later, and a later begin alone is no damage.
     """

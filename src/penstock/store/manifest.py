@@ -18,12 +18,12 @@ class Manifest(msgspec.Struct, frozen=True):
     """The content of `backup.json`.
 
     Attributes:
-        epoch: of the log.
+        epoch: epoch of the log.
         begin: its first offset.
         end: the offset after its last message.
-        commits: how many there were.
-        made_at: when the backup was made, ISO 8601, UTC.
-        version: of the Penstock that made it.
+        commits: number of commits.
+        made_at: time at which the backup was made, ISO 8601, UTC.
+        version: version of the Penstock that made it.
     """
 
     epoch: str

@@ -64,8 +64,8 @@ class Head(NamedTuple):
 
     Attributes:
         run: tells the value's parts from others written for the same key.
-        parts: how many it has.
-        size_bytes: of the value.
+        parts: number of its parts.
+        size_bytes: size of the value.
         note: a few bytes about it, for a reader that needs no more than these.
     """
 
@@ -148,8 +148,8 @@ def whole(family: str, key: bytes, value: bytes, parts: Rdict | None) -> bytes:
 
     Args:
         family: column family of the key.
-        key: where ``value`` was found.
-        value: what was found there.
+        key: the key under which ``value`` was found.
+        value: the bytes that were found there.
         parts: column family of parts, where there is one.
 
     Raises:

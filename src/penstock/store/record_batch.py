@@ -41,7 +41,7 @@ class RecordBatchForm:
     """Writes record batches of one schema.
 
     Args:
-        schema: of columns that are numbers, truth values, text or bytes.
+        schema: a schema with columns of numbers, truth values, text or bytes.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -65,11 +65,9 @@ class RecordBatchForm:
     ) -> list[bytes]:
         """Return one batch, in pieces that are to be joined: a large buffer is not copied here.
 
-        Args:
-            rows: how many it has, 1 or more.
-            null_counts: how many of each column are null.
-            buffers: of all columns, as Arrow orders them, each whole or in pieces; an empty one
-                where there is no validity.
+        Args: rows: number of its rows, 1 or more. null_counts: number of nulls in each column.
+        buffers: the buffers of all columns, as Arrow orders them, each whole or in pieces; an empty
+        one where there is no validity.
         """
         head = bytearray(self._head)
         pieces = [b""]

@@ -55,9 +55,9 @@ class Recyclable:
     """A recyclable record where there can be none.
 
     Attributes:
-        path: of the write-ahead log or MANIFEST.
-        offset: of the byte that says so.
-        type: what that byte is.
+        path: the write-ahead log or MANIFEST with it.
+        offset: place of its type byte in the file.
+        type: the value of that byte.
     """
 
     path: Path

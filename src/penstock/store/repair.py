@@ -62,10 +62,10 @@ class Repaired:
     """The outcome of a repair, or of its rehearsal.
 
     Attributes:
-        epoch: of the store as it is now.
+        epoch: epoch of the store as it is now.
         end: offset at which its log goes on.
-        loss: what is missing at the end of the log; None where nothing is.
-        found: what the damaged store was found to hold; None where it was put in place by an
+        loss: messages missing at the end of the log; None where none are.
+        found: the content of the damaged store; None where it was put in place by an
             earlier repair that was interrupted.
         kept: the damaged store, and what else was kept; none where nothing was changed.
         is_new_epoch: whether the log goes on in a new one.

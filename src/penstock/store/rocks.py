@@ -105,7 +105,7 @@ class RocksStore:
 
     Args:
         data_dir: created if missing; the database lies in ``store`` beneath it.
-        streams: as configured; what those with a retention of their own keep is archived.
+        streams: the configured streams; those with a retention of their own have archives.
 
     Raises:
         StoreLocked: another process has it open.

@@ -24,7 +24,7 @@ class TopicSelector:
     The stream's own filters are one group, those of a reader another.
 
     Args:
-        groups: of topic filters; an empty one chooses all.
+        groups: groups of topic filters; an empty one chooses all.
         verdicts_max: topics whose verdict is remembered; when full it starts anew.
     """
 

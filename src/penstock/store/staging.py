@@ -107,7 +107,7 @@ class Staging:
             sink: the sink that publishes them.
             batch: its number.
             run: the attempt at this batch, see ``abandon``.
-            partition: which part of it the rows are of.
+            partition: number of the part of the batch that the rows belong to.
             rows: at least one.
 
         Raises:
@@ -223,7 +223,7 @@ class Staging:
         """Remove what one attempt staged for a batch, unless the batch is decided.
 
         Args:
-            sink: whose batch it is.
+            sink: the sink with the batch.
             batch: its number.
             run: the attempt; those that are called ``RUN-…`` go with it.
         """

@@ -68,11 +68,11 @@ class TimeIndex:
         """Return the offsets of `span` that may have messages received from one time up to another.
 
         Args:
-            extent: of the stream.
+            extent: extent of the stream.
             span: offsets, from the first up to and without the second.
             since_us: µs since the Unix epoch.
             until_us: the same, excluded.
-            ends_s: when to give up, by the monotonic clock.
+            ends_s: time at which to give up, of the monotonic clock.
 
         Returns:
             None where the time was over before all was read: ask again.

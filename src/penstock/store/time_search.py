@@ -27,7 +27,7 @@ def first_received_at(
 
     Args:
         log: the log that is searched.
-        extent: of the stream.
+        extent: extent of the stream.
         received_at_us: the time, µs since the Unix epoch.
         stream: the stream whose archive is searched, too.
 

@@ -55,8 +55,8 @@ class View:
         problems: sentences about files; none where the database opens as it is.
         notes: sentences about what a start mends, and is no damage by itself.
         removed_may_be_back: whether what was removed shortly before the damage may be there again.
-        older: by column family: how many values may be older than what was written last.
-        size_bytes: of the files, about.
+        older: number of values, by column family, that may be older than the last ones written.
+        size_bytes: size of the files, about.
     """
 
     def __init__(self, store: Path, scratch: Path) -> None:
@@ -164,7 +164,7 @@ def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Itera
     """Open a view of the database below ``data_dir``.
 
     Args:
-        data_dir: what is in it stays as it is.
+        data_dir: the data directory, which is not changed.
         scratch: an empty directory; takes as much as the write-ahead logs hold.
         claimed: the watermark, if there is one.
 

@@ -110,8 +110,8 @@ class Watermark:
     """The file, mapped by the broker that moves it.
 
     Args:
-        data_dir: where the file lies.
-        committed: what it says from now on.
+        data_dir: the directory of the file.
+        committed: its content from now on.
 
     Raises:
         StoreError: the file cannot be written.

@@ -26,8 +26,8 @@ class LogFileHandler(logging.Handler):
     """Appends lines to a file; only one thread may use it.
 
     Args:
-        path: of the file.
-        bytes_max: of it, above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
+        path: path of the file.
+        bytes_max: size above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
         files_max: renamed files that are left, at least 1.
         instead: takes the lines that the file does not.
 

@@ -189,7 +189,7 @@ def configure_broker_logs(
         level: as for ``configure_logs``.
         form: "text" or "json".
         file: its path; empty for standard error.
-        file_bytes_max: of the file, before it is renamed to FILE.1 and a new one begins.
+        file_bytes_max: size of the file above which it is renamed to FILE.1 and a new one begins.
         files_max: files beside it, FILE.1 the newest; at least 1.
 
     Raises:

@@ -53,10 +53,10 @@ class Acceptor:
 
     Args:
         listening: bound, listening, non-blocking; closed by ``close``.
-        name: of the listener, for logs.
+        name: name of the listener, for logs.
         admission: the listener's bounds.
         bucket: the listener's rate.
-        connect_timeout_s: for the PROXY header and the TLS handshake together.
+        connect_timeout_s: time limit of PROXY header and TLS handshake together, seconds.
         wire: makes the protocol of a connection from its peer's name and place.
         context: the TLS context for a new connection; None for none.
         preface: reads the peer's name from the bytes that it sends first.

@@ -118,7 +118,7 @@ class Admission:
     """The bounds of one listener.
 
     Args:
-        name: of the listener, for warnings.
+        name: name of the listener, for warnings.
         max_connections: open connections.
         descriptors: shared by all listeners.
         per_address_max: open connections of one source address; 0 = no limit.

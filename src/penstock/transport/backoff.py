@@ -26,7 +26,7 @@ class Backoff:
     Args:
         first_s: the first, seconds, before jitter.
         longest_s: none is longer, before jitter.
-        random: where the jitter comes from.
+        random: source of the jitter.
     """
 
     def __init__(self, first_s: float, longest_s: float, random: Random) -> None:

@@ -90,7 +90,7 @@ async def dial(
     Args:
         url: the server.
         name: the name of the dialling side, for logs.
-        context: for TLS, where the URL asks for it.
+        context: the TLS context, where the URL asks for TLS.
         accept: makes the user of the wire.
         connect_timeout_s: time for all of it, seconds.
         write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.

@@ -173,7 +173,7 @@ async def open_listener(
     """Accept connections as a listener's settings say.
 
     Args:
-        name: of the listener, for logs.
+        name: name of the listener, for logs.
         settings: its settings.
         accept: makes the user of each connection that speaks MQTT.
         descriptors: shared by all listeners.

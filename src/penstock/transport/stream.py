@@ -22,7 +22,7 @@ class StreamWire(asyncio.Protocol):
     """The socket of one connection, as far as reading it goes.
 
     Attributes:
-        below: what reads the socket, where that is not the transport itself; set before
+        below: the transport that reads the socket, where it is another one; set before
             ``connection_made``.
     """
 

@@ -25,8 +25,8 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
     0 all sockets of a host name get the same free port.
 
     Args:
-        name: of the listener.
-        address: where to listen.
+        name: name of the listener.
+        address: address to listen on.
         user_timeout_s: how long a peer may leave what it was sent unacknowledged, or its window
             closed, before the system ends the connection; 0 = the system's own patience.
 

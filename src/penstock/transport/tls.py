@@ -39,8 +39,8 @@ class Certificates:
     """The TLS contexts of one listener.
 
     Args:
-        name: of the listener, for messages.
-        settings: of the listener.
+        name: name of the listener, for messages.
+        settings: settings of the listener.
 
     Raises:
         ConfigError: a file cannot be read, or does not fit.
@@ -217,7 +217,7 @@ def identity(kind: str, certificate: ClientCertificate | None) -> str | None:
 
     Args:
         kind: "common_name", "subject" or empty, as ``access.identity_from_certificate``.
-        certificate: of the client.
+        certificate: certificate of the client.
     """
     if not kind or certificate is None:
         return None

@@ -88,13 +88,13 @@ async def open_tls(
         connection: a socket that does not block.
         make_wire: called when the handshake is done.
         context: made alerting by ``send_alerts``.
-        timeout_s: for the handshake, seconds.
+        timeout_s: time limit of the handshake, seconds.
         server_name: the host that we dialled; None for an accepted connection.
 
     Raises:
         ConnectionRefusedError: the handshake failed, and this is why.
         OSError: the peer was gone, or too slow.
-        Exception: what the wire raised when it was made; the connection is closed.
+        Exception: making the wire failed; the connection is closed.
     """
     loop = asyncio.get_running_loop()
     below, early = _Below(), _Early()

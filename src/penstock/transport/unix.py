@@ -26,7 +26,7 @@ class UnixSocket:
     """A listening Unix socket and its file.
 
     Args:
-        name: of the listener, for messages.
+        name: name of the listener, for messages.
         place: the file.
         mode: its permissions.
 

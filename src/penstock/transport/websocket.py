@@ -32,7 +32,7 @@ class WebSocketWire(WebSocketStream):
     Args:
         peer: the other side, for logs.
         listener: name of the listener.
-        settings: of the listener.
+        settings: settings of the listener.
         accept: makes the user of the wire.
         place: among the listener's connections; given back when this one is gone.
         refusals: logs upgrades that are refused.
