@@ -1,6 +1,7 @@
 """Check that the documents agree with the tree; print each disagreement, exit code 1 if any.
 
 links           a relative link in a Markdown file leads to a file, and its anchor to a heading
+paths           a file that CONTRIBUTING.md or docs/decisions name in backquotes exists
 architecture    docs/architecture.md names every package under src/penstock and every file of
                 the engine, and so does the engine's own list; neither names one that is gone
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
@@ -30,6 +31,7 @@ NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 PROOF: Final = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+\.py)\)")
+PATH: Final = re.compile(r"`((?:\w+/)+\w+\.(?:py|md|toml))`")
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
 ENGINE_FILES: Final = re.compile(r"^    (\w+(?:, \w+)*)  +\S", re.MULTILINE)
@@ -40,6 +42,7 @@ def main() -> int:
     """Run all checks."""
     complaints = [
         *check_links(),
+        *check_paths(),
         *check_architecture(),
         *check_dependencies(),
         *check_configuration(),
@@ -75,6 +78,15 @@ def check_links() -> Iterator[str]:
                 yield f"{name}: the link {target} leads nowhere."
             elif anchor and path.suffix == ".md" and anchor not in anchors(path):
                 yield f"{name}: the link {target} names no heading of {path.relative_to(ROOT)}."
+
+
+def check_paths() -> Iterator[str]:
+    """Yield complaints about files named in backquotes, from the root or from src/penstock."""
+    for document in (ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/decisions/*.md"))):
+        text = FENCED.sub("", document.read_text(encoding="utf-8"))
+        for name in PATH.findall(text):
+            if not (ROOT / name).exists() and not (ROOT / "src/penstock" / name).exists():
+                yield f"{document.relative_to(ROOT)}: there is no file {name}."
 
 
 def anchors(document: Path) -> set[str]:
