@@ -85,7 +85,7 @@ class Line:
         commit: short hash.
         changed: whether what is measured, or measures, differed from the commit.
         build: "compiled" or "interpreted".
-        machine: what it was measured on.
+        machine: cores, processor, memory and system.
         load: processes that wanted a core in the minute before, on average.
         yardstick_ms: processor time of a fixed piece of Python.
         fdatasync_ms: median of appending and syncing 4 KiB.
