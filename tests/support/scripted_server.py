@@ -76,7 +76,7 @@ class Visit(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(b"".join(encode(one, self._decoder.version) for one in packets))
 
-    def unread_bytes(self) -> int:
+    def unacknowledged_bytes(self) -> int:
         """What the client has written and this server, in the same loop, could not read yet."""
         assert self._transport is not None
         count = array.array("i", [0])

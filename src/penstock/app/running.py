@@ -34,7 +34,7 @@ from penstock.app.composing import (
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
-from penstock.config.machine import available
+from penstock.config.available_memory import available
 from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
 from penstock.control.client import Abandon, Backup, Publish

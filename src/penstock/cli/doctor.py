@@ -24,8 +24,8 @@ from penstock.app.composing import check_stream_files, login_method
 from penstock.auth.files import load_access
 from penstock.cli.version import build_kind, package_version
 from penstock.config.address import Address
+from penstock.config.available_memory import available
 from penstock.config.listener import MainListener, OtherListener, setting_of
-from penstock.config.machine import available
 from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream

@@ -30,9 +30,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.config.available_memory import Available
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
-from penstock.config.machine import Available
 from penstock.config.settings import Settings
 from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
 from penstock.engine.inflight import UNCOUNTED_MAX

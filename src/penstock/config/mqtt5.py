@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from penstock.config.group import Group
-from penstock.config.values import Told
+from penstock.config.values import PrintableText
 
 
 class Mqtt5(Group):
     """Features of MQTT 5: information for clients, and checks for them."""
 
-    response_information: Told = Field(default="", max_length=1000)
+    response_information: PrintableText = Field(default="", max_length=1000)
     """Beginning of the topics a client gets answers on, such as "answers/%c/", told to clients that
     ask for it. %c stands for the client identifier, %u for the user name. Empty for none."""
 
@@ -25,7 +25,7 @@ class Mqtt5(Group):
     """Send clients elsewhere instead of serving them: "temporary" (reason code 0x9C) or "permanent"
     (0x9D), with server_reference; clients before MQTT 5 get return code 3."""
 
-    server_reference: Told = Field(default="", max_length=1000)
+    server_reference: PrintableText = Field(default="", max_length=1000)
     """Address of another server, such as "other.example:1883", for redirect, and for MQTT 5 clients
     when this broker stops. Several are separated by spaces. Empty for none."""
 

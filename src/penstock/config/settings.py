@@ -45,7 +45,7 @@ class Settings(Group):
     log: Log = Log()
 
     @model_validator(mode="after")
-    def _nobody_unknown_gets_in(self) -> Settings:
+    def _open_addresses_are_asked_for(self) -> Settings:
         """Refuse an address that is open to everyone, unless the settings ask for it by name."""
         has_users = self.asks_for_users
         for listener in self.listener.open_ones():

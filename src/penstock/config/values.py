@@ -104,7 +104,7 @@ def _is_branch(value: str) -> bool:
     return value.endswith("/") and not value.startswith("$") and len(value) <= 1000
 
 
-def _told(value: str) -> str:
+def _printable(value: str) -> str:
     if not value.isprintable():
         raise ValueError("printable characters, or nothing")
     return value
@@ -181,7 +181,7 @@ TableName = Annotated[str, AfterValidator(_name)]
 CatalogName = Annotated[str, AfterValidator(_name)]
 GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
-Told = Annotated[str, AfterValidator(_told)]
+PrintableText = Annotated[str, AfterValidator(_printable)]
 IdPrefix = Annotated[str, AfterValidator(_id_prefix)]
 MountPoint = Annotated[str, AfterValidator(_mount_point)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]

@@ -10,8 +10,9 @@
 A check of a password costs tens to hundreds of milliseconds of a core and of memory, on purpose, so
 that a stolen file is of little use. Therefore few threads, which let the loop go first; turns by
 source and name (``engine.login_shares``), so that wrong passwords take no time of others; one check
-for all clients of one source with the same name and password (``checks``); and a memory of logins
-that were right (``login_cache``). A method that waits for another service has threads of its own.
+for all clients of one source with the same name and password (``login_checks``); and a memory of
+logins that were right (``login_cache``). A method that waits for another service has threads of its
+own.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
 from penstock.engine.link import Link
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
-from penstock.services.checks import Check, Checks
 from penstock.services.guarded_exchange import GuardedExchange
 from penstock.services.login_cache import LoginCache
+from penstock.services.login_checks import Check, Checks
 from penstock.services.login_guard import Banned, LoginGuard
 from penstock.telemetry.logs import get_logger
 

@@ -49,7 +49,7 @@ COMMIT_S_MAX: Final = 8.0
 """How long the commit of receipts may take before their table is asked to try again."""
 
 
-class Told(NamedTuple):
+class ReceiptsSent(NamedTuple):
     """The outcome of some requests for a receipt."""
 
     published: int
@@ -71,14 +71,14 @@ class Receipts:
         self._driver = driver
         self._store = store
 
-    async def tell(self, table: str, asking: Sequence[int]) -> Told:
+    async def tell(self, table: str, asking: Sequence[int]) -> ReceiptsSent:
         """Publish the receipts for the messages at these offsets, and wait until they are durable.
 
         Raises:
             StoreFailed: they are not, and may become so.
         """
         if not asking:
-            return Told(0, 0)
+            return ReceiptsSent(0, 0)
         failure = self._server.effects.store_failure
         if failure:
             raise StoreFailed(failure)
@@ -104,7 +104,7 @@ class Receipts:
                 len(asking),
                 table,
             )
-        return Told(published, refused)
+        return ReceiptsSent(published, refused)
 
     def _publish(self, table: str, message: Message) -> bool:
         try:

@@ -70,12 +70,12 @@ async def retain_forever(
         now_us = now().steady_us
         older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
         starts_at = earliest
-        with _told("the log could not be trimmed"):
+        with _log_failures("the log could not be trimmed"):
             starts_at = await _trim(store, older_than_us, bytes_max, keep_from, leases)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at
-        with _told("what streams keep longer could not be trimmed"):
+        with _log_failures("what streams keep longer could not be trimmed"):
             await loop.run_in_executor(None, store.trim_archives, now_us)
 
 
@@ -95,7 +95,7 @@ async def retain_needed(server: Server, store: Store) -> None:
             began_s = time.monotonic()
             keep_from = await needed_from(server)
             asking_s = time.monotonic() - began_s
-            with _told("the log could not be trimmed"):
+            with _log_failures("the log could not be trimmed"):
                 await _trim(store, _NO_LIMIT, 0, keep_from, None)
         await asyncio.sleep(max(IN_MEMORY_S, asking_s / ASKING_SHARE))
 
@@ -143,7 +143,7 @@ async def _retain(
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _log_failures(what: str) -> Iterator[None]:
     """Log a failure, whatever it is, and go on: else the disk would fill."""
     try:
         yield

@@ -53,7 +53,7 @@ from penstock.store.watermark import (
 _UNFINISHED: Final = "repair.unfinished"
 _SPARE_BYTES: Final = 64 * 1_048_576
 
-Told = Callable[[str, int, int], None]
+Report = Callable[[str, int, int], None]
 """A progress callback: the step, how many bytes of it are done, and of how many."""
 
 
@@ -85,7 +85,7 @@ class Repaired:
         return sum(path.stat().st_size for path in files)
 
 
-def repair(data_dir: Path, is_rehearsal: bool = False, tell: Told | None = None) -> Repaired:
+def repair(data_dir: Path, is_rehearsal: bool = False, tell: Report | None = None) -> Repaired:
     """Make a store of what is left of the one below ``data_dir``.
 
     Args:
@@ -110,7 +110,7 @@ def repair(data_dir: Path, is_rehearsal: bool = False, tell: Told | None = None)
         return _repair(data_dir, has_database, is_rehearsal, tell or _tell_nobody)
 
 
-def _repair(data_dir: Path, has_database: bool, is_rehearsal: bool, tell: Told) -> Repaired:
+def _repair(data_dir: Path, has_database: bool, is_rehearsal: bool, tell: Report) -> Repaired:
     claimed = read_watermark(data_dir)
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         if not has_database:
@@ -154,7 +154,11 @@ def _all_lost(claimed: Committed | None) -> Examination:
 
 
 def _copy(
-    data_dir: Path, unfinished: Path, has_database: bool, claimed: Committed | None, tell: Told
+    data_dir: Path,
+    unfinished: Path,
+    has_database: bool,
+    claimed: Committed | None,
+    tell: Report,
 ) -> str:
     """Copy what is good to ``unfinished``; return the epoch of the copy."""
     scratch = unfinished / "scratch"

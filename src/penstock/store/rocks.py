@@ -300,7 +300,7 @@ class RocksStore:
             try:
                 refuse_losses(self._data_dir)
                 self._use(open_database(self._data_dir))
-                self._refuse_strangers()
+                self._refuse_foreign_writes()
                 self._take_up()
             except (StoreDamaged, StoreFormatError):
                 self._database.close()
@@ -327,7 +327,7 @@ class RocksStore:
         self._watermark = Watermark(self._data_dir, committed)
         former.close()
 
-    def _refuse_strangers(self) -> None:
+    def _refuse_foreign_writes(self) -> None:
         """Raise if another process wrote to the database while it was closed."""
         loss = find_loss(
             self._database, Committed(self._end, self._earliest, self._commits, self._epoch)

@@ -16,7 +16,7 @@ import socket
 from collections import deque
 from typing import Final
 
-from penstock.transport.looking_up import Place, look_up
+from penstock.transport.name_lookup import Place, look_up
 
 ATTEMPT_DELAY_S: Final = 0.25
 """Time from one attempt to the next beside it, in seconds: RFC 8305 section 5."""

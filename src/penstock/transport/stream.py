@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 
 from penstock.transport.hang_up import hang_up
-from penstock.transport.unread import unread_bytes
+from penstock.transport.unacknowledged import unacknowledged_bytes
 
 
 class StreamWire(asyncio.Protocol):
@@ -66,7 +66,7 @@ class StreamWire(asyncio.Protocol):
 
     def unwritten_bytes(self) -> int:
         """Return how many bytes the peer has not taken yet, here and in the system."""
-        return self.buffered_bytes() + unread_bytes(self._transport)
+        return self.buffered_bytes() + unacknowledged_bytes(self._transport)
 
     def buffered_bytes(self) -> int:
         """Return how many bytes the system has not taken yet."""

@@ -115,7 +115,7 @@ async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int)
         written: list[int] = []
         for _ in range(200):
             await anext(messages)  # lets go of nothing: they are there
-            written.append(visit.unread_bytes())
+            written.append(visit.unacknowledged_bytes())
         acknowledgement_bytes = len(encode(Puback(1), V5))
         assert written[99] == 0
         assert written[101:150] == [100 * acknowledgement_bytes] * 49

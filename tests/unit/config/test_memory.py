@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from penstock.config.available_memory import Available
 from penstock.config.load import load_settings
-from penstock.config.machine import Available
 from penstock.config.memory import (
     UNBOUNDED,
     commitment,

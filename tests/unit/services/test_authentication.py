@@ -22,8 +22,8 @@ from penstock.engine.link import Link, Turn
 from penstock.engine.login_shares import ShareOptions
 from penstock.protocol import reasons
 from penstock.services.authentication import NICENESS, Authentication
-from penstock.services.checks import Check, Checks
 from penstock.services.guarded_exchange import GuardedExchange
+from penstock.services.login_checks import Check, Checks
 from penstock.services.login_guard import LoginGuard
 from tests.support.deadline import DEADLINE_S, until
 from tests.unit.auth.test_scram import FINAL, FIRST

@@ -22,7 +22,7 @@ from penstock.engine.message import Message
 from penstock.errors import StoreFailed
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
-from penstock.services.receipts import Told
+from penstock.services.receipts import ReceiptsSent
 from penstock.store.api import NOTHING_LEASED
 from penstock.store.memory import MemoryStore
 
@@ -37,11 +37,11 @@ class Publisher:
         self.told: Counter[int] = Counter()
         self.failures: list[bool] = []
 
-    async def tell(self, _table: str, asking: Sequence[int]) -> Told:
+    async def tell(self, _table: str, asking: Sequence[int]) -> ReceiptsSent:
         self.told.update(asking)
         if asking and self.failures and self.failures.pop():
             raise StoreFailed("published, and not durable as far as anybody knows")
-        return Told(len(asking), 0)
+        return ReceiptsSent(len(asking), 0)
 
 
 def log() -> MemoryStore:

@@ -14,7 +14,7 @@ from typing import Final
 _INT_SIZE_BYTES: Final = struct.calcsize("i")
 
 
-def unread_bytes(transport: asyncio.Transport | None) -> int:
+def unacknowledged_bytes(transport: asyncio.Transport | None) -> int:
     """Return how many bytes left ``transport`` and are not acknowledged by the peer's system."""
     if transport is None or sys.platform != "linux":
         return 0

@@ -21,7 +21,7 @@ import pytest
 
 from penstock.transport import looking_up
 from penstock.transport.happy_eyeballs import _give_up, connect, in_turn
-from penstock.transport.looking_up import Place, look_up
+from penstock.transport.name_lookup import Place, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
 
 HANGING: Final = "hangs.invalid"

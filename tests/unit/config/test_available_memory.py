@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.machine import Available, available
+from penstock.config.available_memory import Available, available
 
 GIB = 2**30
 CGROUP = Available(2 * GIB, "the limit of its cgroup")
