@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pytest
 
-from penstock.transport import looking_up
+from penstock.transport import name_lookup
 from penstock.transport.happy_eyeballs import _give_up, connect, in_turn
 from penstock.transport.name_lookup import Place, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -82,7 +82,7 @@ async def test_the_wait_ends_and_asking_again_starts_no_second_look_up(asked: li
 
 @pytest.mark.usefixtures("asked")
 async def test_too_many_that_hang_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking_up, "LOOK_UPS_MAX", 1)
+    monkeypatch.setattr(name_lookup, "LOOK_UPS_MAX", 1)
     first = asyncio.ensure_future(look_up(HANGING, 1))
     await asyncio.sleep(0)
     async with asyncio.timeout(DEADLINE_S):
@@ -112,7 +112,7 @@ def test_an_exit_does_not_wait_for_a_look_up(tmp_path: Path) -> None:
     """SIGTERM while the name of the broker is looked up."""
     asked = tmp_path / "asked"
     (tmp_path / "sitecustomize.py").write_text(_HANGS.format(name=HANGING, asked=asked))
-    path = f"{tmp_path}:{Path(looking_up.__file__).parents[2]}"
+    path = f"{tmp_path}:{Path(name_lookup.__file__).parents[2]}"
     with subprocess.Popen(
         [sys.executable, "-m", "penstock", "pub", "-h", HANGING, "-t", "a", "-m", "b"],
         env={"PYTHONPATH": path},
