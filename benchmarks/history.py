@@ -9,9 +9,9 @@
 
 A line has what is needed to judge it: the machine, how busy it was, which build, and a *yardstick*,
 the processor time of a fixed piece of Python that has nothing to do with Penstock. The machine's
-speed drifts by more than most commits change, so lines are drawn as they are and also as what they
-would be at the yardstick of the first line of their build. They show trends; a change is judged by
-runs that take turns (``benchmarks.side_by_side`` and others).
+speed drifts by more than most commits change, so lines are drawn as what they would be at the
+yardstick of the first line of their build. They show trends; a change is judged by runs that take
+turns (``benchmarks.side_by_side`` and others).
 
 Only what was measured goes in: no line is edited, none is made up for a commit of the past.
 ``--draw`` draws and measures nothing.
@@ -45,6 +45,7 @@ from benchmarks.publish import publish
 from benchmarks.scenarios import Scenario
 from benchmarks.side_by_side import measure
 from penstock.cli.version import build_kind
+from penstock.services.garbage import collect_in_portions
 
 mpl.use("svg")
 
@@ -160,6 +161,7 @@ def figures(seconds: float, repeats: int) -> dict[str, float]:
 
 def measured(seconds: float, repeats: int, note: str) -> Line:
     """Measure the commit that is checked out."""
+    collect_in_portions()  # as a broker does
     load = os.getloadavg()[0]
     commit = _git("rev-parse", "--short=9", "HEAD")
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as directory:

@@ -348,7 +348,7 @@ def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
         lines += [("last offset", last)]
     lines += [("behind", behind)]
     if found.per_second is not None:
-        lines += [("pace", f"{found.per_second:,.0f} offsets a second in the last minute")]
+        lines += [("pace", f"{found.per_second:,.0f} offsets a second, lately")]
     if found.watermark is not None:
         lines += [("complete until", f"{found.watermark:%Y-%m-%d %H:%M:%S} UTC")]
     if rows is not None:

@@ -37,8 +37,15 @@ class Group(BaseModel):
 
 
 def _explanations(kind: type) -> dict[str, str]:
-    """Return the text below each attribute of a class, which Python does not keep, by name."""
-    (definition,) = ast.parse(dedent(inspect.getsource(kind))).body
+    """Return the text below each attribute of a class, which Python does not keep, by name.
+
+    Nothing where the source text is not installed: only help texts and documents need it.
+    """
+    try:
+        source = inspect.getsource(kind)
+    except OSError:
+        return {}
+    (definition,) = ast.parse(dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
     found = {}
     for attribute, text in pairwise(definition.body):

@@ -60,31 +60,34 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 
 def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) -> float | None:
-    """Return how many offsets of the log the query passed in a second, of late.
+    """Return how many offsets of the log the query passed in a second, from one of its latest
+    batches to the last.
 
     Args:
         directory: the checkpoint's.
         now_s: seconds since the Unix epoch.
-        within_s: only batches that were done so long ago, or later, are counted.
+        within_s: the last batch must have been done so long ago, or later. The first one that
+            counts is the oldest of these, or where the last is alone, the one before it.
 
     Returns:
         None where fewer than two batches tell: the query has just begun, rests, or is stopped.
     """
-    done = _batches(directory / "commits")
-    times_s = {}
-    for batch in reversed(done):
-        written_s = (directory / "commits" / str(batch)).stat().st_mtime
-        times_s[batch] = written_s
-        if written_s < now_s - within_s:
+    times_s: dict[int, float] = {}
+    for batch in reversed(_batches(directory / "commits")):
+        try:
+            done_s = (directory / "commits" / str(batch)).stat().st_mtime
+        except FileNotFoundError:  # Spark has just removed it, and all that are older
             break
+        if done_s < now_s - within_s and len(times_s) != 1:
+            break
+        times_s[batch] = done_s
     if len(times_s) < 2:
         return None
     first, last = min(times_s), max(times_s)
     begin, end = _read_end(directory, first), _read_end(directory, last)
-    recent = times_s[last] >= now_s - within_s
-    if not recent or begin is None or end is None or begin.only.epoch != end.only.epoch:
+    took_s = times_s[last] - times_s[first]
+    if begin is None or end is None or begin.only.epoch != end.only.epoch or took_s <= 0:
         return None
-    took_s = max(times_s[last] - max(times_s[first], now_s - within_s), 0.001)
     return (end.only.offset - begin.only.offset) / took_s
 
 

@@ -239,9 +239,9 @@ class Archives:
                 break
             key, value = pieces.key(), pieces.value()
             end, newest_us = decode_span(value)
-            exceeds_repetition_limit = bool(archive.bytes_max) and size_bytes > archive.bytes_max
+            exceeds_size_limit = bool(archive.bytes_max) and size_bytes > archive.bytes_max
             if not archive.has(key) or not (
-                newest_us - leads.at(end - 1) < older_than_us or exceeds_repetition_limit
+                newest_us - leads.at(end - 1) < older_than_us or exceeds_size_limit
             ):
                 break
             value = self._database.whole(ARCHIVE_FAMILY, key, value)

@@ -3,10 +3,14 @@
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from penstock.config.describe import as_markdown, as_toml
+from penstock.config.group import Group
 from penstock.config.load import load_settings
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
+from penstock.engine.declared_limits import ClientLimits
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,3 +43,18 @@ def test_every_setting_is_explained() -> None:
 def test_the_reference_is_what_the_settings_say() -> None:
     reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert reference == as_markdown(), "run `make docs`"
+
+
+def test_settings_need_no_source_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation may have compiled files only; explanations are missing there."""
+
+    def without_source(_kind: object) -> str:
+        raise OSError("could not get source code")
+
+    monkeypatch.setattr("inspect.getsource", without_source)
+
+    class Limits(ClientLimits, Group):
+        pass
+
+    assert Limits().max_inflight == 32
+    assert Limits.model_fields["max_inflight"].description is None

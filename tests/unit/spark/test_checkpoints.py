@@ -75,7 +75,7 @@ def test_something_else_made_of_the_same_messages_is_another_choice(tmp_path: Pa
         keep_selection(tmp_path, "messages", ("a",), ", as windows of 30 s")
 
 
-def test_the_pace_is_that_of_the_batches_of_the_last_minute(tmp_path: Path) -> None:
+def test_the_pace_is_that_of_the_latest_batches(tmp_path: Path) -> None:
     (tmp_path / "commits").mkdir(parents=True)
     (tmp_path / "offsets").mkdir()
     now_s = 1_700_000_000.0
@@ -92,9 +92,9 @@ def test_the_pace_is_that_of_the_batches_of_the_last_minute(tmp_path: Path) -> N
     done(9, 1000, 600)
     assert offsets_per_second(tmp_path, now_s) is None  # it rests
     done(10, 7000, 10)
-    assert offsets_per_second(tmp_path, now_s) == 6000 / 50  # of the minute, not of the rest
+    assert offsets_per_second(tmp_path, now_s) == 6000 / 590
     done(11, 8000, 0)
-    assert offsets_per_second(tmp_path, now_s) == 7000 / 60
+    assert offsets_per_second(tmp_path, now_s) == 1000 / 10  # without the time of rest
     done(12, 5, 0, epoch="f")
     assert offsets_per_second(tmp_path, now_s) is None  # of another log
 

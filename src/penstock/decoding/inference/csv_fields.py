@@ -16,10 +16,13 @@ from typing import Final
 
 from penstock.decoding.csv_lines import fields_of_lines
 from penstock.decoding.inference.column_types import guess
+from penstock.decoding.inference.fields import KEY_CHARACTERS_MAX
 
 DELIMITERS: Final = (";", "\t", "|", ",")
 _LINES_LOOKED_AT_MAX: Final = 200
 _FIELDS_MAX: Final = 2000
+_SERIES_MIN: Final = 3  # two numbers are always in equal steps
+_SERIES_DIGITS_MAX: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
     is_same = all(tuple(name.strip() for name in lines[0]) == first for lines in payloads)
     if not (rest and is_same and all(first) and len(set(first)) == len(first)):
         return ()
+    if max(map(len, first)) > KEY_CHARACTERS_MAX:
+        return ()
     if len(payloads) == 1:
         return first if not _is_typed([first]) and _is_typed(rest) else ()
     return first if not _is_typed([_but_for_a_series(first)]) else ()
@@ -75,11 +80,12 @@ def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
 
 def _but_for_a_series(names: Sequence[str]) -> Sequence[str]:
     """Return the names without a series of numbers in equal steps, such as a field for each
-    year."""
-    numbers = [int(name) for name in names if name.isdecimal()]
-    steps = {after - before for before, after in pairwise(numbers)}
-    others = [name for name in names if not name.isdecimal()]
-    return others if others and len(steps) == 1 and min(steps) > 0 else names
+    year; all of them where there is no such series, or nothing beside it."""
+    numbers = [name for name in names if name.isdecimal() and len(name) <= _SERIES_DIGITS_MAX]
+    steps = {int(after) - int(before) for before, after in pairwise(numbers)}
+    is_series = len(numbers) >= _SERIES_MIN and len(steps) == 1 and min(steps) > 0
+    others = [name for name in names if name not in numbers]
+    return others if is_series and others else names
 
 
 def _is_typed(rows: Sequence[Sequence[str]]) -> bool:

@@ -36,6 +36,7 @@ from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.erased import Erased, counted
+from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landing_place import of_table
 from penstock.spark.topics import topics_text
 from penstock.store.ranges import without
@@ -93,6 +94,7 @@ def backfill(
         TableError: a table cannot be written, or another job wrote it meanwhile.
         SparkFailed: Spark gave up.
     """
+    table = with_present_types(table)
     definition = table.definition
     place = landing_place(table)
     with StreamClient(settings.server, settings.connect_timeout_s, settings.credentials) as client:

@@ -130,4 +130,10 @@ def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[
 def types_of(present: Iterable[pa.Field]) -> dict[str, Column]:
     """The columns of a table as a declaration names their types; those it has no name for not."""
     known = {arrow_type(name): name for name in _TYPE_NAMES}
-    return {field.name: Column(type=known[field.type]) for field in present if field.type in known}
+    found = {}
+    for field in present:
+        if pa.types.is_decimal128(field.type):
+            found[field.name] = Column(type=f"decimal({field.type.precision},{field.type.scale})")
+        elif field.type in known:
+            found[field.name] = Column(type=known[field.type])
+    return found

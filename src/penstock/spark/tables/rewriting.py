@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from penstock.spark.parquet_files import Layout, NewFile, write_files
 from penstock.spark.plain_types import plain_rows
 from penstock.spark.tables.api import ROWS, Span, TableCommitFailed
-from penstock.spark.tables.columns import columns_to_add, filled, outside
+from penstock.spark.tables.columns import filled, outside
 
 PartitionValues = Mapping[str, str | None]
 
@@ -23,9 +23,9 @@ _NOTHING: Final = Span("", 0, 0)
 
 
 def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
-    """The layout with all columns of the table, also those that are declared no longer: rows that
-    are only written anew keep what they have in them."""
-    added = columns_to_add(Path(layout.directory), present, layout.schema)
+    """The layout with all columns of the table, also those that are declared no longer, and with
+    the types that they have there: rows that are only written anew keep what they have in them."""
+    added = [field for field in layout.schema if field.name not in present.names]
     return replace(layout, schema=pa.schema([*present, *added]))
 
 

@@ -177,6 +177,7 @@ def test_nested_objects_become_columns_and_objects_with_data_for_keys_do_not() -
         ("country,1960,1990,1962", ()),  # no steps: they are values
         ("1960,1961,1962,1963", ()),
         ("pump,1.5,2.5,3.5", ()),
+        ("pump,on,0,100", ()),  # two numbers are no series
     ],
 )
 def test_numbers_in_equal_steps_may_be_names_in_a_header(
@@ -186,6 +187,12 @@ def test_numbers_in_equal_steps_may_be_names_in_a_header(
     assert [str(one.get("path", name)) for name, one in landed.columns.items()] == [
         *(names or ("field_1", "field_2", "field_3", "field_4"))
     ]
+
+
+def test_a_number_of_thousands_of_digits_is_no_name() -> None:
+    landed = of_payloads(*(f"pump,{'1' * 5000}\nFR,{n}.5\n".encode() for n in range(9)))
+    assert len(landed.columns) == 1  # text
+    assert len(landed.rows) == 9
 
 
 def test_a_key_that_is_too_long_for_a_name_is_no_column() -> None:
