@@ -96,7 +96,8 @@ class InFlightWindow:
         self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
         self._pages: dict[int, list[Delivery]] = {}  # of what is stored; none is empty
         self._changed_pages: dict[int, None] = {}  # since ``take_pages``
-        self._next_place = 0
+        self.next_place = 0  # on a page, for the next message that is stored
+        self.stored_len = 0  # entries on all pages
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -228,7 +229,8 @@ class InFlightWindow:
         self._entries[packet_id] = delivery
         delivery.page = page
         self._pages.setdefault(page, []).append(delivery)
-        self._next_place = (page + 1) * PAGE_PLACES
+        self.stored_len += 1
+        self.next_place = max(self.next_place, (page + 1) * PAGE_PLACES)
         self._count(delivery)
         if packet_id != packet_id_of(delivery.sequence):
             self._cursor = packet_id
@@ -244,8 +246,9 @@ class InFlightWindow:
         return pages
 
     def _take_place(self, delivery: Delivery) -> None:
-        delivery.page = self._next_place // PAGE_PLACES
-        self._next_place += 1
+        delivery.page = self.next_place // PAGE_PLACES
+        self.next_place += 1
+        self.stored_len += 1
         page = self._pages.get(delivery.page)
         if page is None:
             self._pages[delivery.page] = [delivery]
@@ -432,6 +435,7 @@ class InFlightWindow:
             self._changed_pages[entry.page] = None
             page = self._pages[entry.page]
             page.remove(entry)
+            self.stored_len -= 1
             if not page:
                 del self._pages[entry.page]
         if entry.counted and self._account is not None:

@@ -35,7 +35,8 @@ class SessionRecord:
 
     Args:
         client_id: whose it is.
-        number: its key for progress, queue and subscriptions; never used twice in an epoch.
+        number: its key for progress, queue and subscriptions. A start goes on behind the greatest
+            that is there.
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: steady clock; 0 while connected.
         zone: listener the client came through last, whose bounds hold; empty if not known.
@@ -114,6 +115,11 @@ class Progress:
         held: those of ``inbound`` whose messages are not routed before their PUBREL.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
+        window_len: entries on all pages of the window, so that a repair sees whether one is
+            missing, or was removed and is back; -1 where the store does not tell.
+        next_place: where the next message of the window goes. Places are given out once, so that
+            of two pages the one with the greater number is the later one; 0 where the store does
+            not tell.
     """
 
     def __init__(
@@ -128,6 +134,8 @@ class Progress:
         lanes: list[LaneEntry],
         held: list[HeldEntry],
         sent_below: int = 0,
+        window_len: int = -1,
+        next_place: int = 0,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -139,6 +147,8 @@ class Progress:
         self.lanes = lanes
         self.held = held
         self.sent_below = sent_below
+        self.window_len = window_len
+        self.next_place = next_place
 
     def in_flight(self) -> list[WindowEntry]:
         """Return the entries of all pages, in their order."""

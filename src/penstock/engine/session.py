@@ -397,6 +397,8 @@ class Session(Outbound):
             queue.entries(),
             [] if self._inbound.held is None else self._inbound.held.snapshot(),
             sent_below,
+            self._window.stored_len,
+            self._window.next_place,
         )
 
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
@@ -433,6 +435,7 @@ class Session(Outbound):
         for begin in segments:
             number = begin >> PRIORITY_SHIFT
             stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
+        self._window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:
                 self._restore_in_flight(entry, page.number)

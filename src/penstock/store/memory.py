@@ -191,4 +191,6 @@ def _with_pages(kept: Progress, pages: list[WindowPage]) -> Progress:
         kept.lanes,
         kept.held,
         kept.sent_below,
+        kept.window_len,
+        kept.next_place,
     )

@@ -2,7 +2,9 @@
 
 A queue, a window and what waits for PUBREL hold offsets, not bodies. Where a body is lost, the
 entry leaves, and is counted for its client. The numbers of a queue must stay right: a session whose
-progress is lost, or older than its queue, goes on behind the queue's last number.
+progress is lost, or older than its queue or its window, goes on behind the last number. A window is
+compared with how many messages the progress says that it has, for pages of it may be missing, or
+may have come back: nothing else would tell.
 """
 
 from __future__ import annotations
@@ -95,10 +97,11 @@ class QueueExaminer:
             self._found.tell(f"the progress of session {number} belongs to no session")
             return
         self._drop_former(progress)
+        self._check_length(progress)
         self._trim(progress)
         for entry in progress.in_flight():
             where = number, entry[2] >> PRIORITY_SHIFT
-            if entry[2] >= self._next.get(where, 0):
+            if entry[2] >= self._heads.get(where, 0):  # what is in flight has left the queue
                 self._sent[where] = max(self._sent.get(where, 0), entry[2] + 1)
 
     def _drop_former(self, progress: Progress) -> None:
@@ -116,6 +119,23 @@ class QueueExaminer:
             self._found.tell(
                 f"the in-flight window of {client_id!r} has {former:,} messages with packet"
                 " identifiers of later ones"
+            )
+
+    def _check_length(self, progress: Progress) -> None:
+        """Compare a window with how long its session's progress says that it is."""
+        missing = progress.window_len - len(progress.in_flight())
+        if progress.window_len < 0 or missing == 0:
+            return
+        name = repr(self._clients[progress.number])
+        if missing > 0:
+            self._found.tell(
+                f"{missing:,} messages that were in flight to {name} are missing: they are lost, or"
+                " were acknowledged after its progress was written"
+            )
+        else:
+            self._found.tell(
+                f"the in-flight window of {name} has {-missing:,} messages more than its progress"
+                " says: some may reach it again"
             )
 
     def _trim(self, progress: Progress) -> None:
@@ -239,6 +259,7 @@ class QueueExaminer:
 
     def _put(self, progress: Progress, copy: Copy) -> None:
         key = encode_key(progress.number)
+        progress.window_len = len(progress.in_flight())
         copy.put("progress", key, records.encode_progress(progress))
         for page in progress.pages:
             if page.entries:

@@ -83,6 +83,8 @@ class _Progress2(msgspec.Struct, array_like=True):
     lanes: list[LaneEntry]
     held: list[HeldEntry]
     sent_below: int
+    window_len: int = -1
+    next_place: int = 0
 
 
 class _Page(msgspec.Struct, array_like=True):
@@ -198,6 +200,8 @@ def encode_progress(progress: Progress) -> bytes:
             progress.lanes,
             progress.held,
             progress.sent_below,
+            progress.window_len,
+            progress.next_place,
         )
     )
 
@@ -223,6 +227,8 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.lanes,
         kept.held,
         kept.sent_below,
+        kept.window_len,
+        kept.next_place,
     )
 
 

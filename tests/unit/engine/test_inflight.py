@@ -318,6 +318,17 @@ def test_after_a_restart_places_follow_the_last_page() -> None:
     assert [entry.sequence for entry in again.entries()][-3:] == [PAGE_PLACES + 1, 100, 101]
 
 
+def test_places_are_given_out_once_whatever_is_left_of_a_window() -> None:
+    window = stored_window(PAGE_PLACES + 1)
+    for packet_id in range(1, PAGE_PLACES + 2):
+        window.drop(packet_id)
+    assert (taken(window), window.stored_len) == ({0: [], 1: []}, 0)
+    again = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
+    again.next_place = window.next_place
+    again.add(Delivery(None, 0, 1, sequence=PAGE_PLACES + 2))
+    assert (taken(again), again.stored_len) == ({1: [PAGE_PLACES + 2]}, 1)
+
+
 def test_what_is_not_stored_has_no_pages() -> None:
     window = InFlightWindow(10)
     entry = added(window, Delivery(None, 0, 1))

@@ -1,0 +1,146 @@
+"""In-flight windows whose pages are not those that their progress tells of: what damage leaves.
+
+A commit writes the pages that changed. So a page may be lost by itself, or one that was removed may
+be back, where a block of the database or a record of the write-ahead log is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.effects import Commit
+from penstock.engine.inflight import AWAIT_PUBREC, PAGE_PLACES
+from penstock.engine.records import Progress, WindowEntry, WindowPage
+from penstock.store import records
+from penstock.store.chunk import encode_key
+from penstock.store.database import open_database
+from penstock.store.examination import examine
+from penstock.store.repair import repair
+from penstock.store.rocks import RocksStore
+from tests.contract.test_store import entries, rows, session
+
+NUMBER = encode_key(1)
+SENT = range(1, PAGE_PLACES + 2)  # a page, and one more
+MESSAGES = 200  # all offsets that are named here
+
+
+def in_flight(sequences: Sequence[int]) -> list[WindowEntry]:
+    return [(n, AWAIT_PUBREC, n, n + 100, 2, False, (), 10, None) for n in sequences]
+
+
+def progress(window: Sequence[int], head: int, following: int, place: int = 0) -> Progress:
+    """The progress of session 1 with these messages in flight, from ``place`` on."""
+    pages: dict[int, list[int]] = {}
+    for at, sequence in enumerate(window, place):
+        pages.setdefault(at // PAGE_PLACES, []).append(sequence)
+    stored = [WindowPage(number, in_flight(pages[number])) for number in sorted(pages)]
+    return Progress(
+        *(1, head, following, stored, [], [], [], [], []),
+        window_len=len(window),
+        next_place=place + len(window),
+    )
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """A store with one session, which has ``SENT`` in flight, and nothing waits."""
+    store = RocksStore(tmp_path / "data")
+    store.commit(rows(0, MESSAGES))
+    commit = Commit(MESSAGES)
+    commit.sessions = [session()]
+    commit.progress = [progress(SENT, SENT.stop, SENT.stop)]
+    store.commit(commit)
+    store.close()
+    assert examine(tmp_path / "data").problems == []
+    return tmp_path / "data"
+
+
+def damage(data_dir: Path, *, remove: bytes = b"", **others: dict[bytes, bytes]) -> None:
+    """Take a record of the progress away, and put others, by column family."""
+    database = open_database(data_dir)
+    if remove:
+        database.families["progress"].delete(remove)
+    for family, values in others.items():
+        for key, value in values.items():
+            database.families[family][key] = value
+    database.close()
+
+
+def repaired(data_dir: Path) -> Progress:
+    """The session's progress after a repair, of which an examination has nothing to say."""
+    repair(data_dir)
+    assert examine(data_dir).problems == []
+    store = RocksStore(data_dir)
+    found: Progress = store.recover().progress[1]
+    store.close()
+    return found
+
+
+def sequences(found: Progress) -> list[int]:
+    return [entry[2] for entry in found.in_flight()]
+
+
+def test_a_page_that_is_missing_is_told(data_dir: Path) -> None:
+    damage(data_dir, remove=NUMBER + encode_key(0))
+    (told,) = examine(data_dir).problems
+    assert told == (
+        f"{PAGE_PLACES} messages that were in flight to 'c' are missing: they are lost, or were"
+        " acknowledged after its progress was written"
+    )
+    found = repaired(data_dir)
+    assert (sequences(found), found.window_len) == ([SENT[-1]], 1)
+
+
+def test_a_page_that_is_back_is_told(data_dir: Path) -> None:
+    removed = records.encode_page(WindowPage(7, in_flight([60, 61])))
+    damage(data_dir, progress={NUMBER + encode_key(7): removed})
+    assert examine(data_dir).problems[0] == (
+        "the in-flight window of 'c' has 2 messages more than its progress says: some may reach it"
+        " again"
+    )
+    found = repaired(data_dir)
+    assert sequences(found) == [*SENT, 60, 61]
+    assert (found.window_len, found.queue_head) == (len(SENT) + 2, 62)
+
+
+def test_of_two_pages_with_one_packet_identifier_the_live_one_stays(data_dir: Path) -> None:
+    """Places go on after a start: a page that comes back has a smaller number than a live one."""
+    store = RocksStore(data_dir)
+    commit = Commit(MESSAGES)
+    acknowledged = progress((), SENT.stop, SENT.stop, place=SENT.stop)
+    acknowledged.pages = [WindowPage(0, []), WindowPage(1, [])]
+    commit.progress = [acknowledged]
+    store.commit(commit)
+    store.close()
+    store = RocksStore(data_dir)
+    place = store.recover().progress[1].next_place
+    assert place == SENT.stop
+    commit = Commit(MESSAGES)
+    commit.progress = [progress([20], 21, 21, place=2 * PAGE_PLACES)]
+    commit.progress[0].pages[0].entries = [(1, AWAIT_PUBREC, 20, 120, 2, False, (), 10, None)]
+    store.commit(commit)
+    store.close()
+    damage(
+        data_dir,
+        progress={NUMBER + encode_key(0): records.encode_page(WindowPage(0, in_flight([1])))},
+    )
+    assert sequences(repaired(data_dir)) == [20]
+
+
+def test_progress_that_is_older_than_its_window_goes_on_behind_it(data_dir: Path) -> None:
+    """With a backlog: what is in flight is not queued as well."""
+    older = progress((), 3, 21)
+    (segment,) = entries(5, 16)
+    damage(
+        data_dir,
+        progress={NUMBER: records.encode_progress(older)},
+        queue={NUMBER + encode_key(5): records.encode_segment(segment)},
+    )
+    told = examine(data_dir).problems
+    assert "the progress of 'c' is lost, or older than its queue: some messages may" in told[-1]
+    found = repaired(data_dir)
+    assert sequences(found) == [*SENT]
+    assert (found.queue_head, found.next_sequence) == (SENT.stop, 21)
