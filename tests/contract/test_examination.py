@@ -24,9 +24,9 @@ CHUNKS = 40
 END = ROWS * CHUNKS
 
 
-def queue(*offsets: int) -> list[Run]:
-    run = Run(1)
-    for sequence, offset in enumerate(offsets, start=1):
+def queue(*offsets: int, first: int = 1) -> list[Run]:
+    run = Run(first)
+    for sequence, offset in enumerate(offsets, start=first):
         assert run.add(sequence, offset, 10, (1, False, (), None))
     return [run]
 
@@ -39,10 +39,10 @@ def filled(data_dir: Path) -> None:
     commit = rows(END, 0)
     commit.sessions = [session("c", 1), session("d", 2)]
     commit.subscriptions = [SubscriptionRecord(1, "a", Subscription("a", 1))]
-    waiting = progress(1, head=2, following=5, segment=queue(3, 20, 399))
+    waiting = progress(1, head=5, following=7, segment=queue(3, 20, 399, first=4))
     waiting.pages = [
-        WindowPage(0, [(1, AWAIT_PUBACK, 3, 17, 1, False, (), 9, None)]),
-        WindowPage(1, [(2, AWAIT_PUBCOMP, 4, 10**9, 2, False, (), 9, None)]),
+        WindowPage(0, [(1, AWAIT_PUBACK, 2, 17, 1, False, (), 9, None)]),
+        WindowPage(1, [(2, AWAIT_PUBCOMP, 3, 10**9, 2, False, (), 9, None)]),
     ]
     commit.progress = [waiting]
     commit.retained = [("a", Message("a", b"x"))]
