@@ -9,8 +9,8 @@ From here they go two ways::
     ProducerLimits                           code reads
 
 This module is never compiled, because a compiled class has neither annotations nor the text behind
-its attributes. A limit that is added here gets a line in ``EngineLimits`` as well; without it no
-``EngineLimits`` can be made.
+its attributes. A limit that is added here gets a line in ``EngineLimits`` as well: compiled, no
+``EngineLimits`` can be made without it, and a test compares the two.
 """
 
 from __future__ import annotations

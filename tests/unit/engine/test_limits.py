@@ -1,11 +1,15 @@
 """Each limit is declared once, for the engine and for the settings."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from penstock.config.settings import Settings
 from penstock.engine.declared_limits import GROUPS, MemoryLimits, limits_in
 from penstock.engine.limits import EngineLimits
 
+SOURCE = Path(__file__).resolve().parents[3] / "src/penstock/engine/limits.py"
 DECLARED = {name for group in GROUPS for name in group.__annotations__}
 
 
@@ -18,10 +22,21 @@ def test_each_limit_is_a_setting_with_the_same_default() -> None:
         assert getattr(engine, name) == offered[name], name
 
 
+def test_each_limit_is_an_attribute_of_the_engine_s() -> None:
+    source = ast.parse(SOURCE.read_text(encoding="utf-8"))  # the compiled class tells nothing
+    (kind,) = (one for one in source.body if isinstance(one, ast.ClassDef))
+    attributes = {
+        one.target.id
+        for one in kind.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    }
+    assert attributes == DECLARED
+
+
 def test_memory_is_not_bounded_unless_asked() -> None:
-    limits = EngineLimits()
-    assert limits.share_max == 1.0
-    assert {getattr(limits, name) for name in set(MemoryLimits.__annotations__)} == {0, 1.0}
+    engine = EngineLimits()
+    assert engine.share_max == 1.0
+    assert {getattr(engine, name) for name in set(MemoryLimits.__annotations__)} == {0, 1.0}
 
 
 def test_a_limit_that_does_not_exist_is_refused() -> None:
