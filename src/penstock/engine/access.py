@@ -1,4 +1,4 @@
-"""Who may come in, and what they may do there: the two ports identity plugs into.
+"""Authentication and authorization: the two ports that an identity provider implements.
 
 *Authenticate* answers "who is this?" for a CONNECT: at once, or later where the answer is
 slow (a password hash is slow on purpose). *Authorize* answers "what may they do?" with one
@@ -35,14 +35,14 @@ FAILURE: Final = 2
 
 @final
 class Credentials:
-    """The parts of a CONNECT that say who its client is.
+    """The parts of a CONNECT that identify its client.
 
     Args:
         client_id: the client identifier; empty when the server will assign one.
-        username: as sent, None without.
-        password: as sent, None without.
+        username: the user name of the CONNECT; None if it has none.
+        password: the password of the CONNECT; None if it has none.
         anonymous_allowed: whether its listener lets clients in who do not say who they are.
-        address: where it is connected from, as the shell says; empty where nobody knows.
+        address: the peer's address as the shell names it; empty where it is not known.
     """
 
     def __init__(
@@ -62,14 +62,15 @@ class Credentials:
 
 @final
 class Verdict:
-    """The answer to a CONNECT.
+    """The answer of ``Authenticate`` to a CONNECT.
 
     Args:
         reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
-        username: who it is; None for an anonymous client.
-        authorize: what this client may do, instead of what the broker's port says.
+        username: the authenticated user; None for an anonymous client.
+        authorize: the port that gives this client's permissions instead of the broker's.
         lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
-        detail: what the operator is told beside the name of the code, and the client is not.
+        detail: an explanation for the operator beside the name of the code; the client does not
+            get it.
     """
 
     def __init__(
@@ -89,13 +90,13 @@ class Verdict:
 
 @final
 class Step:
-    """One answer of an authentication method.
+    """The server's answer to one step of an enhanced authentication (MQTT 5 §4.12).
 
     Args:
         outcome: ``CONTINUE``, ``SUCCESS`` or ``FAILURE``.
         data: authentication data for the client, None for none.
-        username: who it is, with ``SUCCESS``.
-        reason_code: why not, with ``FAILURE``.
+        username: the authenticated user, with ``SUCCESS``.
+        reason_code: the reason of a ``FAILURE``.
         reason: one sentence for the client, left out where it makes the packet too large or
             the client wants none.
         user_properties: for the client, left out likewise, and first.
@@ -126,14 +127,15 @@ class Exchange:
     """
 
     def step(self, data: bytes | None) -> Step:
-        """Take the client's authentication data, None when it sent none."""
+        """Take the client's authentication data, None when it sent none; return the server's
+        answer."""
         del data
         return Step(FAILURE)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Permissions:
-    """The permissions of one client. Answers may be cached by the implementation."""
+    """The permissions of one client. An implementation may cache its answers."""
 
     def may_publish(self, topic: str) -> bool:
         """Return whether a message of this client may go to ``topic``."""
@@ -151,23 +153,25 @@ class Permissions:
         return True
 
     def forget_answers(self) -> None:
-        """The client is away: let go of answers that are cached."""
+        """Let go of cached answers: the client is disconnected."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authenticate:
-    """The port for credentials."""
+    """The port that checks credentials."""
 
     def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
-        """Return who this is. None: later, by ``ServerConnection.decided``; ``link`` says for whom.
+        """Return the verdict on a CONNECT, or None if it takes time.
 
-        A link that closed meanwhile needs no answer.
+        With None, the implementation calls ``ServerConnection.decided`` later; ``link`` identifies
+        the connection then. A link that closed meanwhile needs no answer.
         """
         del credentials, link
         return Verdict(reasons.SUCCESS)
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
-        """A new run of an authentication method; None when there is no such method.
+        """Start a run of an authentication method; return it, or None when there is no such
+        method.
 
         A client that authenticates again shows its identifier and address alone.
         """
@@ -177,10 +181,10 @@ class Authenticate:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authorize:
-    """The port for permissions."""
+    """The port that knows what each client may do."""
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return what this client may do as of now; None = everything.
+        """Return the permissions of this client as of now; None = everything is allowed.
 
         ``username`` was authenticated; None is an anonymous client.
         """

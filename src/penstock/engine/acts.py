@@ -1,4 +1,4 @@
-"""What an operator may do to a running broker: each act is one function, and one event.
+"""What an operator may do to a running broker: each act is one function and notes one event.
 
 ::
 
@@ -8,8 +8,8 @@
       ban, lift       see ``bans``
       drain           see ``draining``
 
-Nothing here walks over many: the caller does so in portions (``listing``). Sessions of our own
-bridges are left alone: their settings say what they are.
+Each function acts on one session; the caller walks over many in portions (``listing``). Sessions of
+our own bridges are left alone: their settings say what they are.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KICKED: Final = "disconnected by an operator"
 
 
 def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now) -> Ban:
-    """Let a client identifier, user or address not in for so long, seconds; the ban.
+    """Keep a client identifier, user or address out for ``for_s`` seconds; return the ban.
 
     Args:
         server: the broker.
@@ -52,7 +52,7 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
 
 
 def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
-    """Keep a source out whose passwords were wrong; connections it has go on."""
+    """Refuse new connections of ``source``, whose passwords were wrong; those it has go on."""
     server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
     events = server.effects.events
     if events is not None:
@@ -61,7 +61,7 @@ def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) ->
 
 
 def lift(server: Server, kind: str, value: str) -> bool:
-    """End a ban; whether there was one. ValueError as ``ban``."""
+    """End a ban; return whether there was one. Raises ValueError as ``ban`` does."""
     if not server.bans.lift(kind, value):
         return False
     told: Event = {"kind": kind, "value": value}
@@ -70,7 +70,7 @@ def lift(server: Server, kind: str, value: str) -> bool:
 
 
 def kick(server: Server, session: Session, why: str, now: Now) -> bool:
-    """End the connection of ``session``; whether it had one that may be ended.
+    """End the connection of ``session``; return whether it had one that may be ended.
 
     Args:
         server: the broker.
@@ -92,7 +92,8 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
 
 
 def remove(server: Server, session: Session, now: Now) -> bool:
-    """End ``session``, and first the connection it has; whether there was one to be ended."""
+    """Disconnect the client of ``session`` and end the session; return whether it was there to be
+    ended."""
     if session.ended or is_bridge(session):
         return False
     told: Event = {
@@ -109,7 +110,7 @@ def remove(server: Server, session: Session, now: Now) -> bool:
 
 
 def clear(server: Server, topic: str) -> bool:
-    """Forget the retained message of ``topic``; whether there was one.
+    """Remove the retained message of ``topic``; return whether there was one.
 
     Subscribers are told nothing: what they have is true as long as nobody publishes anew.
     """
@@ -122,7 +123,7 @@ def clear(server: Server, topic: str) -> bool:
 
 
 def drain(server: Server, draining: Draining) -> None:
-    """Let nobody in any more, and send those that are connected elsewhere, gently."""
+    """Refuse new clients, and send the connected ones to another server, so many a second."""
     server.draining = draining
     told: Event = {
         "code": draining.reason_code,
@@ -133,7 +134,7 @@ def drain(server: Server, draining: Draining) -> None:
 
 
 def end_drain(server: Server) -> bool:
-    """Let clients in again; whether they were not."""
+    """Let clients in again; return whether the broker was draining."""
     draining = server.draining
     if draining is None:
         return False
@@ -144,7 +145,7 @@ def end_drain(server: Server) -> bool:
 
 
 def tell(server: Server, act: str, event: Event) -> None:
-    """Note an act as an event, where events are wanted."""
+    """Note an administrative act as an event, where events are configured."""
     if server.effects.events is not None:
         event["act"] = act
         server.effects.events.note(ADMINISTERED, event)

@@ -1,4 +1,4 @@
-"""IP addresses of peers: in what text they stand, and which of them count as one source.
+"""IP addresses of peers: how they are written, and which addresses count as one source.
 
 A peer is named as the shell names it: ``192.0.2.7:1883``, ``[2001:db8::1]:1883``, or something
 without an address, such as a process at a Unix socket. An IPv4 address that comes through an IPv6
@@ -41,7 +41,7 @@ def ip_of(peer: str) -> IPAddress | None:
 
 
 def source_of(peer: str, exempt: Sequence[IPNetwork] = ()) -> str:
-    """Return the source that a peer belongs to, as text.
+    """Return the source that a peer belongs to, as text: an IPv4 address or an IPv6 /64.
 
     Empty where it has no address, or one of a network in ``exempt``.
     """

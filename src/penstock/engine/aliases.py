@@ -1,4 +1,4 @@
-"""Topic aliases of one connection (v5 §3.3.2.3.4): those this side defines, and the peer's.
+"""Topic aliases of one connection (v5 §3.3.2.3.4): those that this side defines, and the peer's.
 
 ::
 
@@ -33,6 +33,8 @@ _TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes itself
 
 @final
 class _Alias:
+    """One outbound alias, and the batches with which its definition and its last use leave."""
+
     def __init__(self, number: int) -> None:
         self.encoded = bytes((_TOPIC_ALIAS, number >> 8, number & 0xFF))
         self.topic = ""
@@ -43,7 +45,7 @@ class _Alias:
 
 @final
 class OutboundAliases:
-    """The aliases of one link.
+    """The topic aliases that this side defines on one link.
 
     Batches are counted by the link: ``batch`` is the one a packet will leave with, 0 when it
     leaves at once; ``left`` the last one that has left.
@@ -60,7 +62,8 @@ class OutboundAliases:
         self._chosen: _Alias | None = None  # for ``define``
 
     def known(self, topic: str, batch: int, left: int) -> bytes:
-        """The property that stands for ``topic``, empty when it must be spelled out."""
+        """Return the encoded alias property that replaces ``topic``; empty when the topic must be
+        spelled out."""
         alias = self._by_topic.get(topic)
         if alias is None:
             return b""
@@ -72,7 +75,8 @@ class OutboundAliases:
         return alias.encoded
 
     def propose(self, topic: str, batch: int, left: int) -> bytes:
-        """The property that would define an alias for ``topic``, empty when none is to be had.
+        """Return the encoded property that would define an alias for ``topic``; empty when no
+        alias is free.
 
         It is defined by ``define`` once it is certain that the packet leaves.
         """
@@ -93,7 +97,7 @@ class OutboundAliases:
         return alias.encoded
 
     def define(self, topic: str, batch: int, left: int) -> None:
-        """The packet with what ``propose`` gave leaves."""
+        """Define the alias that ``propose`` returned last: its packet leaves."""
         alias = self._chosen
         assert alias is not None
         if alias.topic:
@@ -109,7 +113,7 @@ class OutboundAliases:
 
 @final
 class InboundAliases:
-    """The aliases that the peer defines on one connection.
+    """The topic aliases that the peer defines on one connection.
 
     Args:
         maximum: how many we said that we take, 0..65535.
@@ -120,10 +124,11 @@ class InboundAliases:
         self._topics: dict[int, str] = {}
 
     def topic_of(self, topic: str, alias: int) -> str:
-        """The topic of a PUBLISH that says ``topic``, maybe empty, and ``alias``.
+        """Return the topic name of a PUBLISH with ``alias``; a ``topic`` that is not empty defines
+        it anew.
 
         Raises:
-            RemoteProtocolError: 0x94, it is none that we take; 0x82, it stands for nothing.
+            RemoteProtocolError: 0x94, the alias is above the maximum; 0x82, it is not defined.
         """
         if alias > self._maximum:  # [MQTT-3.3.2-9]
             raise RemoteProtocolError(

@@ -1,4 +1,4 @@
-"""Refusals in words: a reason string where the client wants one and has room for it.
+"""Reason strings: why a packet was refused, for clients that want to know and have room for it.
 
 A reason string never decides anything and goes first: it is left out for a client that asked
 for no problem information [MQTT-3.1.2-29], and where the packet would exceed the client's
@@ -16,8 +16,8 @@ from penstock.protocol.kinds import PUBACK, PUBREC, V5
 from penstock.protocol.packets import Connack, Connect, Packet, Puback, Pubcomp, Pubrec
 from penstock.protocol.properties import Properties
 
-REASON_CHARACTERS_MAX: Final = 200  # of what is told to the peer and the log: it may quote much
-NAME_CHARACTERS_MAX: Final = 40  # of a name in such a sentence
+REASON_CHARACTERS_MAX: Final = 200  # of a reason string, to the peer and in the log
+NAME_CHARACTERS_MAX: Final = 40  # of a client's name, filter or topic quoted in a reason string
 
 
 def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
@@ -26,14 +26,15 @@ def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
 
 
 def reason_properties(link: Link, why: str) -> Properties | None:
-    """The properties of an answer that says why, None for a client that does not want to know."""
+    """Return properties with a reason string; None for a client that asked for no problem
+    information."""
     if link.version != V5 or not link.problem_information or not why:
         return None
     return Properties(reason_string=why[:REASON_CHARACTERS_MAX])
 
 
 def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link: Link) -> bytes:
-    """A PUBACK, PUBREC or PUBCOMP, with a reason string if it refuses."""
+    """Return an encoded PUBACK, PUBREC or PUBCOMP, with a reason string if it refuses."""
     if code >= reasons.UNSPECIFIED_ERROR:
         properties = reason_properties(link, why)
         if properties is not None:
@@ -50,13 +51,13 @@ def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link:
 
 
 def quoted(name: str) -> str:
-    """Return `name` in quotes, as a sentence for the peer and the log has it: not all of it."""
+    """Return ``name`` in quotes, cut to ``NAME_CHARACTERS_MAX`` characters."""
     return repr(name if len(name) <= NAME_CHARACTERS_MAX else f"{name[:NAME_CHARACTERS_MAX]}…")
 
 
 def claimed_names(connect: Connect | None) -> str:
-    """Return who a refused client says it is, in parentheses: its operator looks for that in the
-    log."""
+    """Return the client identifier and user name that a refused client claimed, in parentheses,
+    for the log."""
     if connect is None:
         return ""
     names = f"client {quoted(connect.client_id)}"
@@ -66,7 +67,7 @@ def claimed_names(connect: Connect | None) -> str:
 
 
 def refused_filters(filters: list[str], codes: list[int]) -> str:
-    """Return why a SUBSCRIBE or UNSUBSCRIBE was refused in part: the first such filter and its
+    """Return why a SUBSCRIBE or UNSUBSCRIBE was refused in part: its first refused filter and the
     reason."""
     refused = 0
     first = ""
@@ -83,7 +84,7 @@ def refused_filters(filters: list[str], codes: list[int]) -> str:
 def refusing_connack(
     connect: Connect | None, code: int, why: str, server_reference: str
 ) -> Connack:
-    """The CONNACK that refuses ``connect``, or what came instead of one."""
+    """Return the CONNACK that refuses ``connect``, or another first packet (None)."""
     answer = Connack(code)
     if connect is None or connect.version != V5:
         return answer

@@ -1,4 +1,4 @@
-"""Who uses a connection that was dialled: a bridge, or the client library.
+"""The callbacks of a connection that was dialled: a bridge or the client library implements them.
 
 ::
 
@@ -18,24 +18,25 @@ from penstock.protocol.packets import Connack, Packet
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Application:
-    """What a connection tells whoever uses it."""
+    """The user of a dialled connection, as the connection sees it."""
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """The server let us in. What is sent from here goes before what is sent again."""
+        """The server accepted our CONNECT. What is sent from here leaves before what is sent
+        again."""
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
-        """A message. With QoS 1 or 2 it waits for ``ClientConnection.settle``, now or later."""
+        """Take a message. At QoS 1 and 2 it waits for ``ClientConnection.settle``, now or later."""
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """SUBACK or UNSUBACK."""
+        """Take a SUBACK or UNSUBACK."""
 
     def authenticate(self, data: bytes | None) -> bytes | None:
-        """The next step of the authentication method; None: it fails."""
+        """Return the data for the next step of the authentication method; None if it failed."""
         del data
         return None
 
     def writable(self, now: Now) -> None:
-        """There may be room again, in the window or in the socket, for what is sent."""
+        """The window or the socket may have room again: send what waits."""
 
     def ended(self, now: Now) -> None:
-        """The connection is over: ``closed_because`` says why."""
+        """The connection ended; ``closed_because`` says why."""

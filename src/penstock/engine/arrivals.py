@@ -1,4 +1,4 @@
-"""Messages that came and are not acknowledged, in the connecting role: who has them says when.
+"""Messages received in the client role and not acknowledged yet; the application decides when.
 
 ::
 
@@ -27,14 +27,14 @@ from penstock.engine.fifo import Fifo
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 
-OPEN: Final = -1  # instead of a reason code
+OPEN: Final = -1  # instead of a reason code: the application has not settled it
 LEFT: Final = -2  # not to be acknowledged on this connection
 
 
 @mypyc_attr(acyclic=True)
 @final
 class Arrival:
-    """One message from the server.
+    """One QoS 1 or 2 message from the server.
 
     Args:
         publish: the packet; of one that came again, the first.
@@ -44,12 +44,12 @@ class Arrival:
     def __init__(self, publish: Publish, topic: str) -> None:
         self.publish = publish
         self.topic = topic
-        self.code = OPEN  # or ``LEFT``, or how it is acknowledged: a reason code
-        self.connection = 0  # in whose line it is, see ``Arrivals``
-        self.is_known = True  # it is the one with its packet identifier
+        self.code = OPEN  # or ``LEFT``, or the reason code of its acknowledgement
+        self.connection = 0  # number of the connection that acknowledges it, see ``Arrivals``
+        self.is_known = True  # ``Arrivals`` has it under its packet identifier
 
     def is_again(self, publish: Publish, topic: str) -> bool:
-        """Return whether ``publish`` is the same message, sent again."""
+        """Return whether ``publish`` is this message again: DUP, same QoS, topic and payload."""
         first = self.publish
         return (
             publish.dup
@@ -64,17 +64,18 @@ class Arrivals:
     """The arrivals of one session, over all its connections."""
 
     def __init__(self) -> None:
-        self.connection = 0  # number of the present one; an earlier one may bring nothing more
+        self.connection = 0  # number of the current one; earlier ones may deliver nothing more
         self._open: dict[int, Arrival] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
         self._line: Fifo[Arrival] = Fifo()  # of the present connection
 
     def __len__(self) -> int:
-        """How many came on the present connection and wait for their acknowledgement."""
+        """Return how many came on the current connection and are not acknowledged yet."""
         return len(self._line)
 
     def connected(self, is_same_session: bool) -> int:
-        """A new connection; its number."""
+        """Begin a new connection; return its number. Without the same session, forget all
+        arrivals."""
         self._line.clear()
         self._repeats.clear()
         if not is_same_session:
@@ -85,7 +86,8 @@ class Arrivals:
         return self.connection
 
     def came(self, publish: Publish, topic: str) -> Arrival | None:
-        """A PUBLISH of QoS 1 or 2 came; the arrival, if it is to be handed over."""
+        """Take a PUBLISH of QoS 1 or 2; return the arrival to hand over, or None for a known
+        repeat."""
         known = self._open.get(publish.packet_id)
         if known is not None and known.is_again(publish, topic):
             if known.connection != self.connection:
@@ -99,7 +101,8 @@ class Arrivals:
         return arrival
 
     def came_again(self, publish: Publish, topic: str) -> None:
-        """A PUBLISH of QoS 2 came whose message we have: it is acknowledged in its turn."""
+        """Take a QoS 2 PUBLISH whose message was handed over before: it is acknowledged in its
+        turn."""
         known = self._open.get(publish.packet_id)
         if known is not None:
             if known.connection == self.connection:
@@ -113,7 +116,7 @@ class Arrivals:
             self._join(again)
 
     def released(self, packet_id: int) -> None:
-        """Forget the QoS 2 message with this packet identifier: its server is done with it.
+        """Forget the QoS 2 message with this packet identifier: its server sent PUBREL.
 
         PUBREL before our PUBREC comes from a server that cannot send the message again and frees
         its packet identifier (``InFlightWindow.give_up``). An acknowledgement of ours that came
@@ -133,7 +136,7 @@ class Arrivals:
         self._line.append(arrival)
 
     def settle(self, arrival: Arrival, code: int) -> bool:
-        """Say how ``arrival`` is acknowledged; whether it is still known and was open."""
+        """Set how ``arrival`` is acknowledged; return whether it was still known and open."""
         if arrival.code != OPEN or not arrival.is_known:
             return False
         arrival.code = code
@@ -142,9 +145,9 @@ class Arrivals:
         return True
 
     def next_settled(self) -> Arrival | None:
-        """The first of the line, if it is settled; it is forgotten.
+        """Remove and return the first arrival in line if it is settled, else None.
 
-        One that the server gave up is passed over.
+        Arrivals that the server gave up are skipped.
         """
         while len(self._line) > 0:
             first = self._line.first()

@@ -5,8 +5,8 @@
       below ── a message has to wait, or no more may come ─▶ at the limit ── room again ─▶ below
                          times + 1, since = now                     total += now - since
 
-Reaching a limit is the normal work of flow control; staying there is worth a word. Who wants
-to tell takes ``Effects.reached``, where each limit is noted once until it lets go of it.
+Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell
+that writes it takes ``Effects.reached``, where each limit stands once until ``watched`` is reset.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class AtLimit:
         self.limit = limit
         self.times = 0
         self.since_s = NOT_AT_LIMIT
-        self.watched = False  # somebody will look at it again
+        self.watched = False  # it is in ``Effects.reached``, or the shell observes it
         self._total_s = 0.0
 
     def reached(self, now_s: float) -> bool:
-        """The limit is reached; whether it was not before."""
+        """Note that the limit is reached; return whether it was not before."""
         if self.since_s >= 0:
             return False
         self.since_s = now_s
@@ -49,15 +49,16 @@ class AtLimit:
         return True
 
     def left(self, now_s: float) -> None:
-        """There is room again."""
+        """Note that there is room again, and add the time at the limit to the total."""
         if self.since_s >= 0:
             self._total_s += now_s - self.since_s
             self.since_s = NOT_AT_LIMIT
 
     def lasts_s(self, now_s: float) -> float:
-        """How long it has been reached without a break; 0 when it is not."""
+        """Return how long the limit has been reached without a break, in seconds; 0 when it is
+        not."""
         return now_s - self.since_s if self.since_s >= 0 else 0.0
 
     def total_s(self, now_s: float) -> float:
-        """How long it was reached, all in all."""
+        """Return how long the limit was reached in all, in seconds."""
         return self._total_s + self.lasts_s(now_s)

@@ -1,4 +1,4 @@
-"""Bans: addresses, user names and client identifiers that are not let in, each for a time.
+"""Bans: addresses, user names and client identifiers that are refused, each for a time.
 
 ::
 
@@ -6,9 +6,9 @@
       an operator ───────────────┴▶ ban ─▶ listed ── its time is over, or lifted ─▶ gone
                                              ╰── CONNECT of one of them: 0x8A, return code 5
 
-An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are those of the
-monotonic clock, in seconds; who asks passes them. What is kept is bounded: a ban above ``BANS_MAX``
-takes the place of the oldest one.
+An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are seconds of
+the monotonic clock, passed in by the caller. The number of bans is bounded: a ban above
+``BANS_MAX`` replaces the oldest one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOR_GOOD: Final = float("inf")
 
 @final
 class Ban:
-    """One ban.
+    """One ban of an address, a user or a client identifier.
 
     Args:
         kind: ``ADDRESS``, ``USER`` or ``CLIENT``.
@@ -50,10 +50,10 @@ class Ban:
 
 @final
 class Bans:
-    """The bans of one broker; they end with it."""
+    """The bans of one broker; they are in memory only, and end with it."""
 
     def __init__(self) -> None:
-        self.refused = 0  # connections, because of a ban
+        self.refused = 0  # connections refused because of a ban
         self.made = 0
         self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
         self._networks: dict[tuple[int, int], int] = {}  # (version, prefix length): how many
@@ -63,7 +63,7 @@ class Bans:
         return len(self._bans)
 
     def ban(self, kind: str, value: str, until_s: float, reason: str) -> Ban:
-        """Keep ``value`` out until ``until_s``, instead of what was said of it before.
+        """Ban ``value`` until ``until_s``, instead of an earlier ban of it; return the ban.
 
         Raises:
             ValueError: no such kind; an address that is none.
@@ -88,7 +88,7 @@ class Bans:
         return ban
 
     def lift(self, kind: str, value: str) -> bool:
-        """End a ban before its time; whether there was one.
+        """End a ban before its time; return whether there was one.
 
         Raises:
             ValueError: as ``ban``.
@@ -120,7 +120,7 @@ class Bans:
         return found
 
     def expire(self, now_s: float) -> None:
-        """Forget what is over, ``EXPIRED_A_TICK_MAX`` at most."""
+        """Forget bans whose time is over, ``EXPIRED_A_TICK_MAX`` at most."""
         ends = self._ends
         for _ in range(EXPIRED_A_TICK_MAX):
             if not ends or ends[0][0] > now_s:
@@ -159,7 +159,7 @@ class Bans:
 
 
 def _usual(kind: str, value: str) -> str:
-    """Return ``value`` in the form under which it is found.
+    """Return ``value`` in its canonical form, by which bans are found.
 
     Raises:
         ValueError: an address that is none.

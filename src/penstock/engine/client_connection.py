@@ -1,4 +1,4 @@
-"""The connecting side of a connection: what a client, or a bridge, does with each packet.
+"""The client role of a connection: what a client, or a bridge, does with each packet.
 
 The table, states by packets; everything else is a protocol error (0x82):
 
@@ -13,7 +13,7 @@ CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
       CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
                       ╰── refused, or no answer within the connect timeout ─────────────▲
 
-The session is the one that a server has (``session``): its window, its queue, its commits. Only
+The session is the same class as a server's (``session``): its window, its queue, its commits. Only
 what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
 what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
 Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
@@ -74,7 +74,7 @@ AWAIT_CONNACK: Final = 5
 
 _PING_AFTER: Final = 0.75  # of the keep alive
 _PINGREQ: Final = encode(Pingreq(), V311)
-_INNOCENT: Final = (  # of what was sent: reason codes of DISCONNECT
+_INNOCENT: Final = (  # DISCONNECT codes that do not blame a message we sent
     reasons.SERVER_BUSY,
     reasons.SERVER_SHUTTING_DOWN,
     reasons.KEEP_ALIVE_TIMEOUT,
@@ -89,19 +89,19 @@ _INNOCENT: Final = (  # of what was sent: reason codes of DISCONNECT
 
 @final
 class ClientConnection(Connection):
-    """One connection that was dialled.
+    """One connection that was dialled, in the client role.
 
     Args:
-        effects: the open batch of whoever keeps the session.
-        session: taken up when the server lets us in.
-        arrivals: of that session.
-        connect: what we say first. Its properties say what we accept.
+        effects: the open batch that stores the session.
+        session: attached when the server accepts the CONNECT.
+        arrivals: the arrivals of that session.
+        connect: the first packet we send. Its properties say what we accept.
         limits: bounds of our side. ``await_rel_timeout_s`` is to be 0: a message would be forgotten
             whose PUBREC waits behind others.
-        application: who uses it.
+        application: the user of the connection.
         is_known: we have a session that the server may have the other half of.
         now: when it was dialled.
-        inherits: it is a former program's, of which nothing is known.
+        inherits: the session is a former program's, of which nothing is known.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class ClientConnection(Connection):
     # -- the table -----------------------------------------------------------------------
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """One packet from the server, by the table above."""
+        """Handle one packet from the server, by the table above."""
         if self.state == AWAIT_CONNACK:
             if isinstance(packet, Connack):
                 self._answered(packet, now)
@@ -175,7 +175,7 @@ class ClientConnection(Connection):
             )
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""
         if packet_type == PUBREL:
             self._receiving.released(packet_id)
         elif packet_type == PUBCOMP and self._inherited.is_open:
@@ -185,7 +185,7 @@ class ClientConnection(Connection):
             self.may_refill = True
 
     def refill(self, now: Now) -> None:
-        """Acknowledgements made room in the window."""
+        """Send what waits in the queue: acknowledgements made room in the window."""
         if self._session.link is self.link:
             self._session.refill(now)
 
@@ -269,8 +269,8 @@ class ClientConnection(Connection):
 
     @property
     def may_not_know_dialect(self) -> bool:
-        """Return whether the server ended it without letting us in, as one would that does not know
-        our protocol level: by return code 1, by hanging up, or by an answer it has for others."""
+        """Return whether the server ended the connection as one that does not know our protocol
+        level would: with return code 1, by hanging up, or with an answer it has for others."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
         return self.hung_up
@@ -286,17 +286,17 @@ class ClientConnection(Connection):
             self._receiving.acknowledge_settled()
 
     def settle(self, arrival: Arrival, code: int, now: Now) -> None:
-        """``arrival`` is done with; said to the present connection, or to the last one.
+        """Settle ``arrival``: acknowledge it on the current connection, or on the next one.
 
-        Its acknowledgement leaves when all before it are done with too, or when the message comes
-        again, where its connection is over.
+        Its acknowledgement leaves when all earlier ones are settled too; where its connection is
+        over, when the message comes again.
 
         Args:
             arrival: as ``Application.arrived`` got it, on this connection or an earlier one.
             code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
                 it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
                 come: the next connection brings it again. Until then it keeps its place in the
-                server's window: who leaves messages ends the connection soon.
+                server's window: end the connection soon after leaving messages.
             now: when.
 
         Raises:
@@ -312,7 +312,8 @@ class ClientConnection(Connection):
     def subscribe(
         self, subscriptions: list[Subscription], properties: Properties | None = None
     ) -> int:
-        """Send SUBSCRIBE; its packet identifier, 0 if none is free. ``answered`` tells the rest.
+        """Send SUBSCRIBE; return its packet identifier, 0 if none is free. SUBACK goes to
+        ``Application.answered``.
 
         It leaves with the commit: before that, the loss of a session is not on disk.
 
@@ -325,7 +326,7 @@ class ClientConnection(Connection):
         return packet_id
 
     def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
-        """Send UNSUBSCRIBE, as ``subscribe``."""
+        """Send UNSUBSCRIBE; return and raise as ``subscribe`` does."""
         packet_id = self._session.reserve_packet_id()
         if packet_id > 0:
             self._ask(Unsubscribe(packet_id, topic_filters, properties), packet_id)
@@ -347,7 +348,7 @@ class ClientConnection(Connection):
     # -- when packets must wait ------------------------------------------------------------
 
     def must_wait(self) -> bool:
-        """Return whether too much waits on our side for more of the server's packets."""
+        """Return whether too much waits on our side to decode more of the server's packets."""
         if self.state != CONNECTED:
             return False
         if self.link.is_full():
@@ -359,7 +360,7 @@ class ClientConnection(Connection):
         return self.leaves_room(self._effects) or self.application_is_full
 
     def others_made_enough(self) -> bool:
-        """Return whether so much waits for commits and sockets that nobody's packets are
+        """Return whether so much waits for commits and sockets that no connection's packets are
         decoded."""
         if not self._effects.is_full():
             return self.leaves_room(self._effects)
@@ -367,18 +368,18 @@ class ClientConnection(Connection):
         return True
 
     def wait_for_turn(self) -> None:
-        """See to it that ``resume`` is called in the next turn."""
+        """Ask for ``resume`` in the next turn of the loop."""
         self._effects.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """There may be room again, or it is this connection's turn."""
+        """Send and decode what waited: there may be room again, or it is this connection's turn."""
         if self.state == CONNECTED and self._session.link is self.link:
             self._session.refill(now)
             self._application.writable(now)
         super().resume(now)
 
     def writable(self, now: Now) -> None:
-        """The shell's write buffer has room again."""
+        """Continue: the shell's write buffer has room again."""
         self.link.wire_has_room()
         self.resume(now)
 
@@ -397,7 +398,7 @@ class ClientConnection(Connection):
         return earliest_s
 
     def tick(self, now: Now) -> None:
-        """A deadline may have passed: ping, or give the server up."""
+        """Send PINGREQ or end the connection, if the deadline for that has passed."""
         if self._inherited.is_open and self._inherited.until_s <= now.monotonic_s:
             self._inherited.give_up()
             self._all_released(now)
@@ -420,13 +421,13 @@ class ClientConnection(Connection):
     # -- the end -----------------------------------------------------------------------------
 
     def say(self, topic: str, payload: bytes) -> None:
-        """Publish a retained message of QoS 0 past the session: whether a bridge is connected."""
+        """Publish a retained QoS 0 message past the session: the state that a bridge announces."""
         retain = self.link.retain_available
         said = Publish(topic, payload, 0, retain)
         self.link.hold_qos0(encode(said, self.link.version))
 
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
-        """Leave: what is acknowledged in this turn goes first, then DISCONNECT."""
+        """Leave: send what is acknowledged in this turn, then DISCONNECT."""
         if self.state == CONNECTED:
             if self.says_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.say(self.says_at_end[0], self.says_at_end[1])
@@ -437,7 +438,8 @@ class ClientConnection(Connection):
             self._end(False, "given up", now)
 
     def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
-        """End the connection from this side; our server shutting down is no error of the other."""
+        """End the connection from this side; a shutdown of our own broker sends a normal
+        DISCONNECT."""
         if reason_code == reasons.SERVER_SHUTTING_DOWN:
             self.disconnect(now)
         else:
@@ -465,15 +467,15 @@ class ClientConnection(Connection):
 
     @property
     def ended_by_peer(self) -> bool:
-        """Return whether the server ended it after it had let us in: it hung up, or dismissed us
-        for what we sent; not for what has nothing to do with that."""
+        """Return whether the server hung up, or sent a DISCONNECT that may blame a message of
+        ours, after it had let us in."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _INNOCENT
         return self.hung_up
 
 
 def _told(code: int, properties: Properties | None) -> str:
-    """A reason in words: the server's own, if it gave one."""
+    """Return a reason in words, with the server's reason string if it sent one."""
     name = reasons.name_of(code)
     if properties is not None and properties.reason_string:
         return f"{name}: {properties.reason_string[:REASON_CHARACTERS_MAX]}"

@@ -23,7 +23,7 @@ MICROSECONDS: Final = 1_000_000
 @mypyc_attr(acyclic=True)
 @final
 class Now:
-    """Readings of the three clocks.
+    """One reading of the three clocks.
 
     Args:
         monotonic_s: seconds of a clock that never jumps; its zero means nothing.

@@ -1,4 +1,4 @@
-"""The messages of one commit, column by column, as Arrow lays columns out in memory.
+"""The messages of one commit, column by column, as Arrow lays out columns in memory.
 
 A message is added when it is appended to the log, while it is at hand, and need not live until
 its commit is written; the store wraps the buffers into an Arrow record batch (``store.chunk``)
@@ -11,7 +11,7 @@ text       ``n`` + 1 positions of 4 bytes, and the bytes between them, joined;
            properties have a bit more, clear where a message has none
 ========== =====================================================================
 
-A large value is not copied into its column: the column is told in pieces then, and that value is
+A large value is not copied into its column: the column is a list of pieces then, and that value is
 one of them.
 
 Numbers have the byte order of the machine, as in every Arrow buffer; see
@@ -36,12 +36,12 @@ from penstock.engine.message import Message
 
 _IS_LITTLE: Final = sys.byteorder == "little"
 _POSITION_MAX: Final = 2**31 - 1
-_LARGE_BYTES: Final = 65_536  # a value of as many is a piece of its own
+_LARGE_BYTES: Final = 65_536  # a value of this size or more is a piece of its own
 
 
 @final
 class Text:
-    """A column of texts or bytes."""
+    """A column of strings or bytes, as Arrow stores them: 32-bit positions and the joined bytes."""
 
     def __init__(self) -> None:
         self._values = BytesWriter()
@@ -51,7 +51,7 @@ class Text:
         _write_i32(self._positions, 0)
 
     def add(self, value: bytes) -> None:
-        """The value of the next message; all together have at most 2 GiB (``Columns``)."""
+        """Append the value of the next message; all together have at most 2 GiB (``Columns``)."""
         if len(value) < _LARGE_BYTES:
             self._values.write(value)
         else:
@@ -62,27 +62,28 @@ class Text:
         _write_i32(self._positions, i32(self._pieces_bytes + len(self._values)))
 
     def positions(self) -> bytes:
-        """Return where each value begins, and where the last one ends."""
+        """Return the positions, of 4 bytes each: where each value begins, and where the last one
+        ends."""
         return self._positions.getvalue()
 
     def data(self) -> bytes | list[bytes]:
-        """All values, one after the other; in pieces where one of them is large."""
+        """Return all values, one after the other; in pieces where one of them is large."""
         values = self._values.getvalue()
         return values if self._pieces_bytes == 0 else [*self._pieces, values]
 
 
 @final
 class Flags:
-    """A column of truth values."""
+    """A column of Booleans, as a bitmap."""
 
     def __init__(self) -> None:
         self._bits = BytesWriter()
-        self._open: i64 = 0  # of the byte that is not full
+        self._open: i64 = 0  # bits of the last byte, which is not full
         self._length: i64 = 0
-        self.true = 0  # how many are
+        self.true = 0  # count of true values
 
     def add(self, flag: bool) -> None:
-        """The value of the next message."""
+        """Append the value of the next message."""
         place = self._length & 7
         if flag:
             self.true += 1
@@ -93,7 +94,7 @@ class Flags:
             self._open = 0
 
     def data(self) -> bytes:
-        """All bits; those behind the last value are clear."""
+        """Return the bitmap; the bits behind the last value are clear."""
         if self._length & 7:
             return self._bits.getvalue() + bytes((self._open,))
         return self._bits.getvalue()
@@ -101,7 +102,7 @@ class Flags:
 
 @final
 class Columns:
-    """The columns of the messages that one commit appends: what the log holds of each.
+    """The columns of the messages that one commit appends to the log.
 
     Args:
         bytes_max: of all texts together; Arrow's positions have 32 bits.
@@ -124,7 +125,7 @@ class Columns:
         self._encoded = b""
 
     def add(self, message: Message) -> None:
-        """The next message.
+        """Append a message to all columns.
 
         Raises:
             OverflowError: they would have more than ``bytes_max``; it is not added.
@@ -150,24 +151,25 @@ class Columns:
 
     @property
     def size_bytes(self) -> int:
-        """Of all texts together."""
+        """Return the bytes of all texts together."""
         return self._bytes_max - int(self._bytes_left)
 
     def newest_us(self) -> int:
-        """When the latest was received; there must be one."""
+        """Return the time at which the latest message was received, microseconds since the Unix
+        epoch. There must be a message."""
         return int.from_bytes(self._received_at.getvalue()[-8:], sys.byteorder)
 
     def received_at(self) -> bytes:
-        """Return when each was received."""
+        """Return the column of receive times: 8 bytes each, microseconds since the Unix epoch."""
         return self._received_at.getvalue()
 
     def qos(self) -> bytes:
-        """The QoS of each, as published."""
+        """Return the column of QoS as published, 1 byte each."""
         return self._qos.getvalue()
 
 
 def columns_of(messages: list[Message]) -> Columns:
-    """The columns of ``messages``."""
+    """Return the columns of ``messages``."""
     columns = Columns()
     for message in messages:
         columns.add(message)

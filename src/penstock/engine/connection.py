@@ -1,4 +1,4 @@
-"""One connection: bytes in, packets to a handler, bytes out through a link.
+"""One connection: it decodes bytes to packets, handles them, and sends through a link.
 
 ::
 
@@ -67,7 +67,7 @@ EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the she
 
 
 class Connection(Resumable):
-    """The base of a connection, for either role.
+    """The base of a connection, for the server and the client role.
 
     Args:
         link: the sending half.
@@ -80,10 +80,10 @@ class Connection(Resumable):
         self.link = link
         link.user = self
         self.stalled = False  # packets wait undecoded: the shell must not read
-        self.resume_at_s = 0.0  # stalled until then, on the monotonic clock; 0 = until told
+        self.resume_at_s = 0.0  # stalled until then, monotonic seconds; 0 = until ``resume``
         self.hung_up = False  # the peer sends no more: what it left is handled to its end
-        self.may_refill = False  # an acknowledgement made room in the window, and nobody looked
-        self.expects_rest = False  # ``rest_to_come`` is to be told when it came
+        self.may_refill = False  # an acknowledgement made room in the window: ``refill`` is due
+        self.expects_rest = False  # ``rest_to_come`` is called when the packet is whole
         self.state = AWAIT_CONNECT
         self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
         self.closed_here = False  # by this side, and not by the peer or the network
@@ -102,11 +102,11 @@ class Connection(Resumable):
 
     @property
     def work(self) -> int:
-        """Return what its turn cost up to now, in units of ``share``."""
+        """Return the units of ``share`` that its turn has used."""
         return self._share.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Bytes from the peer."""
+        """Take bytes from the peer, and handle the packets in them as far as there is room."""
         if self.state == CLOSED:
             return
         self._began_at = self._share.spent
@@ -131,7 +131,7 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def resume(self, now: Now) -> None:
-        """Go on with what was left undecoded, as far as there is room."""
+        """Decode what was left undecoded, as far as there is room."""
         self._began_at = self._share.spent
         self._logged_before = self._share.logged_bytes
         self._decode_rest(now)
@@ -151,7 +151,7 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle what was received; acknowledgements that come together make room once."""
+        """Handle what was received; acknowledgements that came together refill the window once."""
         self._handle_packets(now, to_the_end)
         if self._share.logged_bytes > self._logged_before:
             self._count_logged()
@@ -159,7 +159,7 @@ class Connection(Resumable):
             self._refill(now)
 
     def _count_logged(self) -> None:
-        """Count what it put into the open batch since its turn began."""
+        """Count the bytes that this connection added to the open batch since its turn began."""
         share = self._share
         if self._logged_in != share.batch:
             self._logged_in = share.batch
@@ -170,7 +170,9 @@ class Connection(Resumable):
             self._much_in = share.batch
 
     def leaves_room(self, effects: Effects) -> bool:
-        """Return whether the open batch is over its size and what is left is for others.
+        """Return whether the open batch is full and the rest of it is for other connections.
+
+        If so, arrange for ``resume``: see ``effects``.
 
         If so, it is settled who calls ``resume``; see ``effects``.
         """
@@ -193,10 +195,11 @@ class Connection(Resumable):
         self.refill(now)
 
     def refill(self, now: Now) -> None:
-        """Acknowledgements made room in the window; each role knows its session."""
+        """Send what waits in the queue: acknowledgements made room in the window. A role overrides
+        it."""
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
-        """Handle packets until one is incomplete or it is enough for now."""
+        """Handle packets until one is incomplete or the share of this turn is used up."""
         share = self._share
         share.spent += self._bytes_work
         self._bytes_work = 0
@@ -242,35 +245,37 @@ class Connection(Resumable):
                 return
 
     def rest_to_come(self, size_bytes: int, now: Now) -> None:
-        """A part of a packet of this length is here; with 0, all of it."""
+        """Note that a packet of ``size_bytes`` has arrived in part; 0: it has arrived whole."""
 
     def must_wait(self) -> bool:
-        """Return whether too much waits on our side; if so, it is settled who calls ``resume``."""
+        """Return whether too much waits on our side to decode more; if so, arrange for
+        ``resume``."""
         return False
 
     def others_made_enough(self) -> bool:
-        """Return whether all together are at their bound before this one began; then as
-        ``must_wait``."""
+        """Return whether all connections together are at a limit before this one begins; if so,
+        arrange for ``resume``."""
         return False
 
     def wait_for_turn(self) -> None:
-        """See to it that ``resume`` is called in the next turn."""
+        """Ask for ``resume`` in the next turn of the loop."""
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """One packet from the peer; each role has its own table."""
+        """Handle one packet from the peer. Each role overrides it with its own table."""
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the peer, once connected; the same table."""
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of a connected peer, by the table of the
+        role."""
 
     def ended(self, with_will: bool, now: Now) -> None:
-        """The connection ended, for the role to settle its session."""
+        """Settle the session: the connection ended. A role overrides it."""
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
-        """The peer broke the protocol: say so where the version can, and close."""
+        """Close the connection with the reason code of the peer's protocol error."""
         self.close(error.reason, error.message, now)
 
     def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
-        """End the connection from this side, with a DISCONNECT in MQTT 5 [MQTT-4.13.1-1]."""
+        """End the connection from this side; an MQTT 5 peer gets a DISCONNECT [MQTT-4.13.1-1]."""
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
@@ -289,7 +294,8 @@ class Connection(Resumable):
         self._end(True, because, now)
 
     def hang_up(self, now: Now) -> None:
-        """The peer hung up while it was not read; the shell reads what is left, then ``lost``."""
+        """Decode all that waits: the peer hung up while it was not read. The shell reads the rest,
+        then calls ``lost``."""
         self.hung_up = True
         self._logged_before = self._share.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
@@ -299,7 +305,8 @@ class Connection(Resumable):
                 self.protocol_error(error, now)
 
     def lost(self, because: str, now: Now) -> None:
-        """The socket ended without a farewell; what came before that still counts.
+        """End the connection: its socket ended without DISCONNECT. What came before that still
+        counts.
 
         Where packets wait for the verdict it does not end here, but with that, or its deadline.
         """
@@ -317,7 +324,7 @@ class Connection(Resumable):
 
     @property
     def patience_s(self) -> float:
-        """The silence of the peer that is put up with, seconds; 0 = for ever."""
+        """Return the silence of the peer that is tolerated, in seconds; 0 = without limit."""
         return self._keep_alive.patience_s
 
     def deadline_s(self) -> float:
@@ -325,7 +332,7 @@ class Connection(Resumable):
         return NO_DEADLINE if self.state == CLOSED else self._keep_alive.deadline_s()
 
     def tick(self, now: Now) -> None:
-        """The deadline may have passed [MQTT-3.1.2-22]."""
+        """End the connection if its deadline has passed [MQTT-3.1.2-22]."""
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
@@ -339,7 +346,7 @@ class Connection(Resumable):
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 
     def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
-        """Close; ``answered`` lets what is held for a commit leave first."""
+        """Close the connection; ``answered`` lets packets that wait for a commit leave first."""
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED

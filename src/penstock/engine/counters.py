@@ -1,6 +1,6 @@
 """Counters: what went through one broker since it started, as plain integers.
 
-Whoever handles a packet adds to one; nobody but the shell reads them (``$SYS``, metrics).
+The code that handles a packet adds to them; only the shell reads them (``$SYS``, metrics).
 What a batch can add at once is added once a batch: an integer on the hot path costs a few
 nanoseconds, an object or a look-up would cost more than the packet.
 
@@ -14,7 +14,7 @@ from typing import final
 
 @final
 class Counters:
-    """Totals since the start; none of them ever falls."""
+    """Totals since the start; none of them ever decreases."""
 
     def __init__(self) -> None:
         self.sockets_accepted = 0

@@ -1,4 +1,4 @@
-"""Dead letters: what was dropped on its way to a session is published under one topic.
+"""Dead letters: messages that a session dropped are published to one topic.
 
 ::
 
@@ -40,6 +40,8 @@ TOPIC: Final = "penstock-topic"
 
 @final
 class _Letter:
+    """One dropped message that waits to be published."""
+
     def __init__(
         self,
         reason: int,
@@ -53,23 +55,24 @@ class _Letter:
         self.message = message
         self.offset = offset
         self.size_bytes = size_bytes  # of the message
-        self.counted_bytes = 0  # of those in memory
+        self.counted_bytes = 0  # its part of ``_Inbox.size_bytes``
 
 
 @final
 class _Inbox(Heir):
-    """What was dropped since the last tick."""
+    """The messages dropped since the last tick."""
 
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
         self.size_bytes = 0  # of bodies in memory; one that many letters have counts once
-        self.closed = False  # while a dead letter is published: what it displaces is none
+        self.closed = False  # while a dead letter is published: what it displaces becomes none
         self._topic = topic
         self._with_qos0 = with_qos0
         self._drops = drops
 
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """``delivery`` was dropped."""
+        """Keep ``delivery``, which was dropped, for the next tick, if it qualifies and there is
+        room."""
         message = delivery.message
         if self.closed or (delivery.qos == 0 and not self._with_qos0):
             return
@@ -94,7 +97,7 @@ class _Inbox(Heir):
         self.letters.append(letter)
 
     def take(self) -> list[_Letter]:
-        """The next to be published."""
+        """Remove and return the letters of this tick."""
         count = 0
         size_bytes = 0
         for letter in self.letters[:PER_TICK_MAX]:
@@ -109,7 +112,7 @@ class _Inbox(Heir):
         return taken
 
     def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
-        """So many more were dropped than can wait."""
+        """Count deliveries that were dropped and whose messages are not known."""
         if not self.closed:
             lost = acknowledged + (qos0 if self._with_qos0 else 0)
             self._drops.count(DEAD_LETTER_LOST, client_id, "", lost)
@@ -117,14 +120,14 @@ class _Inbox(Heir):
 
 @final
 class DeadLetters(Stored):
-    """The dead letters of one broker.
+    """Publishes the dead letters of one broker.
 
     Args:
-        topic: where they are published.
-        with_qos0: also those of QoS 0.
-        router: publishes them.
-        effects: where bodies are asked for.
-        drops: where they come from, and where those that are lost are counted.
+        topic: the topic to which dead letters are published.
+        with_qos0: whether dropped messages of QoS 0 become dead letters too.
+        router: publishes the dead letters.
+        effects: bodies that only the log has are asked for here.
+        drops: the drops of the broker; dead letters that are lost are counted here too.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class DeadLetters(Stored):
         drops.heir = self._inbox
 
     def tick(self, now: Now) -> None:
-        """Publish what is pending, as far as its bodies are in memory; ask for the others."""
+        """Publish the next letters whose bodies are in memory; ask the log for the other bodies."""
         inbox = self._inbox
         if not inbox.letters:
             return
@@ -159,11 +162,11 @@ class DeadLetters(Stored):
             self._effects.wanting.append((self, self._asked))
 
     def wants(self, asked: list[int]) -> bool:
-        """Return whether these bodies are still needed."""
+        """Return whether the bodies that were asked for are still needed."""
         return asked is self._asked
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log."""
+        """Publish the letters whose bodies the log returned; count those whose body is gone."""
         if not self.wants(asked):
             return
         letters = self._asking
