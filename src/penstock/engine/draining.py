@@ -1,4 +1,5 @@
-"""A broker that is being emptied: nobody comes in, and so many a second are sent elsewhere.
+"""A broker that is being emptied: new clients are refused, connected ones are sent to another
+server.
 
 ::
 
@@ -6,10 +7,10 @@
          ▲                   │                             │          in both
          ╰──── end of it ────┴─────────────────────────────╯
 
-A client of MQTT 5 is told why (0x9C use another server, 0x9D server moved) and, where there is a
-name, which server to go to (v5 §4.11); older ones are closed. Sessions stay where they are.
-It walks over the sessions in portions, and begins anew as long as it finds somebody. Bridges of
-this broker stay.
+An MQTT 5 client gets a DISCONNECT with the reason (0x9C use another server, 0x9D server moved) and,
+where one is configured, the name of the other server (v5 §4.11); older clients are closed. Sessions
+stay where they are. The walk over the sessions goes in portions, and starts again as long as it
+finds a connected client. Bridges of this broker stay connected.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class Draining:
         self.per_s = per_s
         self.sent_away = 0
         self.refused = 0
-        self.drained = False  # the last walk found nobody
+        self.drained = False  # the last walk found no connected client
         self._counted_s = now.monotonic_s
         self._due = 1.0
         self._cursor = 0
         self._found = False
 
     def tick(self, connections: dict[str, Connection], order: SessionOrder, now: Now) -> None:
-        """Send away as many as are due."""
+        """Disconnect as many clients as are due since the last call."""
         waited_s = now.monotonic_s - self._counted_s
         self._counted_s = now.monotonic_s
         self._due = min(self._due + waited_s * self.per_s, max(1.0, self.per_s))

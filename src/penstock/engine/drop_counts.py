@@ -1,8 +1,8 @@
-"""Drops: nothing is dropped silently.
+"""Counts of dropped messages: nothing is dropped silently.
 
-Every message that will not reach a session it was meant for has one reason from a
-closed list and is counted under it. What cannot be logged here (the engine does not
-log) is kept in a short bounded list that the shell takes away and writes down.
+Every message that will not reach a session it was meant for has one reason from a closed list and
+is counted under it. The engine does not log: a short bounded list keeps the latest drops, and the
+shell takes it (``take_recent``) and writes them to the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STORE_FAILED: Final = 7
 REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
 RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
-NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; the message, if held
+NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; of MQTT 3.1 the message too
 PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
 DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
 MEMORY_FULL: Final = 14  # beyond what all queues together, or one user's, may hold
@@ -57,24 +57,26 @@ _RECENT_MAX: Final = 100
 
 
 def slug_of(reason: int) -> str:
-    """The name of ``reason`` in a topic or a metric: "queue_full"."""
+    """Return the name of ``reason`` in a topic or a metric, for example "queue_full"."""
     return REASONS[reason].lower().replace(" ", "_")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Heir:
-    """The port that takes dropped messages: see ``dead_letters``."""
+    """The port that takes dropped messages; ``dead_letters`` implements it."""
 
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """``delivery``, on its way to ``client_id``, was dropped."""
+        """Take ``delivery``, which was dropped on its way to ``client_id``."""
 
     def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
-        """So many more were dropped, of QoS 1 and 2 and of QoS 0, that nobody can take."""
+        """Count dropped messages of QoS 1 and 2 and of QoS 0 whose deliveries are not known any
+        more."""
 
 
 @final
 class Dropped:
-    """So many messages of or for one client, and the topic of the last of them."""
+    """A count of messages that were dropped for one reason and one client, with the topic of the
+    last one."""
 
     def __init__(self, reason: int, client_id: str, topic: str, messages: int) -> None:
         self.reason = reason
@@ -89,20 +91,22 @@ class Drops:
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
-        self.clients: Mapping[str, object] = {}  # those with a session; only they are told apart
+        self.clients: Mapping[
+            str, object
+        ] = {}  # clients with a session: only they have counts of their own
         self._by_client: dict[str, dict[int, int]] = {}
         self.heir: Heir | None = None
         self.events: Events | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
 
     def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped, and leave it to the heir."""
+        """Count one delivery that is dropped, and hand it to ``heir``."""
         self.refuse(reason, client_id, delivery)
         if self.heir is not None:
             self.heir.inherit(reason, client_id, delivery)
 
     def refuse(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped, and leave it to nobody."""
+        """Count one delivery that is dropped; ``heir`` does not get it."""
         topic = "" if delivery.message is None else delivery.message.topic
         self._count(reason, client_id, topic, 1)
         if self.events is not None:
@@ -119,7 +123,8 @@ class Drops:
     def count_known(
         self, reason: int, client_id: str, known: list[Delivery], messages: int
     ) -> None:
-        """As ``count``, of ``messages`` without a topic; some of them are ``known``."""
+        """Count as ``count`` does ``messages`` without a topic, of which the deliveries ``known``
+        are at hand."""
         if messages <= 0:
             return
         self._count(reason, client_id, "", messages)
@@ -152,11 +157,12 @@ class Drops:
         return {} if counts is None else dict(counts)
 
     def forget(self, client_id: str) -> None:
-        """The session of ``client_id`` ended; the totals stay."""
+        """Forget the counts of ``client_id``, whose session ended; the totals stay."""
         self._by_client.pop(client_id, None)
 
     def take_recent(self) -> list[Dropped]:
-        """The drops noted since the last call, of at most 100 clients; the counters miss none."""
+        """Return the drops noted since the last call, of at most 100 clients, and clear them; the
+        counters miss none."""
         if not self._recent:
             return []
         recent = list(self._recent.values())

@@ -1,4 +1,4 @@
-"""Events become messages of the log: what waits is written with each tick, by kind.
+"""Events become messages of the log: each tick writes those that wait, by kind.
 
 ::
 
@@ -9,7 +9,7 @@ One message holds many events, because a row of the log costs more than an event
 takes them like any message of QoS 0: into the log, for the stream ``events`` wants them, and to
 clients that subscribed to them and may.
 
-Here is also asked, now and then, what waits for each session that is active (kind ``flow``).
+An event of the kind ``flow`` is also made here, at an interval, for each session that is active.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _AFTER: Final = b"]}"
 
 @final
 class EventLog:
-    """Writes the events of one broker.
+    """Writes the events of one broker to its log.
 
     Args:
-        events: those that wait.
-        router: takes them.
+        events: the events that wait to be written.
+        router: publishes the messages that carry them.
         effects: knows whether the store can write.
-        sessions: by client identifier; asked what waits for them.
-        flow_interval_s: how often; 0 = never.
+        sessions: the sessions by client identifier, for events of the kind ``flow``.
+        flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class EventLog:
         self._encoder = msgspec.json.Encoder()
 
     def tick(self, now: Now) -> None:
-        """Ask what is due to be asked, and write what waits."""
+        """Note the ``flow`` events that are due, and write what waits."""
         if self._interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
             self._due_s = now.monotonic_s + self._interval_s
             self._ask()
         self.write(now)
 
     def write(self, now: Now) -> None:
-        """Write what waits, unless the store cannot."""
+        """Write the events that wait, unless the store cannot write."""
         events = self._events
         if events.waiting == 0 or self._effects.store_fails:
             return
@@ -103,7 +103,8 @@ class EventLog:
         )
 
     def _ask(self) -> None:
-        """What waits for the sessions that are active; those with nothing left are no more."""
+        """Note the flow of each active session; one with nothing left to send is not active any
+        more."""
         active = self._events.active
         for client_id in list(active)[:_FLOWS_MAX]:
             del active[client_id]

@@ -1,4 +1,5 @@
-"""Events: what the broker tells of its own life, as rows of its own log (``event_log``).
+"""Events: what happens to the broker, its clients and messages, as rows of its own log
+(``event_log``).
 
 ::
 
@@ -10,14 +11,14 @@
                         ╰▶ dropped, expired, moved to another member of a shared subscription
 
 An event is a dict of JSON values. ``n`` numbers the events of one run of the broker, ``at`` is in
-microseconds since the Unix epoch: the shell says in ``now_us`` what time it is. A message that
-waits for its commit is *sent* when that is durable, for then it leaves.
+microseconds since the Unix epoch: the shell sets ``now_us``. A message that waits for its commit
+is noted as *sent* when that is durable, because it leaves then.
 
-A message is known by its log offset, so that what is in no log has no events of its own. Whether
-it is observed depends on its topic and, for a sample, on its offset alone: all events of one
-message are there or none, also across a restart. Where its body is in the log only, its topic is
-not known, and it counts as observed. Drops that are not told one by one are told in numbers, so
-that all of them together are all there were.
+A message is identified by its log offset, so one that is not in the log has no events of its own.
+Whether it is observed depends on its topic and, for a sample, on its offset alone: all events of
+one message are there or none, also across a restart. Where only the log has its body, its topic is
+not known, and it counts as observed. Drops without an event of their own are counted in one event,
+so that the numbers of all events add up to all drops.
 
 Nobody waits for events: they are lost with a crash before the next tick, and beyond
 ``WAITING_MAX``, where ``lost`` counts them. There are no events about events.
@@ -90,15 +91,17 @@ Event: TypeAlias = dict[str, object]
 _TOPICS_MAX: Final = 10_000
 _OFFSETS_MAX: Final = 1000  # of one event about a commit
 _BITS_32: Final = 2**32
-_SPREAD: Final = 2654435769  # 2**32 over the golden ratio: neighbours come to lie far apart
+_SPREAD: Final = (
+    2654435769  # 2**32 over the golden ratio: neighbouring offsets are hashed far apart
+)
 
 
 @final
 class Tally:
-    """The packets and bytes that went through one connection.
+    """The messages of one connection, counted since its CONNECT.
 
     Args:
-        since_us: when it began.
+        since_us: when the connection began, microseconds of the steady clock.
     """
 
     def __init__(self, since_us: int) -> None:
@@ -111,7 +114,7 @@ class Tally:
 
 @final
 class _Held:
-    """A message that is sent when its commit is durable."""
+    """An event of a message that is sent when its commit is durable."""
 
     def __init__(self, kind: int, event: Event, link: Link) -> None:
         self.kind = kind
@@ -124,16 +127,18 @@ class Events:
     """The events of one broker that are not in its log yet.
 
     Args:
-        options: which there are.
+        options: the kinds of events that are written, and the messages observed.
     """
 
     def __init__(self, options: EventOptions) -> None:
         self.now_us = 0  # the time of the input at hand; the shell sets it
-        self.lead_us = 0  # of that time before the steady clock, which durations are taken from
+        self.lead_us = 0  # ``now_us`` minus the steady clock, by which durations are measured
         self.waiting = 0
         self.lost = 0
         self.clients: dict[str, Tally] = {}  # of those that are connected
-        self.active: dict[str, None] = {}  # sessions that something was sent to, or waits for
+        self.active: dict[
+            str, None
+        ] = {}  # client identifiers of sessions with messages sent or waiting
         self._wanted = [name in options.kinds for name in KINDS]
         self._listeners = options.listeners
         self._filters = options.topic_filters
@@ -141,14 +146,16 @@ class Events:
         self._topics = TopicAnswers(_TOPICS_MAX)  # 1: observed
         self._waiting: list[list[Event]] = [[] for _ in KINDS]
         self._number = 0
-        self._drops: dict[tuple[str, str], Event] = {}  # told in numbers, not written yet
+        self._drops: dict[
+            tuple[str, str], Event
+        ] = {}  # drops counted by reason and client, not written yet
         self._open: list[int] = []  # offsets in the open batch
-        self._sealed: list[int] = []  # in the commit under way
+        self._sealed: list[int] = []  # offsets in the commit under way
         self._held: list[_Held] = []
         self._leaving: list[_Held] = []
 
     def note(self, kind: int, event: Event) -> bool:
-        """Take ``event``, which happened now; whether it will be written."""
+        """Take ``event``, which happened now; return whether it will be written."""
         if not self._wanted[kind]:
             return False
         if self.waiting >= WAITING_MAX:
@@ -162,7 +169,7 @@ class Events:
         return True
 
     def take(self, kind: int) -> list[Event]:
-        """The events of this kind that wait; they are the caller's now."""
+        """Remove and return the events of this kind that wait."""
         taken = self._waiting[kind]
         self._waiting[kind] = []
         self.waiting -= len(taken)
@@ -173,7 +180,7 @@ class Events:
     # -- clients -------------------------------------------------------------------------
 
     def connected(self, client_id: str, zone: str, event: Event) -> None:
-        """A client was let in, through the listener ``zone``."""
+        """Note that a client was accepted by the listener ``zone``."""
         self.clients[client_id] = Tally(self.now_us - self.lead_us)
         event["client"] = client_id
         event["listener"] = zone
@@ -181,7 +188,7 @@ class Events:
         self.note(CONNECTED, event)
 
     def disconnected(self, client_id: str, dropped: int, event: Event) -> None:
-        """A client that was let in is gone; so many messages were dropped for its session."""
+        """Note that a client disconnected, and how many messages were dropped for its session."""
         tally = self.clients.pop(client_id, None)
         event["client"] = client_id
         event["dropped"] = dropped
@@ -213,7 +220,8 @@ class Events:
         return known == 1
 
     def received(self, message: Message) -> Event | None:
-        """``message`` was published; the event, to which the router adds how many get it."""
+        """Count ``message``, which was published; return its event, if it is observed, for the
+        router to complete."""
         tally = self.clients.get(message.client_id)
         if tally is not None:
             tally.received += 1
@@ -232,14 +240,14 @@ class Events:
         return event if self.note(RECEIVED, event) else None
 
     def follows(self, delivery: Delivery) -> bool:
-        """Return whether ``delivery`` has events; its body may be gone by the next time it is
-        asked."""
+        """Return whether ``delivery`` has events; the answer is kept, for its body may be gone
+        later."""
         if not delivery.untold and not self.observes(delivery.offset, delivery.message):
             delivery.untold = True
         return not delivery.untold
 
     def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
-        """``delivery`` waits for ``client_id``, as the last of ``length``."""
+        """Note that ``delivery`` joined the queue of ``client_id``, as the last of ``length``."""
         if is_event(delivery.message):
             return
         self.active[client_id] = None
@@ -256,7 +264,8 @@ class Events:
         delivery: Delivery,
         link: Link | None,
     ) -> None:
-        """``delivery`` is sent to ``client_id``: now, or on ``link`` with the open batch."""
+        """Note that ``delivery`` is sent to ``client_id``: now, or on ``link`` with the open
+        batch."""
         if is_event(delivery.message):
             return
         self.active[client_id] = None
@@ -276,7 +285,8 @@ class Events:
             self.lost += 1
 
     def answered(self, kind: int, client_id: str, delivery: Delivery) -> None:
-        """``client_id`` acknowledged ``delivery`` or completed it, or a bridge's far end has it."""
+        """Note that ``client_id`` acknowledged or completed ``delivery``, or that a bridge's
+        remote broker has it."""
         if kind != COMPLETED:
             tally = self.clients.get(client_id)
             if tally is not None:
@@ -284,13 +294,13 @@ class Events:
         self.tell(kind, client_id, delivery)
 
     def tell(self, kind: int, client_id: str, delivery: Delivery) -> None:
-        """Something became of ``delivery`` on its way to ``client_id``."""
+        """Note an event of ``kind`` about ``delivery`` on its way to ``client_id``."""
         if self.follows(delivery):
             event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
             self.note(kind, event)
 
     def dropped(self, reason: str, client_id: str, delivery: Delivery) -> None:
-        """One message was dropped on its way to ``client_id``."""
+        """Note that one message was dropped on its way to ``client_id``."""
         message = delivery.message
         if is_event(message):
             return
@@ -309,7 +319,7 @@ class Events:
         self.note(EXPIRED if reason == "expired" else DROPPED, event)
 
     def dropped_some(self, reason: str, client_id: str, topic: str, messages: int) -> None:
-        """So many messages were dropped; ``topic`` is that of one of them, or empty."""
+        """Add ``messages`` to the drops of a client; ``topic`` is that of one of them, or empty."""
         if topic.startswith(EVENTS_PREFIX):
             return
         event = self._drops.get((reason, client_id))
@@ -327,7 +337,7 @@ class Events:
     # -- commits -------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """The open batch is closed; see ``committed``."""
+        """Close the open batch: its events are noted by ``committed``."""
         if self._open:
             self._sealed.extend(self._open)
             self._open = []
@@ -336,7 +346,7 @@ class Events:
             self._held = []
 
     def committed(self) -> None:
-        """Note that the sealed batch is durable, and let go the events that waited for it."""
+        """Note that the sealed batch is durable, and release the events that waited for it."""
         if self._sealed:
             offsets = self._sealed
             self._sealed = []

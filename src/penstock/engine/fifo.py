@@ -1,4 +1,4 @@
-"""A line, first in, first out: a list that lets go of what was taken, and moves up in portions.
+"""A first-in, first-out queue: a list that releases taken items and moves the rest up in portions.
 
 ::
 
@@ -17,34 +17,34 @@ from mypy_extensions import i64
 
 T = TypeVar("T")
 
-_TAKEN_MAX: Final = 64  # places beside as many as wait
+_TAKEN_MAX: Final = 64  # taken places in the list, or as many as items that wait
 
 
 @final
 class Fifo(Generic[T]):
-    """One line."""
+    """One first-in, first-out queue."""
 
     def __init__(self) -> None:
         self._places: list[T | None] = []  # None: taken
-        self._at: i64 = 0  # of the first
+        self._at: i64 = 0  # index of the first item
 
     def __len__(self) -> int:
         return len(self._places) - self._at
 
     def append(self, item: T) -> None:
-        """Join at the end."""
+        """Add ``item`` at the end."""
         self._places.append(item)
 
     def first(self) -> T:
-        """The first, left in place. The line must not be empty."""
+        """Return the first item and leave it in place. The queue must not be empty."""
         return cast(T, self._places[self._at])
 
     def at(self, position: i64) -> T:
-        """The one at ``position``, 0 = the first, left in place. There must be so many."""
+        """Return the item at ``position``, 0 = the first, and leave it in place. It must exist."""
         return cast(T, self._places[self._at + position])
 
     def pop(self) -> T:
-        """Take the first. The line must not be empty."""
+        """Remove and return the first item. The queue must not be empty."""
         at = self._at
         places = self._places
         item = cast(T, places[at])
@@ -60,14 +60,14 @@ class Fifo(Generic[T]):
         return item
 
     def remove(self, item: T) -> None:
-        """Take ``item`` out, wherever it stands; it must be in the line."""
+        """Remove ``item``, wherever it stands; it must be in the queue."""
         if self.first() == item:
             self.pop()
         else:
             self._places.remove(item)
 
     def push_front(self, item: T) -> None:
-        """Join as the first."""
+        """Add ``item`` as the first."""
         if self._at > 0:
             self._at -= 1
             self._places[self._at] = item
@@ -75,10 +75,10 @@ class Fifo(Generic[T]):
             self._places.insert(0, item)
 
     def items(self) -> list[T]:
-        """All of them, from the first to the last."""
+        """Return all items, from the first to the last."""
         return cast(list[T], self._places[self._at :])
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Remove all items."""
         self._places = []
         self._at = 0

@@ -1,15 +1,17 @@
-"""A set of topic filters, asked whether one of them matches a topic or covers another filter.
+"""A set of topic filters that tells whether one of them matches a topic or covers another filter.
 
 ::
 
       "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ●
                                                 ╰─ # ●
 
-A tree by levels, so that the answer costs what the topic has levels and the set has alike filters,
-and not one comparison for each filter: a SUBSCRIBE of 30,000 filters was compared with each of 200
-lines of an access list. Nothing here recurses: a topic may have a thousand levels.
+The filters are a tree by levels, so that an answer costs as many steps as the topic has levels and
+the set has similar filters, and not one comparison for each filter: a SUBSCRIBE of 30,000 filters
+was compared with each of 200 lines of an access list. The search does not recurse, because a topic
+may have a thousand levels.
 
-It answers as ``topics.topic_matches`` and ``topics.filter_covers`` do for each filter by itself.
+The answers are those that ``topics.topic_matches`` and ``topics.filter_covers`` give for each
+filter.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ class FilterSet:
     """Topic filters, all well formed.
 
     Args:
-        filters: what is in the set.
+        filters: the filters of the set.
     """
 
     def __init__(self, filters: Iterable[str]) -> None:
-        self.visits = 0  # nodes looked at to answer, ever
+        self.visits = 0  # nodes visited by all answers so far
         self._root = _Level()
         for topic_filter in filters:
             node = self._root
@@ -60,7 +62,8 @@ class FilterSet:
         return self._reaches(topic_filter, True)
 
     def _reaches(self, text: str, is_filter: bool) -> bool:
-        """Go down all ways at once; ``is_filter``: only a wildcard stands for a wildcard."""
+        """Follow all matching branches at once; ``is_filter``: only a wildcard matches a
+        wildcard."""
         hidden = text.startswith("$")  # [MQTT-4.7.2-1]
         nodes = [self._root]
         for level in text.split("/"):

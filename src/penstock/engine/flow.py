@@ -1,7 +1,8 @@
-"""The flow of one client, as a value: what is on its way, what waits, and what holds it up.
+"""The flow of one client, as a value: what is in flight, what waits, and which limit it has
+reached.
 
-Taken of a session, and of its connection if it has one, when somebody asks; the machines keep
-no copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
+It is read from a session, and from its connection if it has one, when somebody asks; neither keeps
+a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
 flow control ("log when clients approach or exceed limits").
 """
 
@@ -18,7 +19,8 @@ from penstock.engine.session import Session
 
 @final
 class LimitUse:
-    """One limit: ``times`` reached, ``total_s`` all in all, ``lasts_s`` since the last time."""
+    """The use of one limit: ``times`` reached, ``total_s`` in all, ``lasts_s`` since it was
+    reached last."""
 
     def __init__(self, at_limit: AtLimit | None, now_s: float) -> None:
         self.times = 0
@@ -34,14 +36,14 @@ class LimitUse:
 
 @final
 class Flow:
-    """What flows to and from one client at one moment.
+    """The messages that flow to and from one client at one moment.
 
     A session without a connection keeps the window of its last one; there is nothing inbound.
 
     Args:
-        session: of the client.
-        connection: its connection; None while it is away.
-        drops: by reason, of messages for this session.
+        session: the session of the client.
+        connection: its connection; None while it is disconnected.
+        drops: how many messages for this session were dropped, by reason.
         now: the moment.
     """
 
@@ -58,7 +60,7 @@ class Flow:
         self.subscriptions = len(session.subscriptions)
         self.window_length = session.window_length
         self.window_size = session.window_size  # the smaller of the next and max_inflight
-        self.client_receive_maximum = 0  # what the client accepts; 0 while it is away
+        self.client_receive_maximum = 0  # what the client accepts; 0 while it is disconnected
         self.queue_length = session.queue_length
         self.queue_length_max = session.queue_length_max  # 0 = no limit
         self.queue_bytes = session.queue_bytes
@@ -85,7 +87,7 @@ class Flow:
 
 
 def flow_of(server: Server, client_id: str, now: Now) -> Flow | None:
-    """The flow of one client; None when there is no session for it."""
+    """Return the flow of one client; None when it has no session."""
     session = server.registry.sessions.get(client_id)
     if session is None:
         return None

@@ -1,14 +1,14 @@
-"""What a bridge makes of a message on its way: another topic, and one hop more.
+"""What a bridge changes in a message that it forwards: another topic, and one hop more.
 
 ::
 
       local ─▶ filter matches ─ remove prefix, add prefix ─▶ remote          out
       local ◀─ add prefix, remove prefix ─ filter matches ◀─ remote          in
 
-Loops. Brokers that are bridged in a ring would hand a message on for ever. So each bridge counts
-its hops in a user property (``HOPS``), and hands on only what has fewer than it allows. MQTT before
-version 5 has no properties to count in: there a bridge does not hand back what it brought itself
-(no local), which ends the loop of two.
+Loops: brokers that are bridged in a ring would forward a message for ever. So each bridge counts
+the hops of a message in a user property (``HOPS``), and forwards only messages with fewer hops than
+it allows. MQTT before version 5 has no properties to count in: there a bridge does not send back
+what it brought itself (no local), which ends the loop of two.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ _TOPIC_BYTES_MAX: Final = 65_535
 
 @final
 class Rule:
-    """A rule that says which messages are handed on, and under which topic.
+    """A rule that says which messages are forwarded, and under which topic.
 
     Args:
-        topic_filter: of their topics, where they come from.
-        remove: what their topics begin with there and not here; a topic that does not begin with
-            it keeps all of itself.
-        add: what is put before the rest.
-        qos_max: 0..2.
+        topic_filter: matches the topics of the messages on the side they come from.
+        remove: prefix that is removed from a topic; a topic without it stays whole.
+        add: prefix that is put before the rest.
+        qos_max: highest QoS of a forwarded message, 0..2.
         keeps_retain: whether RETAIN stays as it was published.
-        group: of a shared subscription; empty: it is none.
+        group: share name of a shared subscription; empty for an ordinary one.
     """
 
     def __init__(
@@ -60,17 +59,17 @@ class Rule:
         self._add = add
 
     def topic_for(self, topic: str) -> str:
-        """The topic that ``topic`` has at the other end."""
+        """Return the topic that ``topic`` has on the other side."""
         return self._add + topic.removeprefix(self._remove)
 
 
 @final
 class Forwarding:
-    """One direction of a bridge.
+    """One direction of a bridge: its rules and its counters.
 
     Args:
         rules: the first that matches a topic counts.
-        hops_max: a message that passed so many bridges is not handed on, 1 or more.
+        hops_max: a message that passed so many bridges is not forwarded; 1 or more.
         user_properties: added to each message, in MQTT 5.
     """
 
@@ -78,8 +77,8 @@ class Forwarding:
         self, rules: list[Rule], hops_max: int, user_properties: list[tuple[str, str]]
     ) -> None:
         self.rules = rules
-        self.looped = 0  # not handed on, for their hops
-        self.too_long = 0  # the same, for the topic they would have
+        self.looped = 0  # messages not forwarded because of their hops
+        self.too_long = 0  # messages not forwarded because their topic would be too long
         self.packets = 0  # PUBLISH, first and again
         self.resent = 0  # those that were sent again
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
@@ -90,11 +89,11 @@ class Forwarding:
 
     @property
     def sent(self) -> int:
-        """Messages, each counted when it is sent first."""
+        """Return how many messages were sent, each counted when it is sent first."""
         return self.packets - self.resent
 
     def rule_for(self, topic: str) -> Rule | None:
-        """The rule of ``topic``; None: it is not handed on."""
+        """Return the rule of ``topic``; None: it is not forwarded."""
         place = self._chosen.known.get(topic)
         if place is None:
             place = _NO_RULE
@@ -106,10 +105,9 @@ class Forwarding:
         return None if place == _NO_RULE else self.rules[place]
 
     def passes(self, rule: Rule, topic: str, encoded: bytes) -> bool:
-        """Return whether a message with this topic and these properties may be handed on by
-        ``rule``.
+        """Return whether ``rule`` may forward a message with this topic and these properties.
 
-        One that may not is counted.
+        A message that may not pass is counted.
         """
         if len(rule.topic_for(topic).encode()) > _TOPIC_BYTES_MAX:
             self.too_long += 1
@@ -120,7 +118,8 @@ class Forwarding:
         return True
 
     def message_for(self, message: Message, version: int) -> Message:
-        """Return what is sent in place of ``message``, which a rule matches."""
+        """Return the message that is sent in place of ``message``; ``version`` is the link's
+        protocol level."""
         rule = self.rule_for(message.topic)
         topic = message.topic if rule is None else rule.topic_for(message.topic)
         properties = b""
@@ -143,7 +142,8 @@ class Forwarding:
         return changed
 
     def properties_for(self, encoded: bytes) -> bytes:
-        """The properties of a message at the other end: one hop more, and those of the bridge."""
+        """Return the encoded properties of a forwarded message: one hop more, and those of the
+        bridge."""
         if len(encoded) == 0:
             return self._first_hop
         properties = parse_properties(encoded)
@@ -160,8 +160,8 @@ class Forwarding:
 
 
 def hops_of(encoded: bytes) -> int:
-    """Return how many bridges a message with these properties has passed; what is no number counts
-    0."""
+    """Return how many bridges a message with these properties has passed; a value that is no
+    number counts 0."""
     if len(encoded) == 0 or HOPS.encode() not in encoded:
         return 0
     hops = 0

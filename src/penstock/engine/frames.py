@@ -1,4 +1,4 @@
-"""Packets that leave together: written one behind the other, and taken as one piece, or as few.
+"""Encoded packets that leave together: written one behind the other, and taken as few pieces.
 
 ::
 
@@ -26,7 +26,7 @@ _PIECE_BYTES_MIN: Final = 262_144
 @mypyc_attr(acyclic=True)
 @final
 class Frames:
-    """Packets of one link. It costs little while it is empty."""
+    """Encoded packets of one link. It costs little while it is empty."""
 
     def __init__(self) -> None:
         self.count = 0  # packets
@@ -34,7 +34,7 @@ class Frames:
         self._parts: list[bytes] | None = None  # they leave before what the writer has
 
     def size_bytes(self) -> int:
-        """Of all packets."""
+        """Return the bytes of all packets."""
         size_bytes = 0 if self._writer is None else len(self._writer)
         if self._parts is not None:
             for part in self._parts:
@@ -42,7 +42,7 @@ class Frames:
         return size_bytes
 
     def add(self, frames: bytes, count: int = 1) -> None:
-        """Append ``count`` packets."""
+        """Append ``frames``, which hold ``count`` packets."""
         self.count += count
         if len(frames) < _PART_BYTES_MIN:
             writer = self._writer
@@ -53,13 +53,14 @@ class Frames:
             self._add_part(frames)
 
     def add_all(self, other: Frames) -> None:
-        """Append the packets of ``other``, which is empty then."""
+        """Append the packets of ``other``, and leave it empty."""
         self.count += other.count
         for piece in other.take_pieces():
             self.add(piece, 0)
 
     def add_ack(self, packet_type: i64, packet_id: i64) -> None:
-        """Append a PUBACK, PUBREC, PUBREL or PUBCOMP that says no more than that: four bytes."""
+        """Append a PUBACK, PUBREC, PUBREL or PUBCOMP without reason code and properties: four
+        bytes."""
         writer = self._writer
         if writer is None:
             writer = self._writer = BytesWriter()
@@ -114,7 +115,7 @@ class Frames:
         return size_bytes
 
     def take_pieces(self) -> list[bytes]:
-        """All of them, in pieces that leave one after the other; none is left."""
+        """Return all packets, in pieces that leave one after the other, and leave none."""
         self.count = 0
         writer = self._writer
         parts = self._parts

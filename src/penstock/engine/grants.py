@@ -1,7 +1,7 @@
-"""What a server grants a CONNECT, and why it refuses one.
+"""What a server grants a CONNECT, and the reason it refuses one.
 
-Pure functions of the packet and the limits. What differs between the versions of the
-protocol when a session is opened stands here.
+These are pure functions of the packet and the limits. The differences between the versions of the
+protocol when a session is opened are all in this file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
-BRIDGE_SESSIONS: Final = "$bridge/"  # so their client identifiers begin, and no client's do
+BRIDGE_SESSIONS: Final = (
+    "$bridge/"  # prefix of the client identifiers of bridges, which no client may use
+)
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
 ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
@@ -29,9 +31,9 @@ class Refusal:
     """The reason why a CONNECT is refused.
 
     Args:
-        code: an MQTT 5 reason code, of which the client is told.
-        detail: what the operator is told beside its name, one of few texts; empty for nothing.
-        quoted: what else, in words that somebody else chose.
+        code: the MQTT 5 reason code, which the client gets.
+        detail: an explanation for the log, one of few texts; empty for none.
+        quoted: further text for the log that somebody else wrote, such as an HTTP service.
     """
 
     def __init__(self, code: int, detail: str = "", quoted: str = "") -> None:
@@ -40,13 +42,15 @@ class Refusal:
         self.quoted = quoted
 
     def told(self) -> str:
-        """Return what the log says behind the name of the code, what is quoted in parentheses."""
+        """Return the text that the log has behind the name of the code; ``quoted`` stands in
+        parentheses."""
         detail = f": {self.detail}" if self.detail else ""
         return f"{detail} ({self.quoted[:REASON_CHARACTERS_MAX]})" if self.quoted else detail
 
 
 def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
-    """Return why ``connect`` is refused, whoever sends it; None when nothing is wrong with it."""
+    """Return the reason to refuse ``connect``, whoever sends it; None when nothing is wrong with
+    it."""
     client_id = connect.client_id
     if client_id.startswith(BRIDGE_SESSIONS):
         return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, "$bridge/ is for this broker's own")
@@ -69,7 +73,7 @@ def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> R
 
 
 def no_room(connect: Connect) -> Refusal:
-    """Return the refusal of a CONNECT for whose session or will there is no room."""
+    """Return the refusal of a CONNECT whose session or will would exceed a limit."""
     code = reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
     return Refusal(
         code,
@@ -94,7 +98,7 @@ def _refusal_of_will(will: Will, limits: EngineLimits, options: ServerOptions) -
 
 
 def _user_properties(connect: Connect) -> int:
-    """How many CONNECT has, those of its will included."""
+    """Return how many user properties CONNECT has, those of its will included."""
     count = 0
     if connect.properties is not None:
         count = len(connect.properties.user_properties or ())
@@ -105,7 +109,7 @@ def _user_properties(connect: Connect) -> int:
 
 
 def wanted_session_expiry_s(connect: Connect) -> int:
-    """Return how long the client wants the session to outlive its connection, seconds.
+    """Return the session expiry interval that the client asks for, in seconds.
 
     Before MQTT 5 a session that is not clean never expires.
     """
@@ -116,13 +120,13 @@ def wanted_session_expiry_s(connect: Connect) -> int:
 
 
 def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
-    """Return how long the session outlives its connection, seconds: see
-    ``wanted_session_expiry_s``."""
+    """Return the session expiry interval in force, in seconds, at most ``session_expiry_s_max``."""
     return min(wanted_session_expiry_s(connect), limits.session_expiry_s_max)
 
 
 def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
-    """The keep alive in force, seconds, 0 = none. Only MQTT 5 clients can be told another."""
+    """Return the keep alive in force, in seconds; 0 = none. Only an MQTT 5 client can be given
+    another."""
     longest_s = limits.keep_alive_s_max
     wanted_s = connect.keep_alive_s
     if connect.version == V5 and longest_s > 0 and not 0 < wanted_s <= longest_s:
@@ -141,7 +145,8 @@ def accepted_properties(
     options: ServerOptions,
     latest: int | None,
 ) -> Properties:
-    """The properties of a successful MQTT 5 CONNACK: only what differs from the defaults.
+    """Return the properties of a successful MQTT 5 CONNACK: only those that differ from the
+    defaults.
 
     ``latest`` is the number that a producer asked for, see ``producers``.
     """
@@ -175,7 +180,7 @@ def accepted_properties(
 
 
 def will_message(will: Will, client_id: str) -> tuple[Message, int]:
-    """The message a will publishes, and its delay in seconds."""
+    """Return the message that a will publishes, and its delay in seconds."""
     delay_s = 0
     encoded = b""
     if will.properties is not None:

@@ -1,14 +1,14 @@
-"""Memory for large packets that have not arrived whole: one budget for all connections.
+"""Memory for large packets that have arrived in part: one budget for all connections.
 
 ::
 
       length known ── there is room ──▶ HOLDS its whole length ── whole, or lost ─▶ given back
            ╰──── none ─▶ in line, not read ──▶ the first, once there is room ──╯
 
-A packet takes its whole length at once, so that whoever has begun may finish, and nobody waits for
-somebody who waits. Where nobody holds any, there is room whatever the length. Who holds some, while
-others wait, and is not done by its deadline, is closed and counted. Packets of up to
-``FREE_BYTES`` need none.
+A packet takes its whole length at once, so that a connection that has begun may finish, and none
+waits for one that waits itself. While no connection has memory, there is room whatever the length.
+A connection that has memory while others wait, and whose packet is not whole by its deadline, is
+closed and counted. Packets of up to ``FREE_BYTES`` take nothing from the budget.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from penstock.engine.link import Turn
 
 @final
 class HalfReceived:
-    """The budget of one broker.
+    """The budget of one broker for packets that have arrived in part.
 
     Args:
-        turn: where those that may go on are noted.
-        bytes_max: of the packets that may arrive at the same time; 0 = no limit.
+        turn: resumes the connections that may continue.
+        bytes_max: bytes of all packets that may arrive at the same time; 0 = no limit.
     """
 
     def __init__(self, turn: Turn, bytes_max: int) -> None:
-        self.size_bytes = 0  # of the packets that may arrive
-        self.closed = 0  # connections that were not done in time
+        self.size_bytes = 0  # whole length of all packets that may arrive
+        self.closed = 0  # connections whose packet was not whole in time
         self._turn = turn
         self._bytes_max = bytes_max
-        self._held: dict[Connection, tuple[int, float]] = {}  # bytes, and until when; 0 = ever
+        self._held: dict[Connection, tuple[int, float]] = {}  # bytes, and deadline; 0 = none
         self._line: dict[Connection, None] = {}
 
     def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
@@ -41,9 +41,9 @@ class HalfReceived:
         again.
 
         Args:
-            user: the connection it comes through.
-            size_bytes: of the whole packet, above ``FREE_BYTES``.
-            deadline_s: on the monotonic clock; 0 = none.
+            user: the connection that receives the packet.
+            size_bytes: length of the whole packet, above ``FREE_BYTES``.
+            deadline_s: when it must be whole, monotonic seconds; 0 = no deadline.
         """
         if self._bytes_max == 0 or user in self._held:
             return True
@@ -59,7 +59,8 @@ class HalfReceived:
         return True
 
     def give_back(self, user: Connection) -> None:
-        """The packet of ``user`` is whole, or nobody waits for it any more."""
+        """Return the memory of ``user`` to the budget: its packet is whole, or its connection
+        ended."""
         held = self._held.pop(user, None)
         if held is not None:
             self.size_bytes -= held[0]
@@ -70,9 +71,9 @@ class HalfReceived:
         self._wake_first()
 
     def overdue(self, now_s: float) -> list[Connection]:
-        """Connections that others wait for, and whose packet should be here; see to their end.
+        """Return the connections past their deadline while others wait; the caller closes them.
 
-        Who is not read, for reasons of ours, is none of them.
+        A connection that the broker itself does not read (``stalled``) is not among them.
         """
         if not self._line:
             return []

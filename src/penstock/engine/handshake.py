@@ -1,4 +1,4 @@
-"""Enhanced authentication of one connection, MQTT 5 §4.12: who may send which AUTH when.
+"""Enhanced authentication of one connection, MQTT 5 §4.12: which AUTH may be sent when.
 
 ::
 
@@ -6,8 +6,8 @@
                           ╰─ CONTINUE: AUTH 0x18 to the client, AUTH 0x18 from it ─╯
 
 The method of CONNECT stays the connection's method [MQTT-4.12.0-5] [MQTT-4.12.1-1]. A client
-that named none sends no AUTH [MQTT-4.12.0-7]. Authenticating again proves who is there once
-more, and changes nothing else: not the session, not Receive Maximum or what counts against it.
+that named none sends no AUTH [MQTT-4.12.0-7]. Re-authentication proves the identity once more,
+and changes nothing else: not the session, not Receive Maximum or what counts against it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.protocol.properties import Properties
 
 @final
 class Handshake:
-    """The method a CONNECT named, and its present run.
+    """The authentication method of one connection, and the exchange under way.
 
     Args:
-        method: authentication method, as the client named it.
-        exchange: the run that belongs to the CONNECT.
+        method: the authentication method of the CONNECT.
+        exchange: the exchange that the CONNECT began.
     """
 
     def __init__(self, method: str, exchange: Exchange) -> None:
@@ -37,7 +37,8 @@ class Handshake:
         self._exchange: Exchange | None = exchange
 
     def step(self, data: bytes | None) -> Step:
-        """Hand the client's data to the run; one that does not go on is over."""
+        """Hand the client's data to the exchange; return its answer. An exchange that does not
+        continue is over."""
         exchange = self._exchange
         assert exchange is not None
         step = exchange.step(data)
@@ -46,10 +47,10 @@ class Handshake:
         return step
 
     def check(self, packet: Auth, connected: bool) -> None:
-        """Whether the client may send this AUTH now; ``connected``: CONNACK was sent.
+        """Check that the client may send this AUTH now; ``connected``: CONNACK was sent.
 
         Raises:
-            RemoteProtocolError: 0x82, it may not.
+            RemoteProtocolError: 0x82, it may not be sent now.
         """
         method = None if packet.properties is None else packet.properties.authentication_method
         if method != self.method:
@@ -67,19 +68,20 @@ class Handshake:
         )
 
     def again(self, exchange: Exchange) -> None:
-        """The client authenticates again."""
+        """Begin ``exchange``: the client authenticates again."""
         self._exchange = exchange
 
     def frame(
         self, reason_code: int, step: Step, packet_size_bytes_max: int, explains: bool
     ) -> bytes:
-        """The AUTH packet that carries ``step``; empty when the client would not take it.
+        """Return the encoded AUTH that carries ``step``; empty when it is larger than the client
+        accepts.
 
         Args:
             reason_code: 0x18 or 0x00.
             step: what the method answered.
-            packet_size_bytes_max: the largest packet the client takes, 0 = any.
-            explains: the client did not turn reason strings and user properties off.
+            packet_size_bytes_max: the largest packet the client accepts, 0 = any.
+            explains: the client accepts reason strings and user properties here.
         """
         properties = Properties(authentication_method=self.method, authentication_data=step.data)
         if explains:

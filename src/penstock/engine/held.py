@@ -1,7 +1,8 @@
-"""QoS 2 messages of MQTT 3.1 clients, held until their PUBREL (v3.1 §3.3, §3.6).
+"""QoS 2 messages of MQTT 3.1 clients that wait for their PUBREL (v3.1 §3.3, §3.6).
 
-Version 3.1 says "do not make it available to interested parties yet" where the later ones let
-a server choose; they are routed at once, and of theirs only the packet identifier is kept.
+Version 3.1 says "do not make it available to interested parties yet" where the later versions let
+a server choose: messages of later versions are routed at once, and only their packet identifier
+waits for PUBREL (``inbound``).
 
 ::
 
@@ -48,16 +49,16 @@ class Held:
 
 @final
 class HeldMessages:
-    """The held messages of one session, by packet identifier.
+    """The messages of one session that wait for PUBREL, by packet identifier.
 
     Args:
-        bytes_max: of the bodies in memory.
-        account: where all of them count.
+        bytes_max: limit of the bodies in memory, in bytes.
+        account: the account in which all of them count.
     """
 
     def __init__(self, bytes_max: int, account: Account | None = None) -> None:
         self._account = account
-        self.size_bytes = 0  # of the bodies in memory
+        self.size_bytes = 0  # bytes of the bodies in memory
         self.bytes_max = bytes_max
         self.line: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
         self.wanted: list[int] = []  # log offsets of bodies asked for
@@ -67,7 +68,7 @@ class HeldMessages:
         return len(self._entries)
 
     def get(self, packet_id: int) -> Held | None:
-        """The message that is held under ``packet_id``."""
+        """Return the message that waits under ``packet_id``, or None."""
         return self._entries.get(packet_id)
 
     def has_room(self, size_bytes: int) -> bool:
@@ -75,7 +76,8 @@ class HeldMessages:
         return self.size_bytes + size_bytes <= self.bytes_max
 
     def keep(self, packet_id: int, message: Message) -> None:
-        """Hold ``message``: in memory if it has room, else it must be in the log."""
+        """Add ``message``: its body stays in memory if there is room, else it must be in the
+        log."""
         size_bytes = message.size_bytes()
         held = Held(None, message.offset, size_bytes)
         if message.offset == NOT_IN_LOG or self.has_room(size_bytes):
@@ -85,7 +87,7 @@ class HeldMessages:
         self._count(size_bytes)
 
     def forget(self, packet_id: int) -> None:
-        """It is routed or dropped, or there was none."""
+        """Remove the message of ``packet_id``, if there is one: it was routed or dropped."""
         held = self._entries.get(packet_id)
         if held is None:
             return
@@ -96,12 +98,13 @@ class HeldMessages:
             self.line.remove(packet_id)  # mostly the first
 
     def ended(self) -> None:
-        """The session is over, and all of them with it."""
+        """Release the account: the session ended, and all messages with it."""
         for held in self._entries.values():
             self._count(-held.size_bytes)
 
     def line_up(self, packet_id: int) -> bool:
-        """Its PUBREL came; whether it is the first in line now, and may be tried."""
+        """Append a message whose PUBREL came to the line; return whether it is the first and may
+        be routed."""
         held = self._entries[packet_id]
         if held.in_line:  # the client repeats itself
             return False
@@ -110,12 +113,12 @@ class HeldMessages:
         return len(self.line) == 1
 
     def in_line(self, packet_id: int) -> bool:
-        """Return whether its PUBREL came and it waits for body or room."""
+        """Return whether the PUBREL of this message came, and it waits for its body or for room."""
         held = self._entries.get(packet_id)
         return held is not None and held.in_line
 
     def ask(self) -> list[int]:
-        """Log offsets of the next bodies in line to ask for; none while an answer is due."""
+        """Return the log offsets of the next bodies to read; none while an answer is due."""
         if self.wanted:
             return []
         size_bytes = self.size_bytes
@@ -131,7 +134,8 @@ class HeldMessages:
         return self.wanted
 
     def supply(self, bodies: dict[int, Message]) -> int:
-        """Bodies from the log, by offset, for what ``ask`` asked for; how many are gone."""
+        """Take bodies from the log, by offset, for what ``ask`` returned; return how many are
+        gone."""
         asked = set(self.wanted)
         self.wanted = []
         gone = 0
@@ -148,7 +152,7 @@ class HeldMessages:
         return gone
 
     def rest(self) -> None:
-        """The connection is gone: the line ends, and bodies that the log has leave memory."""
+        """Clear the line and release bodies that the log has: the connection ended."""
         self.wanted = []
         self.line.clear()
         for held in self._entries.values():
@@ -157,7 +161,7 @@ class HeldMessages:
                 self._let_go(held)
 
     def lowest_offset(self) -> int:
-        """The lowest log offset that is needed, or -1."""
+        """Return the lowest log offset that is needed, or -1."""
         lowest = -1
         for held in self._entries.values():
             if held.offset >= 0 and (lowest < 0 or held.offset < lowest):
@@ -165,7 +169,7 @@ class HeldMessages:
         return lowest
 
     def snapshot(self) -> list[HeldEntry]:
-        """All that the log has, for the store."""
+        """Return the entries that the log has, for the store."""
         return [
             (packet_id, held.offset, held.size_bytes)
             for packet_id, held in self._entries.items()
@@ -173,7 +177,7 @@ class HeldMessages:
         ]
 
     def restore(self, entries: list[HeldEntry]) -> None:
-        """Take up what the store holds; the bodies stay in the log."""
+        """Add the entries of the store; their bodies stay in the log."""
         for packet_id, offset, size_bytes in entries:
             self._entries[packet_id] = Held(None, offset, size_bytes)
             self._count(size_bytes)

@@ -1,4 +1,5 @@
-"""Messages a client published before there is room for them, in their order: see ``publishing``.
+"""Messages that a client published before there was room for them, in their order: see
+``publishing``.
 
 ::
 
@@ -6,7 +7,8 @@
                   │              make room (its acknowledgements stand behind its messages)
                   ╰─── all ────▶ the connection ends, if it is read even now
 
-*Much* is a client's Receive Maximum or a write buffer, *all* what it may have in flight.
+*Much* is the soft limit, a client's Receive Maximum or a write buffer; *all* is the hard limit,
+the bytes it may have in flight.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 leave 10 or 20 op
 
 
 def _size_bytes(packet: Publish) -> int:
-    """The memory of a message held back, about; a character has up to four bytes."""
+    """Return about how much memory a waiting message takes; a character has up to four bytes."""
     size_bytes = len(packet.payload) + 4 * len(packet.topic) + _OVERHEAD_BYTES
     if packet.properties is not None:
         size_bytes += len(encode_properties(packet.properties))
@@ -33,7 +35,8 @@ def _size_bytes(packet: Publish) -> int:
 
 @final
 class _Waiting:
-    """One message; None when another with its identifier took its place."""
+    """One message that waits; ``packet`` is None when another with its identifier took its
+    place."""
 
     def __init__(self, packet: Publish) -> None:
         self.packet: Publish | None = packet
@@ -41,16 +44,16 @@ class _Waiting:
 
 @final
 class HeldBack:
-    """The packets of one client that wait for room.
+    """The messages of one client that wait for room.
 
     Args:
-        limits: bounds of the connection.
+        limits: the limits of the connection.
     """
 
     def __init__(self, limits: EngineLimits) -> None:
         self.count = 0
         self.size_bytes = 0
-        self.looked_at = 0  # places in the line
+        self.looked_at = 0  # places in the line that were looked at, ever
         self._account: Account | None = None
         self._line: Fifo[_Waiting] | None = None
         self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
@@ -61,25 +64,28 @@ class HeldBack:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many of them are above QoS 0."""
+        """Return how many of them are of QoS 1 or 2."""
         return 0 if self._by_id is None else len(self._by_id)
 
     def is_much(self) -> bool:
-        """Return whether the client is read on only for what may make room."""
+        """Return whether the soft limit is exceeded: the client is read only for what may make
+        room."""
         if self.count >= self._count_much or self.size_bytes >= self._bytes_much:
             return True
         return self.size_bytes >= FREE_BYTES and self.lacks_memory()
 
     def lacks_memory(self) -> bool:
-        """Return whether what waits for clients of this user takes all the memory it may."""
+        """Return whether the memory for waiting messages, this user's or the broker's, is used
+        up."""
         return self._account is not None and not self._account.has_room_to_hold_back()
 
     def is_all(self) -> bool:
-        """Return whether as many bytes wait as a client may have in flight."""
+        """Return whether the hard limit is reached: as many bytes wait as a client may have in
+        flight."""
         return self.size_bytes >= self._bytes_all
 
     def put(self, packet: Publish, account: Account | None = None) -> None:
-        """The next one; its topic alias is resolved, and it counts in ``account``."""
+        """Append ``packet``; its topic alias is resolved, and it counts in ``account``."""
         self._account = account
         waiting = _Waiting(packet)
         if packet.qos > 0:
@@ -96,7 +102,7 @@ class HeldBack:
             account.hold_back(size_bytes)
 
     def has(self, packet: Publish) -> bool:
-        """Return whether this one waits already, and was sent again (v3.1 §4.1).
+        """Return whether ``packet`` repeats one that waits already (v3.1 §4.1).
 
         It is answered once, and not published after the PUBREL that answer brings. A new
         message with the identifier of a repeated one of QoS 1 tells that the client has its
@@ -115,7 +121,7 @@ class HeldBack:
         return False
 
     def first(self) -> Publish | None:
-        """The next to go on; it stays until ``pass_on``."""
+        """Return the next message to publish, or None; it stays until ``pass_on``."""
         line = self._line
         while line is not None and len(line) > 0:
             self.looked_at += 1
@@ -126,7 +132,7 @@ class HeldBack:
         return None
 
     def pass_on(self) -> None:
-        """``first``, which there must be, waits no more."""
+        """Remove the message that ``first`` returned; there must be one."""
         assert self._line is not None
         waiting = self._line.pop()
         if waiting.packet is not None:

@@ -1,4 +1,4 @@
-"""What holds the queue of one session up, and for how long: its window, its peer, its length.
+"""Which limit holds the queue of one session up, and for how long: window, write buffer or length.
 
 ::
 
@@ -6,8 +6,8 @@
          ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
          ╰────── the queue is empty, or the client left
 
-Beside it, ``QUEUE``: full is full until less than half of it is taken, because a queue that
-runs over would otherwise be full once for every message.
+``QUEUE`` is counted beside it: a full queue counts as full until less than half of it is taken,
+because an overflowing queue would otherwise become full once for every message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _UNBOUNDED: Final = 2**61
 
 @final
 class HeldUp:
-    """What holds one client's queue up. Costs nothing before the first limit is reached."""
+    """Watches the limits of one client's queue. It allocates nothing before the first limit is
+    reached."""
 
     def __init__(self, client_id: str, effects: Effects) -> None:
         self._client_id = client_id
@@ -35,11 +36,12 @@ class HeldUp:
         self._limits: list[AtLimit] | None = None
 
     def use(self, limit: int) -> AtLimit | None:
-        """How often and how long ``limit`` was reached; None while none ever was."""
+        """Return how often and how long ``limit`` was reached; None while none ever was."""
         return None if self._limits is None else self._limits[limit]
 
     def by(self, limit: int, now: Now) -> None:
-        """The queue is held up by ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or ``NOTHING``."""
+        """Note that the queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or
+        ``NOTHING``."""
         before = self._held_up_by
         if limit == before:
             return
@@ -50,7 +52,7 @@ class HeldUp:
             self._effects.reach(self._limit(limit), now)
 
     def watch(self, queue: MessageQueue, now: Now) -> None:
-        """The queue grew or shrank."""
+        """Note whether the queue is full: it grew or shrank."""
         if queue.overflowed or not queue.has_room(1):
             queue.overflowed = False
             self._effects.reach(self._limit(QUEUE), now)
