@@ -45,13 +45,13 @@ from penstock.engine.records import WindowEntry, WindowPage
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
-UNCOUNTED_MAX: Final = 32  # small ones of a client that is connected, within what each may have
+UNCOUNTED_MAX: Final = 32  # small messages of a connected client that count in no account
 
 AWAIT_PUBACK: Final = 1
 AWAIT_PUBREC: Final = 2
 AWAIT_PUBCOMP: Final = 3
 
-# What an acknowledgement means for the window.
+# The effect of an acknowledgement on the window.
 FREED: Final = 1  # the delivery is complete
 REJECTED: Final = 2  # the receiver refused the message; the place is free
 RELEASE: Final = 3  # send PUBREL
@@ -75,26 +75,26 @@ _VERDICTS: Final[bytes] = bytes(  # the same, at 16 times the state plus the pac
 
 @final
 class InFlightWindow:
-    """The window of one session, ordered by first sending.
+    """The in-flight window of one session, ordered by first sending.
 
     Args:
         capacity: places, 1..65535; set anew by each connection's Receive Maximum.
         stored: whether what is sent has sequences, which give packet identifiers.
-        account: where what is in it counts, but for a few small ones while it is connected.
+        account: counts the messages in it, except a few small ones of a connected client.
     """
 
     def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
-        self.is_long = False  # when somebody looked for room last
+        self.is_long = False  # it had ``UNCOUNTED_MAX`` entries or more at the last ``has_room``
         self._account = account
         self.kept = KeptIds()
         self._step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
-        self._unsent: list[Delivery] | None = None  # from before a reconnect, last first
+        self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
         self._cursor = 0
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
-        self._pages: dict[int, list[Delivery]] = {}  # of what is stored; none is empty
+        self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
         self._changed_pages: dict[int, None] = {}  # since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
         self.stored_len = 0  # entries on all pages
@@ -103,29 +103,32 @@ class InFlightWindow:
         return len(self._entries)
 
     def entries(self) -> list[Delivery]:
-        """All entries, oldest first."""
+        """Return all entries, the oldest first."""
         return list(self._entries.values())
 
     def delivered(self) -> list[Delivery]:
-        """Return what the receiver has taken over; the flow is not at its end yet."""
+        """Return the QoS 2 entries that the receiver has taken over (PUBREC); their PUBCOMP is
+        still to come."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
     def undelivered(self) -> list[Delivery]:
-        """Return what the receiver has not taken over yet, oldest first."""
+        """Return the entries that the receiver has not acknowledged by PUBACK or PUBREC, the
+        oldest first."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
 
     @property
     def free(self) -> int:
-        """Places for new messages."""
+        """Return how many new messages may be sent; 0 while older ones are to be sent again."""
         if self._unsent:
             return 0
         unused = self._last_id - len(self._reserved)
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
-        """Return whether one more message may be sent: nothing older waits and a place is free."""
+        """Return whether one more message may be sent: none is to be sent again, and a place is
+        free."""
         taken = len(self._entries)
         self.is_long = taken >= UNCOUNTED_MAX
         if taken >= self.capacity or self._unsent:
@@ -133,12 +136,12 @@ class InFlightWindow:
         return taken + len(self._reserved) < self._last_id
 
     def use_only(self, last_id: int) -> None:
-        """Give out no packet identifier above ``last_id``."""
+        """Assign no packet identifier above ``last_id`` from now on."""
         self._last_id = last_id
 
     def session_lost(self) -> None:
-        """The receiver forgot its session: a message it had received is delivered, the others
-        are sent anew."""
+        """Free the entries that the receiver had taken over, and mark the others as new: it lost
+        its session."""
         for entry in self.entries():
             if entry.state == AWAIT_PUBCOMP:
                 self._free(entry)
@@ -146,14 +149,15 @@ class InFlightWindow:
                 entry.is_new = True
 
     def lower(self, entry: Delivery, qos_max: int) -> None:
-        """The receiver takes no more than ``qos_max`` now (1 or 2)."""
+        """Lower the QoS of ``entry`` to ``qos_max`` (1 or 2), the maximum that the receiver
+        accepts now."""
         if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
             entry.qos = qos_max
             entry.state = AWAIT_PUBACK
             self._changes(entry)
 
     def add(self, delivery: Delivery) -> None:
-        """Take a place for ``delivery`` and give it a packet identifier [MQTT-2.2.1-3]."""
+        """Add ``delivery`` to the window and assign its packet identifier [MQTT-2.2.1-3]."""
         packet_id = packet_id_of(delivery.sequence)
         if packet_id == 0 or not self._is_unused(packet_id):
             packet_id = self._unused_packet_id()
@@ -167,7 +171,8 @@ class InFlightWindow:
             self._count(delivery)
 
     def _unused_packet_id(self) -> int:
-        """The next that is; one of those kept free only if there is no other."""
+        """Return the next unused packet identifier; one that ``kept`` reserves only if there is no
+        other."""
         packet_id = self._cursor
         at_worst = 0
         for _ in range(self._last_id):
@@ -183,8 +188,8 @@ class InFlightWindow:
         return at_worst
 
     def free_below(self, begin: int, end: int) -> int:
-        """Return the first sequence from ``begin`` on whose packet identifier an entry has; where
-        none before ``end`` has one, ``end``.
+        """Return the first sequence from ``begin`` on whose packet identifier is in use; ``end``
+        if none before it is.
 
         It costs as many steps as it finds free sequences.
         """
@@ -199,7 +204,8 @@ class InFlightWindow:
         return packet_id not in self._reserved
 
     def reserve(self) -> int:
-        """A packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is free."""
+        """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is
+        free."""
         if len(self._entries) + len(self._reserved) >= self._last_id:
             return 0
         packet_id = self._unused_packet_id()
@@ -211,16 +217,16 @@ class InFlightWindow:
         return packet_id in self._reserved
 
     def let_go_of_reserved(self, packet_id: int) -> None:
-        """Its answer came."""
+        """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE that was answered."""
         self._reserved.pop(packet_id, None)
 
     def disconnected(self) -> None:
-        """No answer comes any more to SUBSCRIBE or UNSUBSCRIBE."""
+        """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: no answer comes any more."""
         self._reserved.clear()
 
     def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
-        """Put back an entry from a page in the store, oldest first; it counts as not sent on this
-        connection.
+        """Restore an entry from a page in the store, the oldest first; it counts as not sent on
+        this connection.
 
         The next identifier that follows from no sequence is behind its own: one that was free for a
         moment may still be acknowledged twice, where MQTT 3.1 had the message sent again by time.
@@ -257,12 +263,12 @@ class InFlightWindow:
         self._changed_pages[delivery.page] = None
 
     def _changes(self, entry: Delivery) -> None:
-        """Have the page of ``entry`` stored anew."""
+        """Mark the page of ``entry`` to be stored again."""
         if entry.sequence > 0:
             self._changed_pages[entry.page] = None
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
-        """Apply PUBACK, PUBREC or PUBCOMP; say what it means (``FREED`` … ``VIOLATION``)."""
+        """Apply a PUBACK, PUBREC or PUBCOMP; return its effect (``FREED`` … ``VIOLATION``)."""
         entry = self._entries.get(packet_id)
         if entry is None:
             return UNKNOWN
@@ -281,17 +287,17 @@ class InFlightWindow:
         return verdict
 
     def get(self, packet_id: int) -> Delivery | None:
-        """The entry with this packet identifier."""
+        """Return the entry with this packet identifier, or None."""
         return self._entries.get(packet_id)
 
     def drop(self, packet_id: int) -> None:
-        """Free a place whose message can no longer be sent."""
+        """Free the place of a message that can no longer be sent."""
         entry = self._entries.get(packet_id)
         if entry is not None:
             self._free(entry)
 
     def give_up(self, entry: Delivery) -> None:
-        """``entry`` was sent once and cannot be sent again.
+        """Give up ``entry``, which was sent once and cannot be sent again.
 
         At QoS 2 the receiver may have it and keep the packet identifier: were it used anew,
         the next message would be taken for this one. So it stays taken until the receiver
@@ -305,10 +311,11 @@ class InFlightWindow:
             self._drop_body(entry)
 
     def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
-        """Give the entries their bodies, by log offset; those that are ``missing`` are given up.
+        """Set the bodies of entries, by log offset; give up entries whose offset is in
+        ``missing``.
 
         Returns:
-            What was given up.
+            The entries that were given up.
         """
         given_up: list[Delivery] = []
         for delivery in self.entries():
@@ -325,7 +332,7 @@ class InFlightWindow:
         return given_up
 
     def lowest_offset(self) -> int:
-        """The lowest log offset the window still needs, or -1."""
+        """Return the lowest log offset that the window still needs, or -1."""
         lowest = -1
         for entry in self._entries.values():
             offset = entry.offset
@@ -334,7 +341,8 @@ class InFlightWindow:
         return lowest
 
     def shared(self) -> list[Delivery]:
-        """Return what other members of shared subscriptions may take over: QoS 1, oldest first.
+        """Return the entries that other members of shared subscriptions may take over: QoS 1, the
+        oldest first.
 
         Not QoS 2: one that is on its way stays with this session, and is lost with it
         [MQTT-4.8.2-4] [MQTT-4.8.2-5].
@@ -346,14 +354,14 @@ class InFlightWindow:
         ]
 
     def let_go(self, gone: set[Delivery]) -> None:
-        """Free the places of ``gone``, and take those out of it."""
+        """Free the entries that are in ``gone``, and remove them from that set."""
         for entry in self.entries():
             if entry in gone:
                 self._free(entry)
                 gone.remove(entry)
 
     def reconnected(self, capacity: int) -> None:
-        """A new connection: everything in the window is to be sent again, in order.
+        """Begin a new connection: everything in the window is to be sent again, in order.
 
         What is left from before counts against the new capacity [MQTT 5 §4.4, §4.9]:
         at most ``capacity`` are sent until acknowledgements free places.
@@ -366,7 +374,7 @@ class InFlightWindow:
         self._unsent = unsent or None
 
     def next_unsent(self) -> Delivery | None:
-        """The oldest entry to send again now, or None; it stays until ``mark_sent``."""
+        """Return the oldest entry to send again now, or None; it stays until ``mark_sent``."""
         while self._unsent:
             entry = self._unsent[-1]
             if self._entries.get(entry.packet_id) is entry:
@@ -376,14 +384,16 @@ class InFlightWindow:
         return None
 
     def mark_sent(self, entry: Delivery) -> None:
-        """``entry``, from ``next_unsent``, was sent on the present connection."""
+        """Mark ``entry``, from ``next_unsent``, as sent on the current connection."""
         entry.sent = True
         if self._unsent and self._unsent[-1] is entry:
             self._unsent.pop()
 
     def unsent_without_body(self, limit: int) -> list[int]:
-        """Log offsets of the next entries to send again whose body is not in memory: at most
-        ``limit``, and of so many bytes, or of one."""
+        """Return the log offsets of the next entries to send again whose body is not in memory.
+
+        They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+        """
         offsets: list[int] = []
         size_bytes = 0
         for entry in reversed(self._unsent or []):
@@ -395,21 +405,22 @@ class InFlightWindow:
         return offsets
 
     def sleep(self) -> None:
-        """The client is away, and the session stored: all is counted, and rests in the log."""
+        """Count all entries, and release the bodies that the log has: the client of a stored
+        session disconnected."""
         for entry in self._entries.values():
             if not entry.counted:
                 self._count(entry)
             self.rest_in_log(entry)
 
     def rest_in_log(self, entry: Delivery) -> None:
-        """Let go of the body of ``entry`` if the log has it."""
+        """Release the body of ``entry`` if the log has it."""
         message = entry.message
         if message is not None and entry.offset >= 0:
-            entry.size_bytes = message.size_bytes()  # whoever takes it over asks what it weighs
+            entry.size_bytes = message.size_bytes()  # a member that takes it over asks for its size
             self._drop_body(entry)
 
     def ended(self) -> None:
-        """The session is over: nothing is counted any more."""
+        """Remove all entries from the account: the session ended."""
         if self._account is not None:
             for entry in self._entries.values():
                 if entry.counted:

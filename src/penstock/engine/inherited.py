@@ -1,9 +1,9 @@
-"""A session inherited from a former program, of which nothing is known here.
+"""A session taken over from a former program, whose state on the server is not known here.
 
-It may have QoS 2 messages on the server that were never released; a new message under their packet
-identifier would be taken for one of them, and be lost. So all identifiers that will be in use are
-released first, a thousand and some (all of them in a session that is stored), and nothing is sent
-until the server has answered, or has had the connect timeout for it::
+The server may have QoS 2 messages of it that were never released; a new message under one of their
+packet identifiers would be taken for a repeat, and be lost. So PUBREL is sent for all identifiers
+that will be in use, a thousand and some (all of them in a session that is stored), and no message
+is sent until the server has answered, or the connect timeout has passed::
 
       CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
                                                 └─ its time is over ─▲
@@ -22,7 +22,7 @@ from penstock.protocol import reasons
 from penstock.protocol.encode import encode_ack
 from penstock.protocol.kinds import PUBREL
 
-_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # beside the window's
+_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # for SUBSCRIBE and UNSUBSCRIBE, beside the window's
 
 
 @final
@@ -30,16 +30,16 @@ class Inherited:
     """The packet identifiers of a former program that are released on one connection."""
 
     def __init__(self) -> None:
-        self.until_s = NO_DEADLINE  # how long its answers are waited for, on the monotonic clock
+        self.until_s = NO_DEADLINE  # when to stop waiting for PUBCOMP, monotonic seconds
         self._unreleased: set[int] = set()
 
     @property
     def is_open(self) -> bool:
-        """Whether the server still has to answer."""
+        """Return whether PUBCOMPs of the server are still missing."""
         return len(self._unreleased) > 0
 
     def release(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
-        """Release all that ``session`` will use."""
+        """Send PUBREL for all packet identifiers that ``session`` will use."""
         last_id = PACKET_IDENTIFIERS
         if not session.stored:
             own = limits.window(PACKET_IDENTIFIERS)
@@ -51,10 +51,10 @@ class Inherited:
             link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
 
     def released(self, packet_id: int) -> bool:
-        """PUBCOMP; whether it was the last that was missing."""
+        """Take a PUBCOMP; return whether it was the last one missing."""
         self._unreleased.discard(packet_id)
         return len(self._unreleased) == 0
 
     def give_up(self) -> None:
-        """The server does not answer: it has none of them."""
+        """Stop waiting: the server did not answer in time, and is taken to have none of them."""
         self._unreleased = set()

@@ -1,8 +1,8 @@
-"""Keep alive: when a silent peer is given up.
+"""Keep alive: the time after which a silent peer is disconnected.
 
 A client promises a packet at least every ``interval_s``; the server closes the
 connection after one and a half times that [MQTT-3.1.2-22] (v3.1 §3.1 Keep Alive timer).
-An interval of 0 turns it off. Before CONNECT the connect timeout stands instead.
+An interval of 0 turns it off. Before CONNECT the connect timeout applies instead.
 Deadlines cost nothing while packets flow: a packet only notes the time.
 """
 
@@ -29,18 +29,18 @@ class KeepAlive:
     def __init__(self, timeout_s: float, now_s: float) -> None:
         self._heard_s = now_s
         self.patience_s = timeout_s
-        """Silence that is put up with, seconds; 0 = for ever."""
+        """Silence that is tolerated, seconds; 0 = without limit."""
 
     def negotiated(self, interval_s: int) -> None:
-        """CONNECT was accepted with this keep alive, 0..65535 seconds."""
+        """Set the keep alive of the CONNECT that was accepted, 0..65535 seconds."""
         self.patience_s = interval_s * GRACE
 
     def heard(self, now_s: float) -> None:
-        """A control packet arrived."""
+        """Note that a control packet arrived."""
         self._heard_s = now_s
 
     def deadline_s(self) -> float:
-        """When to give the peer up unless it is heard, or ``NO_DEADLINE``."""
+        """Return when to disconnect the peer unless it sends something, or ``NO_DEADLINE``."""
         if self.patience_s <= 0:
             return NO_DEADLINE
         return self._heard_s + self.patience_s

@@ -1,4 +1,4 @@
-"""What all clients together make the broker keep in memory, also while they are away.
+"""Memory of the whole broker for clients, also while they are disconnected: its counts and limits.
 
 ::
 
@@ -9,9 +9,8 @@
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
 
-Limits of one connection or session bound nothing where there may be thousands: the bounds here are
-those of the broker. What each thing weighs is about what it occupies, for bounding memory, not for
-billing.
+Limits of one connection or session do not bound memory where there may be thousands of them: the
+limits here are those of the broker. The size of each thing is an estimate of the memory it takes.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from typing import Final, final
 
 from penstock.engine.message import Delivery
 
-DELIVERY_BYTES: Final = 256  # one that waits, without its message
-PACKED_BYTES: Final = 13  # one in a run, see ``runs``
-LEVEL_BYTES: Final = 384  # a node of a tree of topics
+DELIVERY_BYTES: Final = 256  # a delivery that waits, without its message
+PACKED_BYTES: Final = 13  # a delivery in a run, see ``runs``
+LEVEL_BYTES: Final = 384  # a node of a tree of topic levels
 IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
 
 
-FETCHING_PART: Final = 4  # of what may wait is read from the log at the same time, at most
+FETCHING_PART: Final = 4  # a quarter of what may wait is read from the log at a time
 _SESSION_BYTES: Final = 4096
 _SUBSCRIPTION_BYTES: Final = 512
 _CHARACTER_BYTES: Final = 4
@@ -34,18 +33,19 @@ _WILL_BYTES: Final = 512
 
 
 def levels_bytes(topic: str) -> int:
-    """Return what the nodes of ``topic`` occupy in a tree, if none of them is there yet."""
+    """Return the memory of the nodes of ``topic`` in a tree, if none of them exists yet, in
+    bytes."""
     return LEVEL_BYTES * (topic.count("/") + 1)
 
 
 def will_bytes(size_bytes: int) -> int:
-    """Return what a will with a message of this size occupies."""
+    """Return the memory of a will with a message of this size, in bytes."""
     return _WILL_BYTES + size_bytes
 
 
 @final
 class Kept:
-    """Of one broker.
+    """The memory counts of one broker.
 
     Args:
         qos0_bytes_max: QoS 0 messages in queues, 0 = no limit.
@@ -54,8 +54,8 @@ class Kept:
         unreleased_bytes_max: messages that wait for their PUBREL (``held``), in memory or in the
             log, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit; see ``retained``.
-        waiting_bytes_max: QoS 1 and 2 in queues and windows, 0 = no limit.
-        unsent_bytes_max: what was written for clients, and they have not taken, 0 = no limit; see
+        waiting_bytes_max: QoS 1 and 2 messages in queues and windows, 0 = no limit.
+        unsent_bytes_max: bytes written for clients that they have not read, 0 = no limit; see
             ``link``.
     """
 
@@ -81,7 +81,7 @@ class Kept:
         self.retained_bytes_max = retained_bytes_max  # which ``retained`` counts itself
         self.waiting_bytes = 0
         self.held_back_bytes = 0  # of publishers: ``held_back``, ``inbound``
-        self.fetching_bytes = 0  # being read from the log
+        self.fetching_bytes = 0  # bodies that are being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
 
@@ -90,7 +90,7 @@ class Kept:
         return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
 
     def may_fetch(self, size_bytes: int) -> bool:
-        """Return whether so many more bytes may be read from the log now, beside what is being
+        """Return whether ``size_bytes`` more may be read from the log now, beside the bodies being
         read."""
         bytes_max = self.waiting_bytes_max // FETCHING_PART
         return not 0 < bytes_max < self.fetching_bytes + min(size_bytes, bytes_max // 2)
@@ -102,7 +102,8 @@ class Kept:
         return not 0 < self.qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
-        """A QoS 0 delivery joined a queue; its message counts once, in however many it waits."""
+        """Count a QoS 0 delivery that joined a queue; its message counts once for all queues it
+        waits in."""
         self.qos0_bytes += DELIVERY_BYTES
         message = delivery.message
         if delivery.offset < 0 and message is not None:  # else the log has it
@@ -111,7 +112,7 @@ class Kept:
             message.waiting += 1
 
     def remove_qos0(self, delivery: Delivery) -> None:
-        """It left its queue."""
+        """Uncount a QoS 0 delivery that left its queue."""
         self.qos0_bytes -= DELIVERY_BYTES
         message = delivery.message
         if delivery.offset < 0 and message is not None:
@@ -126,17 +127,17 @@ class Kept:
         return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
     def pack(self, deliveries: int) -> None:
-        """So many more are packed; fewer if negative."""
+        """Count ``deliveries`` more packed deliveries; fewer if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
 
     # -- sessions ------------------------------------------------------------------------
 
     def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
-        """Return whether there may be one more session, subscription or will; if not, it is
-        counted.
+        """Return whether there is room for one more session, subscription or will; count a
+        refusal.
 
         Args:
-            given_up_bytes: of what it takes the place of.
+            given_up_bytes: size of the one that it replaces.
         """
         if 0 < self.sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
             self.sessions_refused += 1
@@ -144,20 +145,23 @@ class Kept:
         return True
 
     def count_session(self, client_id: str, step: int) -> int:
-        """A session began (``step`` 1) or ended (-1); return by how many bytes the sum changed."""
+        """Count a session that began (``step`` 1) or ended (-1); return by how many bytes the sum
+        changed."""
         grows_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
         self.sessions_bytes += grows_bytes
         return grows_bytes
 
     def count_subscription(self, topic_filter: str, step: int) -> int:
-        """A subscription was made (``step`` 1) or ended (-1); as ``count_session``."""
+        """Count a subscription that was made (``step`` 1) or removed (-1); return as
+        ``count_session``."""
         weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
         grows_bytes = step * (weight + levels_bytes(topic_filter))
         self.sessions_bytes += grows_bytes
         return grows_bytes
 
     def count_will(self, size_bytes: int, step: int) -> int:
-        """A will of this size was armed (``step`` 1) or is gone (-1); as ``count_session``."""
+        """Count a will of this size that was set (``step`` 1) or is gone (-1); return as
+        ``count_session``."""
         grows_bytes = step * will_bytes(size_bytes)
         self.sessions_bytes += grows_bytes
         return grows_bytes

@@ -1,4 +1,4 @@
-"""How far a peer is behind: the age of the oldest message that it has not taken over.
+"""How far a peer lags behind: the age of the oldest message that it has not acknowledged.
 
 ::
 
@@ -23,11 +23,11 @@ UNKNOWN: Final = -1.0
 
 @final
 class Lag(Stored):
-    """The lag of one session.
+    """The lag of one session's peer.
 
     Args:
-        session: whose peer.
-        effects: where a body is asked for.
+        session: the session with the peer.
+        effects: reads a body from the log.
     """
 
     def __init__(self, session: Session, effects: Effects) -> None:
@@ -38,9 +38,10 @@ class Lag(Stored):
         self._asked: list[int] = []
 
     def seconds(self, now: Now) -> float:
-        """Since when the oldest is here, by the steady clock: 0 if there is none, or ``UNKNOWN``.
+        """Return the age of the oldest message in seconds of the steady clock; 0 if there is none,
+        or ``UNKNOWN``.
 
-        ``UNKNOWN``: its body is being read. The caller ends the turn, that it is.
+        ``UNKNOWN`` means that its body is being read; the caller must end the turn for that.
         """
         oldest = self._session.oldest()
         if oldest is None:
@@ -56,11 +57,12 @@ class Lag(Stored):
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
     def wants(self, asked: list[int]) -> bool:
-        """Return whether this is still the oldest."""
+        """Return whether the body that was asked for is still the oldest message's."""
         return asked is self._asked
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """The body from the log; without one, retention was faster, and it stays unknown."""
+        """Take the body from the log; without one, retention has removed it, and the age stays
+        unknown."""
         del now
         if not self.wants(asked):
             return

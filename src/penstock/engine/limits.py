@@ -1,4 +1,4 @@
-"""The limits as compiled code reads them; ``declared_limits`` says what they are."""
+"""The limits as native attributes, for compiled code; ``declared_limits`` explains each of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.engine.priorities import TopicPriorities
 
 FETCHED_BYTES_MAX: Final = 262_144  # bodies asked from the log for one session, if several
 SMALL_BYTES: Final = 512  # a body that is larger counts by itself, see ``accounts``
-LARGE_BYTES: Final = 4096  # bodies below it ask no leave of what all links may buffer
-FREE_BYTES: Final = 65_536  # that each connection may hold in any buffer, whoever else holds what
+LARGE_BYTES: Final = 4096  # smaller bodies are not checked against what all links may buffer
+FREE_BYTES: Final = 65_536  # which each connection may have in any buffer, whatever the others have
 PACKET_IDENTIFIERS: Final = 65535
 OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
 
-# What a full message queue does: see ``queue``.
+# The behaviour of a full message queue: see ``queue``.
 DROP_OLDEST: Final = "drop_oldest"
 DROP_NEWEST: Final = "drop_newest"
 REJECT: Final = "reject"
@@ -98,12 +98,13 @@ class EngineLimits:
         )
 
     def sessions_of_one_max(self) -> int:
-        """Sessions that one user may have; 0 = as many as all together."""
+        """Return how many sessions one user may have; 0 = as many as all users together."""
         if self.sessions_per_user_max > 0 or self.share_max >= 1.0:
             return self.sessions_per_user_max
         return max(1, int(self.sessions_max * self.share_max))
 
     def window(self, receive_maximum: int) -> int:
-        """The in-flight window for a peer that accepts ``receive_maximum`` messages (1..65535)."""
+        """Return the in-flight window for a peer that accepts ``receive_maximum`` messages
+        (1..65535)."""
         own = self.max_inflight if self.max_inflight > 0 else PACKET_IDENTIFIERS
         return min(own, receive_maximum)

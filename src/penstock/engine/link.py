@@ -1,4 +1,5 @@
-"""The sending half of one connection: what leaves at once, and what waits for a commit.
+"""The sending half of one connection: packets that leave at once, and packets that wait for a
+commit.
 
 ::
 
@@ -6,10 +7,10 @@
       hold ──────▶ held ── sealed: a Release ── commit durable ───▶ socket
       QoS 0 ─────▶ ready, or behind what is held: QoS 0 keeps its order too
 
-Two roads lead out of a link. ``send`` is for what promises nothing: QoS 0 messages that
-were published with QoS 0, PINGRESP, DISCONNECT, and for a QoS 1 message for which all is on disk
-(``Transmission``). ``hold`` is for everything else: its bytes leave only after the commit that
-holds the state they promise (delivery contract, rule 1). Bytes held on one link keep their order,
+A packet leaves a link in one of two ways. ``send`` is for packets that promise nothing: QoS 0
+messages that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is
+on disk (``Transmission``). ``hold`` is for everything else: its bytes leave only after the commit
+of the state they promise (delivery contract, rule 1). Bytes held on one link keep their order,
 so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and no message
 passes one of QoS 1 or 2 that is held.
 
@@ -21,9 +22,9 @@ peer does::
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
                           queue, and what the peer asks for is not read (``connection``)
 
-That is the bound of one link. All together have one, too, beyond the ``FREE_BYTES`` of each:
-pending bytes of all, and what lies in the sockets' buffers, which the shell tells (``buffers``) of
-those that do not take at once what they are handed.
+That is the limit of one link. All links together have one too, beyond the ``FREE_BYTES`` of each:
+their pending bytes and the bytes in the sockets' buffers, which the shell reports (``buffers``) for
+sockets that do not take at once what they are handed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says 
 
 
 class Resumable:
-    """The port of who works in portions: what is left over goes on in a later turn."""
+    """The port of anything that works in portions: ``resume`` goes on with the rest in a later
+    turn."""
 
     def __init__(self) -> None:
         self.waits_for_turn = False
@@ -55,23 +57,26 @@ class Resumable:
 
 
 class Turn:
-    """The work of one broker's links in this turn of the loop, and that left for the next."""
+    """The work of one broker's links in this turn of the loop, and the work left for the next
+    turn."""
 
     def __init__(self) -> None:
         self.counters = Counters()
         self.share = Share()
-        self.ready: list[Link] = []  # have bytes that may leave now
-        self.holding: list[Link] = []  # have bytes that leave with the open batch
-        self.closing: list[Link] = []  # are shut
+        self.ready: list[Link] = []  # links with bytes that may leave now
+        self.holding: list[Link] = []  # links with bytes that leave with the open batch
+        self.closing: list[Link] = []  # links to be closed
         self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
         self.buffered_bytes = 0  # of all links whose peer lags: what it was handed and has not sent
         self.buffers_bytes_max = 0  # of both; 0 = no limit
-        self.unfinished: list[Resumable] = []  # go on in the next turn
-        self.went_on: list[Resumable] = []  # in this turn, because of room (``room_line``)
-        self.now: Now | None = None  # of this turn, once somebody asked the shell
+        self.unfinished: list[Resumable] = []  # resumed in the next turn
+        self.went_on: list[
+            Resumable
+        ] = []  # resumed in this turn because there was room (``room_line``)
+        self.now: Now | None = None  # the shell's reading for this turn, once it was needed
 
     def resume_later(self, user: Resumable | None) -> None:
-        """Let ``user`` go on in the next turn."""
+        """Have ``user`` resumed in the next turn."""
         if user is not None and not user.waits_for_turn:
             user.waits_for_turn = True
             self.unfinished.append(user)
@@ -87,22 +92,22 @@ class Link:
 
     def __init__(self, turn: Turn) -> None:
         self.version = 0
-        self.mount_point = ""  # what topics begin with here and not there, see ``mounting``
+        self.mount_point = ""  # prefix of the peer's topics on this side, see ``mounting``
         self.is_bridge = False  # the peer speaks the dialect of bridges, see ``protocol.kinds``
         self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
-        self.qos_max = 2  # the peer's: a server may take no more
-        self.retain_available = True  # the peer takes RETAIN
+        self.qos_max = 2  # the highest QoS that the peer accepts
+        self.retain_available = True  # the peer accepts the RETAIN flag
         self.problem_information = True  # the peer wants reason strings
         self.opened = False
         self.congested = False
         self.closed = False
         self.draining = False  # closed, but what is held leaves first
-        self.aliases: OutboundAliases | None = None  # when the peer takes any
+        self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
         self.sealed = 0  # batches of held bytes so far
-        self.releasing = 0  # those whose commit is not durable yet
+        self.releasing = 0  # sealed batches whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
-        self.unreleased_qos0 = 0  # QoS 0 messages that do; none may overtake them
-        self.unreleased_publishes = 0  # QoS 1 and 2 messages that do; likewise
+        self.unreleased_qos0 = 0  # QoS 0 messages that wait for one; no later one may overtake them
+        self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for one; likewise
         self.pending_bytes = 0  # sent or held, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
@@ -110,32 +115,31 @@ class Link:
         self.account: Account | None = None  # of the session's owner, where there is one
         self.ready = Frames()
         self.held = Frames()
-        self.behind: Frames | None = None  # QoS 0 that waits for nothing but its place
+        self.behind: Frames | None = None  # QoS 0 messages that wait only to keep their order
         self.held_acks = 0
         self.held_qos0 = 0
         self.held_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters
-        self._wanted = False  # the user waits for that
+        self._wanted = False  # the user is to be resumed when there is room
         self._turn = turn
         self.share = turn.share  # of a turn's work
 
     @property
     def waits(self) -> bool:
-        """Return whether anything waits for a commit, so that what is sent now would overtake
-        it."""
+        """Return whether a packet waits for a commit, which one sent now would overtake."""
         return self.releasing > 0 or self.held.count > 0 or self._has_behind()
 
     def has_room(self) -> bool:
-        """Return whether a message that can wait in a queue may be sent now."""
+        """Return whether a message that could wait in the queue may be sent now instead."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """``has_room``, and whether memory has, for a message of this size.
+        """Return ``has_room``, and whether memory has room for a message of ``size_bytes``.
 
-        Up to ``FREE_BYTES`` every link may have; beyond that, all links and those of one user
-        have a bound together. Messages of less than ``LARGE_BYTES`` need not ask: who does not
-        read is congested soon.
+        Every link may have up to ``FREE_BYTES``; beyond that, all links together and those of one
+        user have a limit. Messages of less than ``LARGE_BYTES`` need not be checked: a peer that
+        does not read is congested soon.
         """
         if self.congested or self.pending_bytes >= self.pending_bytes_max:
             return False
@@ -144,9 +148,9 @@ class Link:
         return self.may_grow(size_bytes)
 
     def may_grow(self, size_bytes: int) -> bool:
-        """Return whether memory has room for so much more here than ``FREE_BYTES``.
+        """Return whether memory has room for ``size_bytes`` beyond the link's ``FREE_BYTES``.
 
-        A message that is larger than half of the bound finds room when half of it is free.
+        A message larger than half of the limit finds room when half of the limit is free.
         """
         turn = self._turn
         bound = turn.buffers_bytes_max
@@ -156,10 +160,11 @@ class Link:
         return self.account is None or self.account.has_room_to_send(size_bytes)
 
     def buffers(self, size_bytes: int) -> bool:
-        """The socket's buffer has so many bytes now; whether the link is congested for it.
+        """Note that the socket's buffer has ``size_bytes`` now; return whether that congests the
+        link.
 
-        It is from ``pending_bytes_max`` on, or when there is no memory for more; then what the
-        peer sends is not read either until it has taken what it has.
+        It does from ``pending_bytes_max`` on, or when there is no memory for more; then the peer is
+        not read either until it has read what was written for it.
         """
         grows_bytes = size_bytes - self.buffered_bytes
         self.buffered_bytes = size_bytes
@@ -176,14 +181,15 @@ class Link:
         return True
 
     def belongs_to(self, account: Account) -> None:
-        """A session took the link: what it buffers counts in this account."""
+        """Count the buffered bytes in ``account``: a session of that owner took the link."""
         account.buffered_bytes += self.buffered_bytes
         if self.account is not None:
             self.account.buffered_bytes -= self.buffered_bytes
         self.account = account
 
     def is_full(self) -> bool:
-        """Return whether the peer must read before we do anything more for it."""
+        """Return whether so much is written for the peer that its own packets must not be
+        handled."""
         return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
@@ -201,20 +207,22 @@ class Link:
         self._wrote(len(frame))
 
     def next_batch(self) -> int:
-        """The batch that what is held now will leave with, for ``aliases``."""
+        """Return the number of the batch with which a packet held now will leave, for
+        ``aliases``."""
         return self.sealed + 1
 
     def batch_of_qos0(self, at_once: bool) -> int:
-        """The batch a QoS 0 message will leave with now; 0: at once, -1: behind others."""
+        """Return the batch with which a QoS 0 message will leave; 0: at once, -1: behind other QoS
+        0 messages."""
         if at_once and self.unreleased_qos0 > 0:
             return -1
         return 0 if at_once and self.opened else self.sealed + 1
 
     def place_of_qos0(self, at_once: bool) -> Frames:
-        """Return where a QoS 0 message is to be written now; when it was, ``wrote_qos0`` is to be
-        told.
+        """Return the frames to write a QoS 0 message to; the caller calls ``wrote_qos0``
+        afterwards.
 
-        With ``at_once`` it leaves in this turn, or right behind those that wait for a commit.
+        With ``at_once`` it leaves in this turn, or behind QoS 0 messages that wait for a commit.
         """
         if at_once:
             if self.unreleased_qos0 > 0:
@@ -235,7 +243,7 @@ class Link:
         return self.held
 
     def wrote_qos0(self, place: Frames, size_bytes: int) -> None:
-        """One message was written there."""
+        """Note that one QoS 0 message was written to ``place``."""
         if place is self.ready:
             if place.count == 1:
                 self._turn.ready.append(self)
@@ -247,7 +255,7 @@ class Link:
         self._wrote(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
-        """Send a farewell in this turn, even before the connection was opened."""
+        """Send a last packet in this turn, even before the connection was opened."""
         self.opened = True
         self.send_now(frame)
 
@@ -257,18 +265,18 @@ class Link:
         self.held_more(len(frame))
 
     def held_more(self, size_bytes: int) -> None:
-        """One more packet was written to ``held``."""
+        """Note that one more packet was written to ``held``."""
         if self.held.count == 1:
             self._turn.holding.append(self)
         self._wrote(size_bytes)
 
     def place_of_publish(self, at_once: bool) -> Frames:
-        """Return where a QoS 1 or 2 message is to be written; then ``wrote_publish`` is to be
-        told."""
+        """Return the frames to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
+        afterwards."""
         return self.ready if at_once else self.held
 
     def wrote_publish(self, place: Frames, size_bytes: int) -> None:
-        """One QoS 1 or 2 message was written there."""
+        """Note that one QoS 1 or 2 message was written to ``place``."""
         if place is self.ready:
             if place.count == 1:
                 self._turn.ready.append(self)
@@ -279,38 +287,43 @@ class Link:
             self.held_more(size_bytes)
 
     def releases_publishes(self) -> bool:
-        """Return whether QoS 1 or 2 messages wait for a commit, and all for one that was sealed.
+        """Return whether QoS 1 or 2 messages wait for a commit, and all of them for one already
+        sealed.
 
-        What would wait for the open batch alone is to wait with it: another must not come later
-        because of it.
+        A message that would be the only one to wait for the open batch does not leave with a sealed
+        one: it waits, so that it delays no other.
         """
         return self.unreleased_publishes > 0 and self.held_publishes == 0
 
     def hold_plain(self, packet_type: int, packet_id: int) -> None:
-        """Hold an acknowledgement without a reason code."""
+        """Hold an acknowledgement without reason code and properties."""
         self.held.add_ack(packet_type, packet_id)
         self.held_more(_PLAIN_BYTES)
 
     def hold_plain_ack(self, packet_type: int, packet_id: int) -> None:
-        """The same, and it counts until released."""
+        """Hold an acknowledgement as ``hold_plain`` does; it counts as unreleased until its
+        commit."""
         self.hold_plain(packet_type, packet_id)
         self.held_acks += 1
         self.unreleased_acks += 1
 
     def hold_ack(self, frame: bytes) -> None:
-        """Send an acknowledgement after the commit of this turn; it counts until released."""
+        """Send an acknowledgement after the commit of this turn; it counts as unreleased until
+        then."""
         self.hold(frame)
         self.held_acks += 1
         self.unreleased_acks += 1
 
     def hold_qos0(self, frame: bytes) -> None:
-        """Send a QoS 0 message after the commit of this turn; it counts until released."""
+        """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
+        then."""
         place = self.place_of_qos0(False)
         place.add(frame)
         self.wrote_qos0(place, len(frame))
 
     def seal(self) -> Release:
-        """Return what is held belongs to the batch that is sealed now; the next begins empty."""
+        """Return the held packets as a ``Release`` of the batch that is sealed now; the next
+        begins empty."""
         packets = self.held.count
         release = Release(
             self,
@@ -328,7 +341,7 @@ class Link:
         return release
 
     def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
-        """A commit is durable, and what it held was handed to the socket."""
+        """Subtract packets whose commit is durable and that were handed to the socket."""
         self.opened = True
         self.releasing -= 1
         self.unreleased_acks -= acks
@@ -344,24 +357,25 @@ class Link:
         self._handed_over(size_bytes)
 
     def wire_full(self) -> None:
-        """The socket's buffer is full: the peer does not read as fast as it is written to."""
+        """Mark the link congested: the socket's buffer is full."""
         self.congested = True
         self.unwritten_bytes = 0
 
     def wire_has_room(self) -> None:
-        """The peer caught up."""
+        """Clear the congestion: the socket's buffer has room again."""
         self.buffers(0)
         self.congested = False
         self.unwritten_bytes = 0
 
     def resume_when_room(self) -> None:
-        """Let the user go on when something was handed over."""
+        """Have the user resumed when bytes were handed to the socket."""
         self._wanted = True
 
     def shut(self, drain: bool) -> None:
-        """Nothing more will be sent; the shell writes what is ready and closes the socket.
+        """Close the link: nothing more will be sent; the shell writes what is ready and closes the
+        socket.
 
-        With ``drain`` it first waits for the commit of what is held.
+        With ``drain`` the shell first waits for the commit of the held packets.
         """
         self.closed = True
         self.draining = drain
@@ -380,7 +394,7 @@ class Link:
         return waiting == 0 and self.releasing == 0 and not self._has_behind()
 
     def take_ready(self) -> list[bytes]:
-        """The bytes to write now, in pieces."""
+        """Return the bytes to write now, in pieces."""
         self.counters.packets_sent += self.ready.count
         pieces = self.ready.take_pieces()
         size_bytes = _size_of(pieces)
@@ -408,7 +422,7 @@ class Link:
 @mypyc_attr(acyclic=True)
 @final
 class Release:
-    """Bytes of one link that may leave once their commit is durable."""
+    """The packets of one link that may leave once their commit is durable."""
 
     def __init__(
         self, link: Link, pieces: list[bytes], packets: int, acks: int, qos0: int, publishes: int
@@ -422,7 +436,8 @@ class Release:
         self.publishes = publishes
 
     def done(self) -> None:
-        """The commit is durable and the bytes were handed to the socket."""
+        """Subtract the packets from the link: their commit is durable and they were handed to the
+        socket."""
         link = self.link
         if link.draining or not link.closed:
             link.counters.packets_sent += self.packets

@@ -1,4 +1,4 @@
-"""Login shares: whose password is checked next, and who must wait because of wrong ones.
+"""Login shares: which password is checked next, and which attempts must wait after wrong ones.
 
 ::
 
@@ -8,17 +8,17 @@
       ready:   trusted: name and source that were right before ────┤ 7 of 8 turns
                source ─▶ name ─▶ first in, first out, in turn ─────╯
 
-A check of a password is slow on purpose, so that whoever sends wrong ones takes the time of all
-others, unless there are shares. They are by *source* (``addresses``) and by user name: sources
+A check of a password is slow on purpose, so a client that sends wrong ones would take the time of
+all others, unless there are shares. They are by *source* (``addresses``) and by user name: sources
 take turns, and names within a source. After ``burst`` failures of a source, or of a name, the next
 check of it comes after ``delay_s``, twice that, and so on up to ``delay_s_max``, one at a time. A
 source that fails ``ban_failures`` times within ``within_s`` is to be banned. A name never is:
-whoever guesses would lock its owner out; and neither a source that failed with nothing nor one from
-which the name was right before waits for what others guess.
+guessing would lock its owner out. A source without failures, or from which the name has logged in
+before, does not wait for the guesses of others.
 
-No source is as good as any other, so that one may take up at most as many places as are still free:
-the queue is never full for a source that waits for nothing. Times are those of the monotonic clock,
-in seconds. Everything that is kept has a bound.
+No source is preferred, so one may take at most as many places as are still free: the queue is never
+full for a source that has nothing in it. Times are seconds of the monotonic clock. Everything that
+is remembered has a limit.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ HELD_S_MAX: Final = 5.0
 """An attempt that is not due within this time is refused, seconds: less than clients wait."""
 
 REMEMBERED_MAX: Final = 20_000
-"""Sources, and names, whose failures are remembered; and pairs of them that were right."""
+"""Sources, and names, whose failures are remembered; and pairs of them that logged in."""
 
 NAME_LENGTH_MAX: Final = 128
-"""Characters of a name that count."""
+"""Characters of a user name that are compared."""
 
 TRUSTED_TURNS: Final = 7
-"""Out of one more than this, while both kinds wait."""
+"""Turns of trusted attempts for one turn of the others, while both wait."""
 
 _LOOK_AGAIN_S: Final = 0.1
 _DOUBLINGS_MAX: Final = 30
@@ -48,13 +48,13 @@ T = TypeVar("T")
 
 @final
 class ShareOptions:
-    """The settings that say how failed logins count.
+    """The settings of the delays and bans after failed logins.
 
     Args:
-        burst: failures of a source or a name without a delay.
-        delay_s: after the first one above it, seconds.
-        delay_s_max: the longest.
-        ban_failures: how many within ``within_s`` ban a source; 0 = none do.
+        burst: failures of a source or a name that cause no delay.
+        delay_s: delay after the first failure above ``burst``, seconds; the next doubles it.
+        delay_s_max: the longest delay, seconds.
+        ban_failures: failures within ``within_s`` that ban a source; 0 = none do.
         within_s: how long a failure counts, seconds.
     """
 
@@ -75,10 +75,10 @@ class ShareOptions:
 
 @final
 class _Record:
-    """What one source or one name did lately."""
+    """The recent failures of one source or one name, and its checks under way."""
 
     def __init__(self) -> None:
-        self.failures: Fifo[float] = Fifo()  # when, the oldest first
+        self.failures: Fifo[float] = Fifo()  # times of the failures, the oldest first
         self.running = 0
 
     def count(self, now_s: float, within_s: float) -> int:
@@ -91,7 +91,8 @@ class _Record:
 
 @final
 class Records:
-    """The failures of sources, or names, lately: by key, the one not seen for longest first."""
+    """The recent failures of sources, or of names, by key; the key not used for longest is
+    first."""
 
     def __init__(self, options: ShareOptions) -> None:
         self._options = options
@@ -123,11 +124,11 @@ class Records:
         return 0 if record is None else record.count(now_s, self._options.within_s)
 
     def begins(self, key: str) -> None:
-        """A check of ``key`` is under way."""
+        """Count a check of ``key`` that begins."""
         self._seen(key).running += 1
 
     def ends(self, key: str) -> None:
-        """It is over."""
+        """Count a check of ``key`` that ended."""
         record = self._records.get(key)
         if record is not None and record.running > 0:
             record.running -= 1
@@ -142,7 +143,7 @@ class Records:
         return len(record.failures)
 
     def forget(self, key: str) -> None:
-        """Begin anew with ``key``: it was banned for what it did."""
+        """Forget the failures of ``key``: it was banned for them."""
         record = self._records.get(key)
         if record is not None:
             record.failures.clear()
@@ -159,11 +160,11 @@ class Records:
 
 @final
 class Attempt(Generic[T]):
-    """One check that waits, or is under way."""
+    """One check that waits or is under way."""
 
     def __init__(self, source: str, lane: str, name: str, item: T, since_s: float) -> None:
-        self.source = source  # empty: shared by many, and judged by name alone
-        self.lane = lane  # whose turn it takes
+        self.source = source  # empty: an address shared by many, where only the name counts
+        self.lane = lane  # key of the turns it takes
         self.name = name
         self.item = item
         self.since_s = since_s
@@ -171,13 +172,13 @@ class Attempt(Generic[T]):
 
 @final
 class _Lane(Generic[T]):
-    """What waits for the turns of one source: by name, the next one first."""
+    """The attempts that wait for the turns of one source, by name; the next name is first."""
 
     def __init__(self) -> None:
         self.names: dict[str, Fifo[Attempt[T]]] = {}
 
     def push(self, attempt: Attempt[T]) -> None:
-        """Join at the end of the line of its name."""
+        """Add ``attempt`` at the end of the queue of its name."""
         line = self.names.get(attempt.name)
         if line is None:
             line = Fifo()
@@ -185,7 +186,7 @@ class _Lane(Generic[T]):
         line.append(attempt)
 
     def pop(self) -> Attempt[T]:
-        """Take one, of the name that waits for longest for its turn."""
+        """Remove and return an attempt of the name that has waited longest for its turn."""
         name = next(iter(self.names))
         line = self.names.pop(name)
         attempt = line.pop()
@@ -196,7 +197,7 @@ class _Lane(Generic[T]):
 
 @final
 class _Lanes(Generic[T]):
-    """The sources that wait, the next one first."""
+    """The sources with waiting attempts; the next source is first."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, _Lane[T]] = {}
@@ -205,7 +206,7 @@ class _Lanes(Generic[T]):
         return len(self._lanes)
 
     def push(self, attempt: Attempt[T]) -> None:
-        """Join the lane of its source."""
+        """Add ``attempt`` to the lane of its source."""
         lane = self._lanes.get(attempt.lane)
         if lane is None:
             lane = _Lane()
@@ -213,7 +214,8 @@ class _Lanes(Generic[T]):
         lane.push(attempt)
 
     def pop(self) -> Attempt[T]:
-        """Take one, of the source that waits for longest for its turn. There must be one."""
+        """Remove and return an attempt of the source that has waited longest for its turn. There
+        must be one."""
         key = next(iter(self._lanes))
         lane = self._lanes.pop(key)
         attempt = lane.pop()
@@ -224,7 +226,7 @@ class _Lanes(Generic[T]):
 
 @final
 class LoginShares(Generic[T]):
-    """All checks of one broker that wait, and what is known of who asks for them.
+    """All password checks of one broker that wait, and the recent failures of sources and names.
 
     Args:
         options: how failures count.
@@ -233,7 +235,7 @@ class LoginShares(Generic[T]):
 
     def __init__(self, options: ShareOptions, waiting_max: int) -> None:
         self.waiting = 0
-        self.given_up: list[T] = []  # were not due in time; the caller takes them
+        self.given_up: list[T] = []  # not due in time; the caller takes and refuses them
         self._options = options
         self._waiting_max = waiting_max
         self._sources = Records(options)
@@ -263,14 +265,14 @@ class LoginShares(Generic[T]):
         return max(due_s, self._names.due_s(name, now_s)) if name else due_s
 
     def push(self, source: str, lane: str, name: str, item: T, now_s: float) -> bool:
-        """Let ``item`` wait for its turn; whether it may, else it is to be refused.
+        """Add ``item`` to wait for its turn; return False if it must be refused.
 
         Args:
-            source: whose failures count; empty for one that many share.
-            lane: whose turn it takes; a source that many share takes turns as well.
-            name: the user name, as claimed; empty where the password says who it is.
-            item: what is to be checked.
-            now_s: when it came.
+            source: the source whose failures count; empty for an address that many share.
+            lane: the key of its turns; an address that many share takes turns as well.
+            name: the user name, as claimed; empty where the password identifies the user.
+            item: the attempt, for the caller.
+            now_s: when it came, monotonic seconds.
         """
         if not self.has_room(lane):
             return False
@@ -283,9 +285,9 @@ class LoginShares(Generic[T]):
         return True
 
     def pop(self, now_s: float) -> Attempt[T] | None:
-        """Take the attempt whose turn it is, now under check until ``ends``; None if none is due.
+        """Return the attempt whose turn it is, under check until ``ends``; None if none is due.
 
-        Those that waited too long are in ``given_up`` afterwards.
+        Attempts that waited too long are in ``given_up`` afterwards.
         """
         held = self._held
         while held and held[0][0] <= now_s:
@@ -305,18 +307,18 @@ class LoginShares(Generic[T]):
         return None
 
     def wake_s(self) -> float | None:
-        """Return when the next one that is held is due; None if none is."""
+        """Return when the next delayed attempt is due; None if there is none."""
         return self._held[0][0] if self._held else None
 
     def ends(self, attempt: Attempt[T]) -> None:
-        """A check that ``pop`` began is over, whatever came out."""
+        """End a check that ``pop`` began, whatever its result."""
         self._leave(attempt)
         self._names.ends(attempt.name)
         if attempt.source:
             self._sources.ends(attempt.source)
 
     def failed(self, source: str, name: str, now_s: float) -> bool:
-        """Count a wrong password; whether its source is to be banned."""
+        """Count a wrong password; return whether its source is to be banned."""
         name = name[:NAME_LENGTH_MAX]
         self._trusted.pop((source, name), None)
         if name:
@@ -340,7 +342,7 @@ class LoginShares(Generic[T]):
         self._trusted[pair] = None
 
     def forget_trust(self) -> None:
-        """Users changed: what was right may be wrong now."""
+        """Forget which sources logged in before: the users changed."""
         self._trusted = {}
 
     def _next(self) -> Attempt[T]:

@@ -1,4 +1,4 @@
-"""What topics matched lately, kept until a subscription that concerns them changes.
+"""The matches of recent topics, kept until a subscription that matches the topic changes.
 
 Beside the dictionary from topic to matches stands a tree of the same topics by level, so
 that a changed filter finds the topics it matches without looking at the others: a client
@@ -25,7 +25,7 @@ from penstock.engine.share_group import ShareGroup
 from penstock.engine.topic_answers import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
 
 _TOPICS_MAX: Final = 10_000
-_MATCHES_MAX: Final = 200_000  # in all of it
+_MATCHES_MAX: Final = 200_000  # sessions, groups and identifiers of all topics
 _BRANCHES_MAX: Final = 100_000
 _EVERYTHING: Final = -1  # instead of a depth: below a "#"
 _VISITS: Final = 20_000  # of branches, to forget, before all is forgotten ...
@@ -34,10 +34,11 @@ _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 
 @final
 class Grant:
-    """One session's part of an answer: QoS, retain as published, subscription identifiers.
+    """The part of one session in a match: QoS, retain as published, subscription identifiers.
 
-    Complete once ``settle`` was called: a client may have thousands of matching subscriptions,
-    each with an identifier, so they are gathered in a dictionary, which keeps their order.
+    It is complete once ``settle`` was called: a client may have thousands of matching
+    subscriptions, each with an identifier, so they are gathered in a dictionary, which keeps their
+    order.
     """
 
     def __init__(self, session: Session) -> None:
@@ -58,7 +59,7 @@ class Grant:
             self._gathered[entry.identifier] = None
 
     def settle(self) -> None:
-        """Every matching subscription was merged."""
+        """Complete the grant: every matching subscription was merged."""
         if self._gathered is not None:
             self.subscription_ids = tuple(self._gathered)
             self._gathered = None
@@ -86,7 +87,7 @@ class Match:
             self.own.add(entry)
 
     def settle(self) -> None:
-        """Every matching subscription was merged."""
+        """Complete both grants: every matching subscription was merged."""
         self.grant.settle()
         if self.own is not None:
             self.own.settle()
@@ -94,17 +95,17 @@ class Match:
 
 @final
 class Matches:
-    """Everything a topic reaches; must not be changed."""
+    """The sessions and groups that a topic matches; it must not be changed."""
 
     def __init__(
         self, sessions: list[Match], groups: list[ShareGroup], identifiers: int = 0
     ) -> None:
         self.sessions = sessions
-        self.groups = groups  # each gets the message once more [MQTT 5 §4.8.2]
-        self.identifiers = identifiers  # that leave with one message, to all sessions together
+        self.groups = groups  # each gets a copy of the message [MQTT 5 §4.8.2]
+        self.identifiers = identifiers  # sent with one message, to all sessions together
 
     def count(self) -> int:
-        """Return how much there is to be kept of it: sessions, groups and identifiers."""
+        """Return the size of the entry: sessions, groups and identifiers."""
         return len(self.sessions) + len(self.groups) + self.identifiers
 
 
@@ -117,7 +118,7 @@ class _Branch:
 
 @final
 class MatchCache:
-    """Matches by topic."""
+    """The matches by topic."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Matches] = {}
@@ -128,7 +129,7 @@ class MatchCache:
         self._visits_left = _VISITS
 
     def put(self, topic: str, levels: list[str], matches: Matches) -> None:
-        """Keep what ``topic``, of these levels, matched."""
+        """Store the ``matches`` of ``topic``, whose levels are ``levels``."""
         count = matches.count()
         length = len(topic)
         if length >= LONG_TOPIC_CHARACTERS:
@@ -152,7 +153,7 @@ class MatchCache:
         self._visits_left = min(_VISITS, self._visits_left + _VISITS_EARNED)
 
     def forget(self, levels: list[str]) -> None:
-        """A subscription to the filter of these levels changed."""
+        """Forget the topics that a filter of these levels matches: a subscription to it changed."""
         if self.topics:
             if levels[0] == "#":
                 self.clear()
@@ -171,9 +172,10 @@ class MatchCache:
         self._visits_left = _VISITS
 
     def _forget_below(self, levels: list[str]) -> None:
-        """Forget the topics that the filter of these levels matches, or stop when it is too much.
+        """Forget the topics that the filter of these levels matches; stop when that is too much
+        work.
 
-        With a stack of its own: a filter may have a thousand levels.
+        It has a stack of its own, because a filter may have a thousand levels.
         """
         ahead: list[tuple[_Branch, int]] = [(self._root, 0)]
         while ahead and self._visits_left > 0:

@@ -1,4 +1,4 @@
-"""The mount point of a listener: its clients see one branch of the topics as if it were all.
+"""The mount point of a listener: its clients see one branch of the topic tree as the whole tree.
 
 ::
 
@@ -8,7 +8,7 @@
 Topics are changed where packets come in and where PUBLISH goes out, so that everything between
 (permissions, retained messages, shared subscriptions, the log) knows the whole topic. All of the
 client's topics are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
-What a payload or a property says of topics is left as it is, the response topic too.
+Topics in payloads and properties are not changed, not even the response topic.
 
 A client there may be about to get a message that is not below the mount point: ``tenant/#``
 matches ``tenant`` too, of ``tenant/`` nothing would be left, and a session may have subscribed
@@ -25,10 +25,10 @@ from penstock.protocol.packets import Connect, Packet, Publish, Subscribe, Unsub
 
 
 def mount(packet: Packet, mount_point: str) -> None:
-    """Put ``mount_point`` before every topic and filter of a packet from a client.
+    """Prefix every topic and filter of a packet from a client with ``mount_point``.
 
     Raises:
-        RemoteProtocolError: 0x90, the topic is too long then.
+        RemoteProtocolError: 0x90, the topic becomes too long.
     """
     if isinstance(packet, Publish):
         if packet.topic:  # else it is that of a topic alias, which was mounted
@@ -49,7 +49,8 @@ def sees(topic: str, mount_point: str) -> bool:
 
 
 def unmounted(message: Message, mount_point: str) -> Message:
-    """Return ``message``, which is below ``mount_point``, as a client behind that knows it."""
+    """Return ``message``, whose topic is below ``mount_point``, with the topic that its clients
+    see."""
     return Message(
         message.topic[len(mount_point) :],
         message.payload,

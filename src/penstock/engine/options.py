@@ -1,4 +1,4 @@
-"""Settings of a server that are no bounds (those are ``limits``), as the engine takes them.
+"""Settings of a server that are no limits (those are in ``limits``), as the engine takes them.
 
 Two groups: what clients are told beyond what they must know, and who gets a message of a
 shared subscription.
@@ -42,9 +42,9 @@ class Offers:
     Args:
         qos_max: highest QoS, 0..2, of what they publish and subscribe to.
         retain_available: whether they may publish with RETAIN.
-        versions: protocol levels that are spoken, of 3, 4 and 5.
-        auto_id_prefix: what client identifiers begin with that are assigned.
-        mount_point: what all of their topics begin with here, see ``mounting``.
+        versions: protocol levels that are accepted, of 3, 4 and 5.
+        auto_id_prefix: prefix of client identifiers that the broker assigns.
+        mount_point: prefix of all topics of these clients, see ``mounting``.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class Offers:
         self.retain_available = retain_available
         self.versions = versions
         self.auto_id_prefix = auto_id_prefix
-        self.are_less = qos_max < 2 or not retain_available  # than MQTT has
+        self.are_less = qos_max < 2 or not retain_available  # some feature of MQTT is not offered
 
     def refusal(self, qos: int, retain: bool) -> int:
-        """Return the reason code to refuse a message or a will with, or ``SUCCESS``."""
+        """Return the reason code that refuses a message or a will with this QoS and RETAIN, or
+        ``SUCCESS``."""
         if qos > self.qos_max:
             return reasons.QOS_NOT_SUPPORTED  # [MQTT-3.2.2-11] [MQTT-3.2.2-12]
         if retain and not self.retain_available:
@@ -73,14 +74,14 @@ class Offers:
 
 @final
 class ServerOptions:
-    """Settings of MQTT 5 that are no bounds.
+    """Settings of MQTT 5 features that are no limits.
 
     Args:
         response_information: told to clients that ask; ``%c`` stands for the client
             identifier, ``%u`` for the user name; empty = none.
-        check_payload_format: refuse what says that it is UTF-8 and is not.
-        redirect: a name of ``REDIRECTIONS``: where clients are sent instead of being served.
-        server_reference: where they find another server; also told at shutdown.
+        check_payload_format: refuse payloads that are not UTF-8 although their indicator says so.
+        redirect: a name of ``REDIRECTIONS``: whether clients are sent to another server.
+        server_reference: the name of that server; it is also sent at shutdown.
         acknowledge_in_memory: filters of topics where PUBACK does not wait for the commit.
         client_ids_shared: a user may take up another user's session by its client identifier.
     """
@@ -103,16 +104,16 @@ class ServerOptions:
 
     @property
     def farewell(self) -> int:
-        """The reason code of DISCONNECT when this server shuts down."""
+        """Return the reason code of the DISCONNECT that this server sends when it shuts down."""
         if not self.server_reference:
             return reasons.SERVER_SHUTTING_DOWN
         return self.redirect or reasons.USE_ANOTHER_SERVER
 
     def response_information_for(self, client_id: str, username: str) -> str | None:
-        """The response information for a client, None when there is none for it.
+        """Return the response information for a client, None when there is none for it.
 
-        It is the beginning of response topics, so that names with a wildcard cannot be in it, and
-        that it can be no longer than a topic.
+        It is the prefix of response topics, so it cannot contain names with a wildcard, and cannot
+        be longer than a topic.
         """
         template = self._response_information
         if not template:
@@ -127,13 +128,13 @@ class ServerOptions:
 
 @final
 class EventOptions:
-    """The settings that say which events the broker writes: see ``events``.
+    """The settings that select the events the broker writes: see ``events``.
 
     Args:
         kinds: names of ``events.KINDS``; others are not written.
         topic_filters: messages whose topic matches one have events of their own; none without.
         sample_one_in: of these messages, one in so many.
-        flow_interval_s: how often it is asked what waits for clients; 0 = never.
+        flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
         listeners: kind of transport of each listener, by its name.
     """
 
@@ -157,11 +158,11 @@ class SharingOptions:
     """The settings of shared subscriptions.
 
     Args:
-        enabled: whether there are any.
+        enabled: whether shared subscriptions are available.
         strategy: a name of ``STRATEGIES``.
         by_group: other strategies, by name of the group.
         seed: of the random strategy; the engine draws no random numbers itself.
-        before_v5: clients older than MQTT 5 may use them too.
+        before_v5: whether clients older than MQTT 5 may use them too.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Priorities of topics in the message queue: an ordered table of topic filters.
 
 The first filter that matches a topic gives its priority, so a topic has one priority and
-its messages keep their order. What is found for a topic is kept.
+its messages keep their order. The priorities of recent topics are cached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CACHED_TOPICS_MAX: Final = 10_000
 
 @final
 class TopicPriorities:
-    """The table.
+    """The table of priorities.
 
     Args:
         table: topic filter to priority, 1..255; the first that matches counts.
@@ -28,7 +28,7 @@ class TopicPriorities:
         self._answers = TopicAnswers(_CACHED_TOPICS_MAX)
 
     def of(self, topic: str) -> int:
-        """The priority of ``topic``; 0 when no filter matches it."""
+        """Return the priority of ``topic``; 0 when no filter matches it."""
         priority = self._answers.known.get(topic)
         if priority is None:
             priority = 0

@@ -1,7 +1,7 @@
 """Producers: publishers that number their messages, so that none is published twice.
 
 A client that crashes comes back with a new connection, and so with new packet identifiers: MQTT
-cannot tell the broker that what it sends again it has sent before. A producer says so itself, in
+cannot tell the broker that a message was sent before. A producer numbers its messages itself, in
 two user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
 message, which begins at 1 and grows by 1::
 
@@ -31,13 +31,13 @@ from penstock.protocol.properties import Properties
 PRODUCER: Final = "penstock-producer"
 SEQUENCE: Final = "penstock-sequence"
 NAME_CHARACTERS_MAX: Final = 256
-USER_CHARACTERS_MAX: Final = 256  # of a user that has producers
+USER_CHARACTERS_MAX: Final = 256  # of the name of a user that has producers
 PRODUCER_BYTES: Final = 2560  # with the longest names, of characters that take four bytes
 _DIGITS_MAX: Final = 18
-_BETWEEN: Final = "\0"  # user and producer; in no MQTT string [MQTT-1.5.4-2]
+_BETWEEN: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
 _EXPIRED_AT_ONCE_MAX: Final = 1000
 
-# What is to be done with a message.
+# The verdict on a numbered message.
 NEXT: Final = 0
 REPEATED: Final = 1
 REFUSED: Final = 2  # 0x83
@@ -46,7 +46,7 @@ NO_ROOM: Final = 3  # 0x97
 
 @final
 class Numbered:
-    """The number that a PUBLISH carries; ``mistake`` is a sentence where it has no sense."""
+    """The producer and number of a PUBLISH; ``mistake`` is a sentence if they are not valid."""
 
     def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Numbered:
 
 
 def numbered(properties: Properties | None) -> Numbered | None:
-    """The producer's name and number in these properties; None where there are none."""
+    """Return the producer's name and number in these properties; None where there are none."""
     if properties is None or properties.user_properties is None:
         return None
     names = _values(properties.user_properties, PRODUCER)
@@ -73,7 +73,7 @@ def numbered(properties: Properties | None) -> Numbered | None:
 
 
 def asked_for(properties: Properties | None) -> str:
-    """The producer whose latest number a CONNECT asks for; empty where it asks for none."""
+    """Return the producer whose latest number a CONNECT asks for; empty where it asks for none."""
     if properties is None or properties.user_properties is None:
         return ""
     names = _values(properties.user_properties, PRODUCER)
@@ -97,14 +97,14 @@ class Producers:
     """The latest number of each producer.
 
     Args:
-        effects: where what it does is collected.
-        limits: bounds: how many there may be, and how long one that is silent is remembered.
-        drops: where what is refused is counted.
+        effects: the open batch, which stores the numbers.
+        limits: how many producers there may be, and how long a silent one is remembered.
+        drops: counts the messages that are refused.
     """
 
     def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
-        self._latest: dict[str, ProducerRecord] = {}  # the one that was silent longest is first
-        self._of_users: dict[str, int] = {}  # how many each has
+        self._latest: dict[str, ProducerRecord] = {}  # by key; the one silent for longest is first
+        self._of_users: dict[str, int] = {}  # producers of each user
         self._effects = effects
         self._drops = drops
         self._count_max = limits.producers_max
@@ -115,18 +115,18 @@ class Producers:
         return len(self._latest)
 
     def recover(self, found: list[ProducerRecord]) -> None:
-        """Take up what the store holds."""
+        """Restore the records of the store."""
         for record in sorted(found, key=_used_at_us):
             self._latest[record.key] = record
             self._count_of(record.key, 1)
 
     def latest(self, username: str | None, name: str) -> int:
-        """The number of the latest message of this producer; 0 of one that is not known."""
+        """Return the number of this producer's latest message; 0 if the producer is not known."""
         record = self._latest.get(_key(username, name))
         return 0 if record is None else record.sequence
 
     def judge(self, username: str | None, message: Numbered, client_id: str, topic: str) -> int:
-        """Return what is to be done with a message: ``NEXT`` … ``NO_ROOM``."""
+        """Return the verdict on a message: ``NEXT`` … ``NO_ROOM``; count a refusal."""
         record = self._latest.get(_key(username, message.name))
         latest = 0 if record is None else record.sequence
         if not message.mistake and 0 < message.sequence <= latest:
@@ -144,7 +144,7 @@ class Producers:
         return _key(username, name) in self._latest or self._has_room_for(username)
 
     def why(self, username: str | None, message: Numbered) -> str:
-        """One sentence for the client whose message was refused."""
+        """Return one sentence for the client whose message was refused."""
         if message.mistake:
             return message.mistake
         if _is_too_long(username):
@@ -155,7 +155,7 @@ class Producers:
         return f"message {message.sequence} is out of sequence: {latest + 1} is next"
 
     def published(self, username: str | None, message: Numbered, now: Now) -> None:
-        """A message that was ``NEXT`` is published, in the open batch."""
+        """Record a ``NEXT`` message, which is published in the open batch, as the latest."""
         key = _key(username, message.name)
         record = ProducerRecord(key, message.sequence, now.steady_us)
         if self._latest.pop(key, None) is None:
@@ -164,7 +164,8 @@ class Producers:
         self._effects.put_producer(key, record)
 
     def expire(self, now: Now) -> None:
-        """Forget producers that were silent for too long, some of them in one call."""
+        """Forget producers that were silent for too long, at most ``_EXPIRED_AT_ONCE_MAX`` in one
+        call."""
         if self._silent_us_max == 0:
             return
         before_us = now.steady_us - self._silent_us_max
@@ -179,7 +180,7 @@ class Producers:
             self._effects.put_producer(key, None)
 
     def _has_room_for(self, username: str) -> bool:
-        """Whether there may be one more producer, of this user."""
+        """Return whether there may be one more producer of this user."""
         if 0 < self._count_max <= len(self._latest):
             return False
         return not 0 < self._per_user_max <= self._of_users.get(username, 0)
