@@ -1,4 +1,4 @@
-"""The PUBLISH packet of one delivery: properties, topic alias, and whether it may be so large.
+"""The PUBLISH packet of one delivery: its properties, its topic alias, and the check of its size.
 
 ::
 
@@ -35,22 +35,24 @@ def add_publish(
     batch: int,
     now: Now,
 ) -> i64:
-    """Append the PUBLISH packet to ``frames``, unless the peer or MQTT would not accept its size.
+    """Append the PUBLISH of a delivery to ``frames``, unless the peer or MQTT does not allow its
+    size.
 
-    It is counted. There is none of a message that the peer cannot see, see ``mounting``.
+    The packet is counted. A message that the peer cannot see has none: see ``mounting``.
 
     Args:
-        frames: of the link, where it is to leave from.
-        link: to the receiver.
-        forwarding: of a bridge: there is no packet if it hands the message on no more.
-        message: what was published.
+        frames: the frames of the link to which the packet is written.
+        link: the link to the receiver.
+        forwarding: the rules of a bridge, or None; without a rule for its topic, the message has
+            no packet.
+        message: the published message.
         qos: 0..2, of this delivery.
         retain: the RETAIN flag to send.
         duplicate: it is sent again.
         packet_id: 0 for QoS 0.
-        subscription_ids: of the subscriptions that matched.
-        batch: that of the link with which it will leave; see ``aliases``.
-        now: when.
+        subscription_ids: identifiers of the subscriptions that matched.
+        batch: the link's batch with which the packet will leave; see ``aliases``.
+        now: the time of the turn.
 
     Returns:
         Its size in bytes; 0: nothing was appended.
@@ -119,9 +121,10 @@ def _add_with_alias(
     properties: bytes,
     batch: int,
 ) -> i64:
-    """Append the PUBLISH packet with a topic alias, or nothing if there is none for it.
+    """Append the PUBLISH with a topic alias; return its size in bytes, 0 if there is no alias for
+    it.
 
-    One that the peer would not accept, or that grows too large by it, defines none.
+    A packet that is too large for the peer with the alias is not appended, and defines none.
     """
     topic = message.topic
     left = link.sealed - link.releasing

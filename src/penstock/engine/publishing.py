@@ -1,4 +1,4 @@
-"""What a client publishes: from its PUBLISH to our acknowledgement.
+"""The handling of a client's PUBLISH: from the packet to our acknowledgement.
 
 ::
 
@@ -11,16 +11,16 @@
       PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
                     ╰ MQTT 3.1: only now routed, see ``held``
 
-An older client cannot be told that a message was refused, so it is held back whole, and
-those behind it too, until there is room. The client is still read while what it has yet to
-acknowledge or release may make that room (``must_wait``), within the bounds of ``held_back``.
+An older client cannot be told that a message was refused, so the message is held back, and those
+behind it too, until there is room. The client is still read while its acknowledgements or PUBRELs
+may make that room (``must_wait``), within the limits of ``held_back``.
 
 Where ``acknowledge_in_memory`` says so, PUBACK does not wait for the commit, unless an answer
 before it does: they leave in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits: without
-the packet identifier on disk, a message sent again would be taken for a new one. So does what a
-producer numbered.
+the packet identifier on disk, a message sent again would be taken for a new one. The
+acknowledgement of a producer's message always waits too.
 
-What counts against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
+These count against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
 messages until their PUBREL [MQTT 5 §4.9].
 """
 
@@ -58,31 +58,31 @@ _RETAINED_FULL: Final = "there is no room for more retained messages"
 
 @final
 class Publishing:
-    """The publishing half of one connection's client.
+    """The messages that one connection's client publishes.
 
     Args:
         server: the broker.
-        link: of the connection; its user is resumed when what is held back may go on.
-        limits: bounds of the connection.
+        link: the connection's link; its user is resumed when messages held back may be routed.
+        limits: the limits of the connection.
     """
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
         self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
-        self._aliases: InboundAliases | None = None  # from the first that the client uses on
-        self._quota_raised = 0  # by PUBCOMP for messages of earlier connections
-        self._topic: str | None = None  # of the message before: it was checked
-        self._topic_bytes = b""  # of the latest that was checked
-        self._is_system = False  # what the check of the latest topic found
+        self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
+        self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
+        self._topic: str | None = None  # topic of the latest message: it was checked
+        self._topic_bytes = b""  # encoded topic of the latest message
+        self._is_system = False  # whether the latest topic is the server's own
         self._link = link
         self._limits = limits
         self._offers = limits.offers
         self._router = server.router
         self._effects = server.effects
-        self._waits: WaitingPublisher | None = None  # from the first time on
+        self._waits: WaitingPublisher | None = None  # set when the client first has to wait
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers
-        self._in_memory: TopicPriorities | None = None  # topics with a PUBACK at once
+        self._in_memory: TopicPriorities | None = None  # topics whose PUBACK waits for no commit
         if server.options.acknowledge_in_memory:
             self._in_memory = server.in_memory
 
@@ -132,7 +132,7 @@ class Publishing:
     def _publish_in_order(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> None:
-        """A PUBLISH that is to be acknowledged, or may have to wait behind others."""
+        """Take a PUBLISH that is to be acknowledged, or may have to wait behind others."""
         qos = packet.qos
         if qos == 2 and session.awaits_release(packet.packet_id):
             session.receive(packet, now)
@@ -154,8 +154,11 @@ class Publishing:
             self._hold_back(packet, topic, session)
 
     def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
-        """Whether there is no room to receive it, and it cannot be told so; if it may not be
-        published either, it takes a place all the same: see ``_refuse_topic``."""
+        """Return whether a QoS 2 message must wait because too many await PUBREL, and the client
+        cannot be told.
+
+        It takes a place even if it may not be published: see ``_refuse_topic``.
+        """
         if packet.qos < 2 or self._link.version == V5:
             return False
         return not session.has_room_to_receive()
@@ -167,7 +170,8 @@ class Publishing:
             raise RemoteProtocolError(code, f"this listener: {reasons.name_of(code)}")
 
     def _check_topic(self, topic: str) -> None:
-        """Whether anything may be published to ``topic``; mostly it is that of the last one."""
+        """Check that ``topic`` is a topic name, and remember what was found for the next
+        message."""
         if not is_topic_name(topic, self._limits.topic_levels_max):
             raise RemoteProtocolError(
                 reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
@@ -184,11 +188,10 @@ class Publishing:
             self._route_released(session, now)
 
     def _route_released(self, session: Session, now: Now) -> None:
-        """Route held messages whose PUBREL came, in its order (v3.1 §3.6).
+        """Route the messages whose PUBREL came, in the order of the PUBRELs (v3.1 §3.6).
 
-        As far as their bodies are here and queues have room, and no more than one turn's share;
-        ``try_again`` goes on. It is now that they are published: the log dates them so, and what
-        the client may do is asked again.
+        It stops at a message without body or room, and after one turn's share; ``try_again`` goes
+        on. The messages are published now: they are dated anew, and permission is checked again.
         """
         share = self._effects.share
         before: i64 = share.spent
@@ -215,7 +218,7 @@ class Publishing:
             self._complete(session.first_released(), session)
 
     def _complete(self, packet_id: int, session: Session) -> None:
-        """Forget a QoS 2 message, and say so."""
+        """Forget a QoS 2 message, and send its PUBCOMP."""
         link = self._link
         counted = session.inbound_count
         code = session.release(packet_id)
@@ -235,15 +238,16 @@ class Publishing:
             self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
 
     def _waiting(self) -> WaitingPublisher:
-        """As whom the client waits."""
+        """Return the entry of this client in the lines of blocked publishers; make it at its first
+        use."""
         if self._waits is None:
             self._waits = WaitingPublisher(self._router, self._effects, self._link)
         return self._waits
 
     def try_again(self, session: Session, now: Now) -> None:
-        """Route what is released and what is held back, in order, as far as there is room.
+        """Route released messages, then those held back, in order, as far as there is room.
 
-        No more than one turn's share; what the client may do is asked again.
+        It does no more than one turn's share; permission is checked again for each message.
         """
         share = self._effects.share
         before: i64 = share.spent
@@ -270,7 +274,8 @@ class Publishing:
             self._waits.tried()
 
     def _is_enough(self, work: i64) -> bool:
-        """Whether what is left must wait for the next turn, or for a commit, after this work."""
+        """Return whether the rest must wait for the next turn, or for a commit, after this much
+        work."""
         user = self._link.user
         if work >= self._effects.share.left():
             self._effects.resume_later(user)
@@ -281,8 +286,11 @@ class Publishing:
         return False
 
     def ended(self, client_id: str) -> None:
-        """The connection ended. Above QoS 0 what is held back was not acknowledged: the client
-        has it."""
+        """Discard the messages held back: the connection ended.
+
+        Those of QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as
+        dropped.
+        """
         if self._waits is not None:
             self._waits.stop()
         packet = self.held_back.first()
@@ -293,7 +301,7 @@ class Publishing:
             packet = self.held_back.first()
 
     def unacknowledged(self, session: Session) -> int:
-        """Messages that count against our Receive Maximum, as MQTT 5 defines it."""
+        """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
         waiting = self.held_back.unacknowledged
         return self._link.unreleased_acks + session.inbound_count + waiting
 
@@ -302,9 +310,9 @@ class Publishing:
     def _route(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> bool:
-        """Hand a message on and acknowledge it; False if it must wait for room, whole.
+        """Route a message and acknowledge it; return False if it must wait for room.
 
-        A client that can be told, is: 0x97 means that nobody got the message.
+        An MQTT 5 client gets 0x97 instead, which means that no subscriber got the message.
         """
         qos = packet.qos
         held = qos == 2 and self._link.version == V31
@@ -370,7 +378,8 @@ class Publishing:
         return True
 
     def _is_promised_in_memory(self, topic: str) -> bool:
-        """Whether PUBACK may leave before the message is on disk, and overtakes nothing."""
+        """Return whether PUBACK may leave before the message is on disk, and would overtake
+        nothing."""
         if self._in_memory is None or self._link.waits or not self._link.opened:
             return False
         return self._in_memory.of(topic) > 0
@@ -378,7 +387,7 @@ class Publishing:
     def _is_next(
         self, number: Numbered, packet: Publish, topic: str, session: Session, now: Now
     ) -> bool:
-        """Whether this is its producer's next message; if not, it is answered."""
+        """Return whether this is its producer's next message; acknowledge or refuse any other."""
         username = session.username
         verdict = self._producers.judge(username, number, session.client_id, topic)
         if verdict == NEXT:
@@ -398,14 +407,14 @@ class Publishing:
         return False
 
     def _is_retainable(self, message: Message, session: Session) -> bool:
-        """Whether a message with the RETAIN flag finds the room it needs; if not, it is counted."""
+        """Return whether there is room for a retained message; if not, count it."""
         if not message.payload or self._router.retained.has_room(message, session.account):
             return True
         self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False
 
     def _hold_back(self, packet: Publish, topic: str, session: Session) -> None:
-        """Keep a message until there is room for it, in its order."""
+        """Keep a message until there is room for it, behind the earlier ones."""
         held_back = self.held_back
         if packet.qos > 0:
             if held_back.has(packet):
@@ -429,7 +438,7 @@ class Publishing:
     def _may(
         self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now
     ) -> bool:
-        """Whether the client may publish this now; if not, it is refused and counted."""
+        """Return whether the client may publish this now; if not, refuse and count it."""
         if packet.qos > 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
             return False
@@ -440,7 +449,11 @@ class Publishing:
         return True
 
     def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
-        """A client before MQTT 5 is not told, and so sends PUBREL: until then it is received.
+        """Refuse a message to a topic the client may not publish to.
+
+        An MQTT 5 client gets 0x87. An older one cannot be told: its message is acknowledged, and
+        its packet identifier waits for PUBREL. The state that a foreign bridge publishes is not
+        refused, but published as ``$SYS`` topics are.
 
         The state of a foreign bridge is no message to be refused, but told as ``$SYS`` is.
         """
@@ -464,7 +477,8 @@ class Publishing:
         return self._options.check_payload_format and not is_utf8(packet.payload)
 
     def _refuse_payload(self, packet: Publish, topic: str, session: Session) -> None:
-        """Its format indicator says UTF-8, and it is not (v5 §3.3.2.3.2)."""
+        """Refuse a message whose format indicator says UTF-8, and whose payload is not (v5
+        §3.3.2.3.2)."""
         code = reasons.PAYLOAD_FORMAT_INVALID
         why = "the payload is not UTF-8, as its format indicator says"
         self._drops.count(reasons_to_drop.PAYLOAD_FORMAT, session.client_id, topic)
@@ -496,10 +510,10 @@ class Publishing:
                 link.hold_ack(frame)
 
     def _check_receive_maximum(self, session: Session) -> None:
-        """Refuse what exceeds our Receive Maximum [MQTT-3.3.4-7].
+        """End the connection of a client that exceeds our Receive Maximum [MQTT-3.3.4-7].
 
-        It counts anew with each connection: what came on an earlier one and is released on
-        this takes nothing of it, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
+        It counts anew with each connection: a message of an earlier connection that is released on
+        this one does not count, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
         """
         allowed = self._limits.receive_maximum
         if self.unacknowledged(session) >= allowed + self._quota_raised:

@@ -5,8 +5,8 @@
       per_s tokens a second ─▶ [ at most one second's worth ] ─▶ one for each message, or byte
                                         below 0: wait until it is full enough again
 
-What arrived is never dropped for coming too fast: it takes the bucket below zero, and
-reading pauses until that is made up for. A pause lasts a hundredth of a second at least,
+What arrived is never dropped because it came too fast: it takes the bucket below zero, and
+reading pauses until the bucket is filled again. A pause lasts a hundredth of a second at least,
 so that a client at its limit is handled in portions and not packet by packet.
 """
 
@@ -19,11 +19,11 @@ PAUSE_S_MIN: Final = 0.01
 
 @final
 class TokenBucket:
-    """What one client may send a second.
+    """The token bucket of one client.
 
     Args:
         per_s: tokens a second, above 0; as many may be used at once after a pause.
-        now_s: monotonic clock, seconds.
+        now_s: when it begins, monotonic seconds.
     """
 
     def __init__(self, per_s: float, now_s: float) -> None:
@@ -32,7 +32,8 @@ class TokenBucket:
         self._filled_s = now_s
 
     def take(self, tokens: int, now_s: float) -> float:
-        """Use ``tokens``; seconds to wait before the next are used, 0.0 for not at all."""
+        """Use ``tokens``; return how many seconds to pause before the next are used, 0.0 for no
+        pause."""
         filled = self._tokens + (now_s - self._filled_s) * self._per_s
         self._filled_s = now_s
         self._tokens = min(filled, self._per_s) - tokens

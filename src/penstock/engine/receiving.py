@@ -1,4 +1,4 @@
-"""What the connecting side receives: a message to the application, its acknowledgement back.
+"""Messages that the client role receives: to the application, and their acknowledgements back.
 
 ::
 
@@ -6,8 +6,8 @@
                             ╰─▶ a repeat of what we have ────────────┴▶ its turn ─▶ PUBACK, PUBREC
       PUBREL ─▶ PUBCOMP
 
-Whose turn it is says ``arrivals``; the acknowledgement leaves with the commit of what was done
-(``link``).
+``arrivals`` keeps the order of the acknowledgements; each leaves after the commit of what the
+application did (``link``).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from penstock.protocol.properties import Properties
 
 @final
 class Receiving:
-    """The messages of one connection.
+    """The messages that one connection receives.
 
     Args:
         session: remembers QoS 2 messages until they are released.
         link: takes the acknowledgements.
-        arrivals: of that session.
-        application: who gets them.
-        asked: what we said in CONNECT that we accept.
+        arrivals: the arrivals of that session.
+        application: takes the messages.
+        asked: the properties of our CONNECT, which say what we accept.
     """
 
     def __init__(
@@ -55,24 +55,24 @@ class Receiving:
         self._link = link
         self._arrivals = arrivals
         self._application = application
-        self._number = 0  # among the connections of the session, once the server let us in
+        self._number = 0  # number of this connection in the session, from CONNACK on
         self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
-        self._topic: str | None = None  # of the message before: it was checked
+        self._topic: str | None = None  # topic of the latest message: it was checked
 
     def connected(self, session_present: bool) -> None:
-        """The server let us in."""
+        """Begin: the server accepted our CONNECT."""
         self._number = self._arrivals.connected(session_present)
 
     def is_current(self) -> bool:
-        """Return whether no other connection took the session over."""
+        """Return whether no later connection has taken the session over."""
         return self._number == self._arrivals.connection
 
     def arrived(self, publish: Publish, now: Now) -> None:
-        """A message came.
+        """Hand a PUBLISH to the application, unless it repeats a message that is known.
 
         Raises:
-            RemoteProtocolError: it has no topic name, or is one more than we said we take.
+            RemoteProtocolError: it has no topic name, or exceeds our Receive Maximum.
         """
         topic = publish.topic
         properties = publish.properties
@@ -101,10 +101,10 @@ class Receiving:
                 self._application.arrived(arrival, now)
 
     def _is_repeat(self, publish: Publish) -> bool:
-        """Whether we have this QoS 2 message, and wait for its PUBREL.
+        """Return whether we have this QoS 2 message, and wait for its PUBREL.
 
-        What is sent again on another connection has DUP. One that has not is new: its server lost
-        its session once, and we died before we could note that.
+        A repeat on another connection has DUP. A message without DUP is new: its server lost its
+        session, and we crashed before that was stored.
         """
         packet_id = publish.packet_id
         if not self._session.awaits_release(packet_id):
@@ -115,7 +115,7 @@ class Receiving:
         return False
 
     def _check_receive_maximum(self) -> None:
-        """A server that sends more than we said we take breaks the protocol [MQTT-3.3.4-9]."""
+        """End the connection of a server that exceeds our Receive Maximum [MQTT-3.3.4-9]."""
         if self._link.version == V5 and len(self._arrivals) > self._receive_maximum:
             raise RemoteProtocolError(
                 reasons.RECEIVE_MAXIMUM_EXCEEDED,
@@ -123,7 +123,7 @@ class Receiving:
             )
 
     def settle(self, arrival: Arrival, code: int, now: Now) -> None:
-        """A QoS 1 or 2 message is done with; see ``ClientConnection.settle``."""
+        """Set the acknowledgement of a QoS 1 or 2 message; see ``ClientConnection.settle``."""
         publish = arrival.publish
         kind = PUBACK if publish.qos == 1 else PUBREC
         if code >= reasons.UNSPECIFIED_ERROR and self._link.version != V5:
@@ -135,7 +135,7 @@ class Receiving:
             self._session.receive(publish, now)
 
     def acknowledge_settled(self) -> None:
-        """Acknowledge those whose turn it is; the connection is open."""
+        """Acknowledge the settled messages whose turn it is, in the order in which they came."""
         if not self.is_current():
             return
         arrival = self._arrivals.next_settled()
@@ -150,7 +150,7 @@ class Receiving:
             arrival = self._arrivals.next_settled()
 
     def released(self, packet_id: int) -> None:
-        """PUBREL came."""
+        """Handle a PUBREL: forget the packet identifier and send PUBCOMP."""
         self._arrivals.released(packet_id)
         code = self._session.release(packet_id)
         self._link.hold_ack(encode_ack(PUBCOMP, packet_id, code, self._link.version))

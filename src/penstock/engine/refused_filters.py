@@ -1,7 +1,9 @@
-"""Subscriptions that were refused lately, for the log: who has no permission gets no messages.
+"""Subscriptions that were refused lately, for the log: a client without permission gets no
+messages.
 
-In MQTT 3.1 not even the client is told (v3.1 §3.8). What is kept is bounded: between two looks
-``CLIENTS_MAX`` clients, and of each the latest filter and how many there were.
+In MQTT 3.1 SUBACK cannot refuse a filter (v3.1 §3.8), so the client does not know. Between two
+calls of ``take``, at most ``CLIENTS_MAX`` clients are kept, each with its latest filter and the
+number of its refused filters.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ class RefusedFilter:
     """The latest refused subscription of one client.
 
     Args:
-        client_id: the client's.
-        topic_filter: what it asked for.
+        client_id: the client identifier.
+        topic_filter: the filter it asked for.
         code: the reason code, of MQTT 5 in every version.
-        count: how many of this client were refused, this one included.
+        count: how many filters of this client were refused, this one included.
     """
 
     def __init__(self, client_id: str, topic_filter: str, code: int, count: int) -> None:
@@ -31,7 +33,7 @@ class RefusedFilter:
 
 @final
 class RefusedFilters:
-    """The refused subscriptions since the last look."""
+    """The refused subscriptions since the last ``take``."""
 
     def __init__(self) -> None:
         self._recent: dict[str, RefusedFilter] = {}

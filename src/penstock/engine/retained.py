@@ -1,16 +1,16 @@
 """Retained messages: the last known good value of each topic (v3.1 §2.1 RETAIN).
 
-A tree of topic levels, so that a new subscription with wildcards visits only what it
+They are a tree of topic levels, so that a new subscription with wildcards visits only what it
 matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
 
 A subscription may match a million of them. It is answered by a *walk*, which visits a few
-nodes at a time and holds nothing but its way back, while the tree goes on changing::
+nodes at a time and keeps only its way back, while the tree goes on changing::
 
       parent ─▶ child ⇄ child ⇄ child        in the order they came
                           ╰─ removed: it keeps its way on, so a walk that stands there
                              goes on with those that came after it
 
-A walk passes over what was retained after it began: that reached the subscriber as it was
+A walk skips messages that were retained after it began: those reached the subscriber as they were
 published, and an older value must not follow a newer one.
 """
 
@@ -39,7 +39,7 @@ class _Node:
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:
-        """Add ``child`` behind the others."""
+        """Append ``child`` behind the others."""
         self.children[name] = child
         last = self.last
         if last is None:
@@ -50,7 +50,7 @@ class _Node:
         self.last = child
 
     def remove(self, name: str, child: _Node) -> None:
-        """Remove ``child``; its own way on stays, for a walk that stands there."""
+        """Remove ``child``; its ``next`` stays, for a walk that stands at it."""
         del self.children[name]
         if child.previous is None:
             self.first = child.next
@@ -67,8 +67,8 @@ class RetainedMessages:
     """At most ``limit`` retained messages, one for each topic.
 
     Args:
-        limit: messages.
-        bytes_max: of all of them and what they stand in, about; 0 = no limit.
+        limit: how many messages are kept.
+        bytes_max: bytes of all messages and their nodes, about; 0 = no limit.
     """
 
     def __init__(self, limit: int, bytes_max: int = 0) -> None:
@@ -77,14 +77,14 @@ class RetainedMessages:
         self._bytes_max = bytes_max
         self._root = _Node(False)
         self._count = 0
-        self._serial = 0  # of the latest message
+        self._serial = 0  # serial number of the latest message
 
     def __len__(self) -> int:
         return self._count
 
     def has_room(self, message: Message, account: Account | None = None) -> bool:
-        """Return whether ``message``, which has a payload, would be kept, in ``account`` if
-        given."""
+        """Return whether there is room to retain ``message``, which has a payload, in ``account``
+        if given."""
         grows_bytes = _weight(message)
         is_new_too = self._count < self._limit and not self._is_beyond(grows_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(grows_bytes)):
@@ -101,9 +101,9 @@ class RetainedMessages:
         return account.has_room_for_retained(grows_bytes - own_bytes)
 
     def put(self, message: Message, account: Account | None = None) -> bool:
-        """Keep ``message`` for its topic; False when there is no room for it.
+        """Retain ``message`` for its topic; return False when there is no room for it.
 
-        It counts in ``account``, and no more in that of the one that it replaces.
+        It counts in ``account``; the message that it replaces counts no more in its own account.
         """
         if not self.has_room(message, account):
             return False
@@ -111,7 +111,7 @@ class RetainedMessages:
         return True
 
     def restore(self, message: Message, account: Account | None = None) -> None:
-        """Keep ``message`` whatever the limits: the store has it."""
+        """Retain ``message`` whatever the limits: the store has it."""
         node = self._root
         for level in message.topic.split("/"):
             child = node.children.get(level)
@@ -130,7 +130,7 @@ class RetainedMessages:
         node.serial = self._serial
 
     def remove(self, topic: str) -> bool:
-        """Forget the message of ``topic``; whether there was one."""
+        """Remove the message of ``topic``; return whether there was one."""
         path: list[tuple[_Node, str]] = []
         node = self._root
         for level in topic.split("/"):
@@ -152,7 +152,7 @@ class RetainedMessages:
         return True
 
     def get(self, topic: str) -> Message | None:
-        """The retained message of exactly ``topic``."""
+        """Return the retained message of exactly ``topic``, or None."""
         node = self._node(topic)
         return None if node is None else node.message
 
@@ -171,7 +171,7 @@ class RetainedMessages:
             node.account.count_retained(grows_bytes)
 
     def match(self, topic_filter: str) -> list[Message]:
-        """The retained messages whose topics ``topic_filter`` matches."""
+        """Return the retained messages whose topics ``topic_filter`` matches."""
         found: list[Message] = []
         walk = self.walk(topic_filter)
         while not walk.finished:
@@ -181,7 +181,7 @@ class RetainedMessages:
         return found
 
     def walk(self, topic_filter: str) -> RetainedWalk:
-        """Begin to visit the retained messages whose topics ``topic_filter`` matches."""
+        """Return a walk over the retained messages whose topics ``topic_filter`` matches."""
         return RetainedWalk(self._root, self._serial, topic_filter)
 
     def _is_beyond(self, grows_bytes: int) -> bool:
@@ -190,11 +190,11 @@ class RetainedMessages:
 
 @final
 class RetainedWalk:
-    """The retained messages that one filter matches, a node at a time.
+    """A walk over the retained messages that one filter matches, a node at a time.
 
     Args:
-        root: of the tree.
-        serial: of the latest message at the beginning; later ones are passed over.
+        root: the root of the tree.
+        serial: serial number of the latest message at the beginning; later ones are skipped.
         topic_filter: a valid filter.
     """
 
@@ -210,7 +210,7 @@ class RetainedWalk:
         return not self._ahead
 
     def step(self) -> Message | None:
-        """Visit one node, which there must be; its message if it has one that matches."""
+        """Visit one node, which there must be; return its message if it has one that matches."""
         node, depth, siblings = self._ahead.pop()
         if siblings:
             if node.next is not None:
@@ -238,7 +238,8 @@ class RetainedWalk:
 
 
 def _weight(message: Message) -> int:
-    """What ``message`` and the nodes of its topic occupy, about; topics may share those."""
+    """Return about how many bytes ``message`` and the nodes of its topic take; topics may share
+    nodes."""
     return message.size_bytes() + levels_bytes(message.topic)
 
 

@@ -1,13 +1,13 @@
-"""What a new subscription finds retained, on its way to the session, in portions.
+"""The retained messages for a new subscription, delivered to the session in portions.
 
 ::
 
       SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     as there is room
                         ╰── a portion is over ─▶ the next turn
 
-The session takes a message when it has a place for it, so a set of any size arrives whole
-and costs the memory of what is on its way. Replaced by the next SUBSCRIBE with the same
-filter, and ended by UNSUBSCRIBE.
+The session takes a message when its window has a place, so a set of any size arrives whole, and
+only the messages in flight take memory. The next SUBSCRIBE with the same filter replaces the
+delivery, and UNSUBSCRIBE ends it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class RetainedDelivery:
 
     Args:
         retained: the retained messages.
-        topic_filter: of the subscription.
-        qos: granted.
+        topic_filter: the filter of the subscription.
+        qos: the granted QoS.
         subscription_ids: to send with each message.
         not_from: client identifier whose own messages are left out (No Local), or None.
-        logged: what is delivered with QoS 1 or 2 is appended to the log, for a stored session.
+        logged: append messages delivered at QoS 1 or 2 to the log, for a stored session.
         effects: the open batch.
     """
 
@@ -62,7 +62,7 @@ class RetainedDelivery:
         return self._walk.finished
 
     def next(self, now: Now) -> Message | None:
-        """The next message; None when all were visited, or ``visits_left`` is 0."""
+        """Return the next message; None when all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
         self._effects.share.spent += before - self.visits_left

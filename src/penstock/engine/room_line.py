@@ -1,4 +1,5 @@
-"""Publishers that wait for room in one queue, or in one group: who goes on when there is some.
+"""Lines of publishers that wait for room in one queue or group, and who goes on when there is
+some.
 
 ::
 
@@ -9,15 +10,15 @@
                   │                                         │ not refused
                   ╰──── behind the others ── refused ────◀ goes on, and then the next
 
-One place lets one publisher go on, however many wait for it, and who waits elsewhere hears
-nothing of it.
+One place lets one publisher go on, however many wait for it, and publishers in other lines are not
+checked.
 
-Where memory is lacking, which others give back and tell nobody, a line is told in each tick.
+Where memory is lacking, nothing signals when others give it back: such a line is told in each tick.
 
-However many lines are told, and however many wait there, a turn asks a portion of them; the next
-turn goes on where it stopped. Those in a line are asked in *rounds*: what a line is told during a
-round begins another behind it, so that everybody's turn comes. Whoever was refused since any line
-was told the last time is still refused, whichever line it stands in, and not asked.
+However many lines are told, and however many wait there, a turn checks a portion of them; the next
+turn goes on where it stopped. The publishers of a line are checked in *rounds*: when a line is told
+during a round, another round follows it, so that each has its turn. A publisher that was refused
+since any line was told last is still refused, whichever line it stands in, and is not checked.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ from penstock.engine.clock import Now
 from penstock.engine.link import Resumable, Turn
 from penstock.engine.waiting_sizes import WaitingSizes
 
-ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all who wait
-_WORK_OF_ONE: Final = 10  # likewise: what it costs beside to ask one, or to let it go on
+ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all publishers that wait
+_WORK_OF_ONE: Final = 10  # in the same unit: the further cost to check or resume a publisher
 
 
 class Waiting:
-    """Who waits, mostly in one line."""
+    """A blocked publisher, in mostly one line."""
 
     def __init__(self) -> None:
         self.lines: list[RoomLine] = []  # a few
-        self.size_bytes = 0  # of what it waits with
-        self.looked_at = 0  # sessions and members, to tell whether it ``is_refused``
-        self.refused_at = -1  # ``ToldLines.times`` when it was asked last
+        self.size_bytes = 0  # size of the message that waits
+        self.looked_at = 0  # sessions and members that the last ``is_refused`` looked at
+        self.refused_at = -1  # ``ToldLines.times`` when it was checked last
 
     def wait_in(self, lines: list[RoomLine]) -> None:
-        """Wait in these, and nowhere else; where it waits already it keeps its place."""
+        """Wait in ``lines`` and leave all others; in a line where it waits already it keeps its
+        place."""
         for line in self.lines:
             if line not in lines:
                 line.leave(self)
@@ -52,57 +54,58 @@ class Waiting:
         self.lines = lines
 
     def is_refused(self) -> bool:
-        """Whether it would be refused if it went on now; if so, it waits where that is."""
+        """Return whether its message would still be refused; if so, it waits where that is."""
         return False
 
     def user(self) -> Resumable | None:
-        """Who goes on; None if it is gone."""
+        """Return what is to be resumed, or None if its connection is gone."""
         return None
 
 
 class RoomLine:
-    """Those who wait for one thing, in their order.
+    """The blocked publishers of one queue or group, in the order in which they came.
 
     Args:
-        told: where this stands when it was told.
+        told: the list of lines that were told of room.
     """
 
     def __init__(self, told: ToldLines) -> None:
-        self.looked_at = 0  # those who were asked again
-        self.stands = False  # among those that were told
+        self.looked_at = 0  # publishers that were checked again, ever
+        self.stands = False  # it is in the list of lines that were told
         self._told_lines = told
-        self._waiting: dict[Waiting, int] = {}  # and the size of what it waits with
+        self._waiting: dict[Waiting, int] = {}  # to the size of its message
         self._sizes = WaitingSizes()
-        self._told = False  # since the round began
+        self._told = False  # told of room since the round began
         self._told_all = False
         self._round: list[Waiting] = []
-        self._position = 0  # of the next in it
-        self._another_reason = False  # why there is this round
+        self._position = 0  # index of the next in the round
+        self._another_reason = False  # the round checks all: limits or permissions changed
 
     @property
     def length(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return len(self._waiting)
 
     @property
     def rests(self) -> bool:
-        """Whether all were asked since it was told."""
+        """Return whether all were checked since the line was told."""
         return not self._round and not self._told
 
     def is_full(self, size_bytes: int) -> bool:
-        """Whether nobody could go on with so much or more: then nobody is asked."""
+        """Return whether no message of ``size_bytes`` or more would find room: then no publisher
+        is checked."""
         del size_bytes
         return False
 
     def weight(self) -> int:
-        """How many sessions ``is_full`` looks at."""
+        """Return how many sessions ``is_full`` looks at."""
         return 1
 
     def changed(self) -> None:
-        """Somebody came or left."""
+        """Note that a publisher came or left. A subclass overrides it."""
 
     def join(self, waiting: Waiting) -> None:
-        """``waiting`` is refused here; see ``Waiting.wait_in``."""
+        """Append ``waiting``, or update the size of its message; see ``Waiting.wait_in``."""
         before = self._waiting.get(waiting, -1)
         if before == waiting.size_bytes:
             return
@@ -114,30 +117,33 @@ class RoomLine:
             self.changed()
 
     def leave(self, waiting: Waiting) -> None:
-        """``waiting`` waits here no more."""
+        """Remove ``waiting``."""
         before = self._waiting.pop(waiting, -1)
         if before >= 0:
             self._sizes.remove(before)
             self.changed()
 
     def tell(self) -> None:
-        """There may be room."""
+        """Check the line in the next turn: there may be room."""
         if self._waiting:
             self._told = True
             self._told_lines.put(self)
 
     def tell_all(self) -> None:
-        """Whether there is room or not: who is refused here, or by what, is another question."""
+        """Limits or permissions changed: check every publisher of the line again, whether there is
+        room or not."""
         if self._waiting:
             self._told_all = True
             self.tell()
 
     def tell_in_tick(self) -> None:
-        """Ask again a little later: memory is lacking, and whoever gives some back tells nobody."""
+        """Check the line at the next tick: memory is lacking, and nothing signals when it is given
+        back."""
         self._told_lines.tell_in_tick(self)
 
     def ask_some(self, work_max: int, went_on: list[Resumable], now: Now) -> int:
-        """Let them go on, as far as there is room, and the next portion of them; its work."""
+        """Check the next portion of the line, and resume publishers for which there is room;
+        return the work."""
         if not self._round:
             self._another_reason = self._told_all
             self._told = self._told_all = False
@@ -181,7 +187,8 @@ class RoomLine:
         return work
 
     def _are_all_refused(self) -> bool:
-        """Whether there is no room for the smallest that waits, and no other reason to ask."""
+        """Return whether there is no room for the smallest message, and no other reason to
+        check."""
         if not self._waiting:
             return True
         return not self._another_reason and self.is_full(self._sizes.smallest())
@@ -189,22 +196,22 @@ class RoomLine:
 
 @final
 class ToldLines(Resumable):
-    """The lines of one broker that were told, and whom nobody has asked there yet.
+    """The lines of one broker that were told of room and are still to be checked.
 
     Args:
-        turn: where this is resumed.
+        turn: resumes this in the next turn.
     """
 
     def __init__(self, turn: Turn) -> None:
         super().__init__()
-        self.times = 0  # that any line was told
+        self.times = 0  # how often any line was told
         self.work_max = ASKING_PER_TURN_MAX
         self._turn = turn
         self._lines: deque[RoomLine] = deque()
-        self._in_tick: dict[RoomLine, None] = {}  # are told then
+        self._in_tick: dict[RoomLine, None] = {}  # told at the next tick
 
     def put(self, line: RoomLine) -> None:
-        """``line`` was told."""
+        """Add ``line``, which was told."""
         self.times += 1
         if not line.stands:
             line.stands = True
@@ -212,18 +219,18 @@ class ToldLines(Resumable):
         self._turn.resume_later(self)
 
     def tell_in_tick(self, line: RoomLine) -> None:
-        """Tell ``line`` a little later."""
+        """Have ``line`` told at the next tick."""
         self._in_tick[line] = None
 
     def tick(self) -> None:
-        """A little later."""
+        """Tell the lines that wait for a tick."""
         lines = self._in_tick
         self._in_tick = {}
         for line in lines:
             line.tell()
 
     def resume(self, now: Now) -> None:
-        """Ask the next portion, each line at most once."""
+        """Check the next portion, each line at most once."""
         lines = self._lines
         work = 0
         for _ in range(len(lines)):

@@ -18,9 +18,9 @@ from typing import Final, TypeAlias, final
 
 from penstock.engine.message import Delivery, Shared
 
-# of a shared subscription: its filter, qos and retain as published
+# a shared subscription: its filter, QoS and retain as published
 SharedKind: TypeAlias = tuple[str, int, bool]
-# qos, retain, subscription identifiers, and the shared subscription it came through
+# QoS, RETAIN, subscription identifiers, and the shared subscription of the delivery
 Kind: TypeAlias = tuple[int, bool, tuple[int, ...], SharedKind | None]
 
 RUN_LEN_MAX: Final = 4096
@@ -33,7 +33,7 @@ class Run:
     """Deliveries with the sequences ``first``, ``first`` + 1, … of one session.
 
     Args:
-        first: sequence of the first.
+        first: the sequence of the first delivery.
     """
 
     def __init__(self, first: int) -> None:
@@ -48,11 +48,12 @@ class Run:
 
     @property
     def end(self) -> int:
-        """The sequence after the last."""
+        """Return the sequence after the last."""
         return self.first + len(self.kinds)
 
     def add(self, sequence: int, offset: int, size_bytes: int, kind: Kind) -> bool:
-        """Append one delivery; False when it does not fit here and needs a run of its own."""
+        """Append one delivery; return False when it does not fit here and needs a run of its
+        own."""
         count = len(self.kinds)
         if sequence != self.first + count or count >= RUN_LEN_MAX:
             return False
@@ -72,14 +73,14 @@ class Run:
         return True
 
     def put(self, delivery: Delivery) -> bool:
-        """``add`` for a delivery."""
+        """Append ``delivery`` as ``add`` does."""
         origin = delivery.shared
         shared = None if origin is None else origin.kind()
         kind = (delivery.qos, delivery.retain, delivery.subscription_ids, shared)
         return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
 
     def copy(self) -> Run:
-        """The same deliveries, for another owner."""
+        """Return the same deliveries, for another owner."""
         other = Run(self.first)
         other.offsets = self.offsets[:]
         other.sizes = self.sizes[:]
@@ -88,7 +89,7 @@ class Run:
         return other
 
     def delivery(self, position: int) -> Delivery:
-        """The delivery at ``position``, its body in the log."""
+        """Return the delivery at ``position``; its body is in the log."""
         qos, retain, subscription_ids, shared = self.table[self.kinds[position]]
         sequence = self.first + position
         found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
@@ -98,16 +99,16 @@ class Run:
         return found
 
     def is_shared(self) -> bool:
-        """Whether any came through a shared subscription."""
+        """Return whether any of them came through a shared subscription."""
         return any(kind[3] is not None for kind in self.table)
 
     def size_bytes(self, position: int) -> int:
-        """Of all messages from ``position`` on."""
+        """Return the bytes of all messages from ``position`` on."""
         return sum(self.sizes[position:])
 
 
 def join(runs: list[Run], run: Run) -> None:
-    """Append ``run``, into the last of ``runs`` if it follows on it and fits: few objects for many.
+    """Append ``run`` to ``runs``; merge it into the last one if it follows on it and fits.
 
     A run that is appended as it is belongs to ``runs`` from then on, and grows with what follows.
     """

@@ -1,8 +1,8 @@
-"""Which sessions an operator means: by client identifier, user, address, and for how long.
+"""The selection of sessions by an operator: by client identifier, user, address and time.
 
-A selection is asked about one session at a time, while somebody walks over all of them. Patterns
-are those of a shell (``*``, ``?``, ``[…]``), case counts. What a selection does not name matches
-anything.
+A selection is asked about one session at a time, while its caller walks over all of them. Patterns
+are those of a shell (``*``, ``?``, ``[…]``), case counts. A condition that is not given matches any
+session.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.server_connection import ServerConnection
 from penstock.engine.session import Session
 
-ANONYMOUS: Final = ""  # as the pattern of a user: those without a user name
+ANONYMOUS: Final = ""  # as pattern of a user: sessions without a user name
 
 
 @final
@@ -56,8 +56,10 @@ class SessionSelection:
         self._older_than_us = int(older_than_s * MICROSECONDS)
 
     def has(self, session: Session, connection: ServerConnection | None, now: Now) -> bool:
-        """Return whether ``session`` is meant; ``connection`` is its connection, None while it is
-        away."""
+        """Return whether ``session`` meets all conditions.
+
+        ``connection`` is its connection, None while it is disconnected.
+        """
         is_connected = session.link is not None
         if self.connected is not None and self.connected != is_connected:
             return False
@@ -88,7 +90,8 @@ class SessionSelection:
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
-    """Since when it has been as it is, connected or away: µs of the steady clock."""
+    """Return since when the session is connected or disconnected, microseconds of the steady
+    clock."""
     if connection is not None:
         return connection.connected_at_us
     return session.disconnected_at_us

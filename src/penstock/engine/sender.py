@@ -1,4 +1,4 @@
-"""Who sent a message, and wants to know what became of it: the client library.
+"""The port that hears the outcome of each message of a session: the client library implements it.
 
 ::
 
@@ -7,7 +7,7 @@
                      │    ╰─ the receiver lost its session, and had sent PUBREC ─▶ acknowledged
                      ╰─ dropped on its way (``drop_counts``) ─▶ inherit
 
-A message is known by its offset, in the log or of the sender's own counting.
+A message is identified by its offset, in the log or of the library's own counting.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.engine.message import Delivery
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Sender(Heir):
-    """Told of every delivery of one session that is over."""
+    """The listener for deliveries of one session that are over."""
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
-        """The receiver has it; the body may be gone from ``delivery``."""
+        """Take a ``delivery`` that the receiver acknowledged; its body may be gone."""
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
-        """The receiver refused it, with a reason code of 0x80 or more."""
+        """Take a ``delivery`` that the receiver refused with a reason code of 0x80 or more."""

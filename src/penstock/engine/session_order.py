@@ -1,14 +1,14 @@
 """The sessions of a broker in the order of their numbers, so that a walk may begin anywhere.
 
-Whoever lists a million sessions looks at some of them at a time, and sessions come and go
-meanwhile. A number is never given twice and only grows, so that the number of the last session
+A listing of a million sessions looks at some of them at a time, and sessions come and go
+meanwhile. A number is never assigned twice and only grows, so that the number of the last session
 seen says where to go on, whether or not that session still exists::
 
       numbers   1 … 700 │ 709 … 1300 │ 1301 …        chunks of at most ``CHUNK_MAX`` sessions
                                 ▲
            after(1000, …) ──────╯   found by bisection; neighbours that are nearly empty unite
 
-Nothing here is linear in the number of sessions.
+No method takes time linear in the number of sessions.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class SessionOrder:
     """The sessions of one broker, by number."""
 
     def __init__(self) -> None:
-        self._begins: list[int] = []  # of each chunk: no session before it has this number or more
+        self._begins: list[int] = []  # of each chunk: all sessions before it have lower numbers
         self._chunks: list[dict[int, Session]] = []
 
     def add(self, session: Session) -> None:
-        """Take in ``session``, whose number is greater than any before."""
+        """Add ``session``, whose number is greater than any before."""
         if not self._chunks or len(self._chunks[-1]) >= CHUNK_MAX:
             self._begins.append(session.number)
             self._chunks.append({})
         self._chunks[-1][session.number] = session
 
     def remove(self, session: Session) -> None:
-        """Forget ``session``, which must be known."""
+        """Remove ``session``, which must be there."""
         at = bisect_right(self._begins, session.number) - 1
         del self._chunks[at][session.number]
         if at > 0:
@@ -46,7 +46,8 @@ class SessionOrder:
             self._unite(0)
 
     def after(self, number: int, count: int) -> list[Session]:
-        """At most ``count`` sessions with a number above ``number``, ascending; [] at the end."""
+        """Return at most ``count`` sessions with a number above ``number``, ascending; [] at the
+        end."""
         found: list[Session] = []
         at = max(0, bisect_right(self._begins, number) - 1)
         while at < len(self._chunks):
@@ -59,7 +60,7 @@ class SessionOrder:
         return found
 
     def _unite(self, at: int) -> None:
-        """Make one chunk of this and the next, where both are nearly empty."""
+        """Merge this chunk and the next, where both are nearly empty."""
         first = self._chunks[at]
         second = self._chunks[at + 1]
         if len(first) + len(second) <= CHUNK_MAX // 2:

@@ -1,14 +1,15 @@
-"""What one connection may do in a turn of the loop before the others have theirs.
+"""The work that one connection may do in a turn of the loop before the others have theirs.
 
-The engine reads no clock, so work is counted in units that cost about the same, and whoever does
-some adds it to ``spent``::
+The engine reads no clock, so work is counted in units that cost about the same, and the code that
+does some adds it to ``spent``::
 
       packet ················· 10      message to a session, filter of a walk ····· 1
       64 bytes received ······· 1      256 bytes of a message to a session ········ 1
       filter of a SUBSCRIBE ·· 20      level of a retained topic ·················· 4
                                        identifier, user property, 8 queues asked ·· 1
 
-Who has its turn takes the difference. How much one may spend in a turn follows from three things::
+A connection measures its work by the difference. How much it may spend in a turn follows from
+three things::
 
       used up     how many connections had to stop in the turn before: they share what there is
       spent       in this turn, by all: where many begin at once, the turn before knew nothing, and
@@ -17,8 +18,8 @@ Who has its turn takes the difference. How much one may spend in a turn follows 
                   what there is, shorter lets it grow back slowly
 
 So a turn is bounded in time on any machine, interpreted or compiled, whatever the packets are and
-however many clients send them. A client that sends little never uses up its share, and so is never
-told to wait.
+however many clients send them. A client that sends little never uses up its share, and so never has
+to wait.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from typing import Final, final
 from mypy_extensions import i64
 
 PACKETS_PER_TURN_MAX: Final = 1000
-WORK_OF_A_PACKET: Final = 10  # in messages handed to sessions: what handling one costs beside
-BYTES_OF_A_UNIT: Final = 64  # received: copied, decoded, kept
-SENT_BYTES_OF_A_UNIT: Final = 256  # to one session: written
+WORK_OF_A_PACKET: Final = 10  # beside the messages it hands to sessions, in units
+BYTES_OF_A_UNIT: Final = 64  # received bytes of one unit: copied, decoded, kept
+SENT_BYTES_OF_A_UNIT: Final = 256  # bytes written to one session of one unit
 WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 
-SLICE_S: Final = 0.02  # a turn's work should take no longer
-WORK_PER_TURN_MIN: Final = WORK_PER_TURN_MAX // 10  # of all together, on a slow machine
+SLICE_S: Final = 0.02  # a turn's work should take no longer than this
+WORK_PER_TURN_MIN: Final = WORK_PER_TURN_MAX // 10  # of all connections together, on a slow machine
 SHARE_MIN: Final = 10 * WORK_OF_A_PACKET  # of one connection, however many there are
 MUCH_BYTES: Final = 65_536  # of messages of one connection in a batch: see ``effects``
 MUCH_HOLDS_BATCHES: Final = 32  # after one: about half a second
-BURST: Final = 5  # shares, of those who begin in the same turn
+BURST: Final = 5  # shares, for connections that begin in the same turn
 
 
 @final
@@ -46,27 +47,27 @@ class Share:
     """The work that one connection may do in this turn: ``work_max``, in units."""
 
     def __init__(self) -> None:
-        self.spent: i64 = 0  # by all, ever
+        self.spent: i64 = 0  # by all connections, ever
         self.logged_bytes: i64 = 0  # of messages appended to the log, by all, ever
-        self.batch: i64 = 0  # as many as the effects have sealed
+        self.batch: i64 = 0  # how many batches the effects have sealed
         self.work_max = WORK_PER_TURN_MAX
-        self.together = WORK_PER_TURN_MAX  # what those who use up their shares have in all
-        self.used_up = 0  # shares, in this turn
+        self.together = WORK_PER_TURN_MAX  # for all connections that use up their shares together
+        self.used_up = 0  # how many shares were used up in this turn
         self._before: i64 = 0  # ``spent``, when this turn began
 
     def left(self) -> i64:
-        """Return what a connection may spend whose part of this turn begins now."""
+        """Return the units that a connection may spend whose part of this turn begins now."""
         of_all: i64 = BURST * self.together - (self.spent - self._before)
         return max(SHARE_MIN, min(self.work_max, of_all))
 
     def next_turn(self) -> None:
-        """Those who used up their shares go on now, and divide what there is."""
+        """Begin a turn: the connections that used up their shares go on, and divide the work."""
         self.work_max = max(SHARE_MIN, self.together // max(1, self.used_up))
         self.used_up = 0
         self._before = self.spent
 
     def turn_took(self, seconds: float) -> None:
-        """A turn is over, and took so long."""
+        """Adapt the work of a turn to the time that the last one took, in seconds."""
         self._before = self.spent
         if self.used_up == 0:
             return

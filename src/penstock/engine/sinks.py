@@ -1,4 +1,5 @@
-"""Sinks: sets of rows from outside, published whole and exactly once, some in each turn.
+"""Sinks: batches of rows that Spark publishes, each whole and exactly once, some rows in each
+turn.
 
 A *sink* publishes numbered *batches*; a batch is a list of rows that lies on disk until it is
 published (``store.staging``). How far a sink has got is one number that only grows::
@@ -11,10 +12,10 @@ published (``store.staging``). How far a sink has got is one number that only gr
    no crash can part the two. After one, the log holds as many rows as the position says.
 2. A batch is *done* when the position is at the next one, or beyond: it is not published again.
 3. Rows published in one turn are bounded by the work they make, as a client's packets are, and
-   lower.
+   by a smaller share.
 
-A position is kept like the number of a producer (``producers``), under a name that no client can
-have, and forgotten like one.
+A position is stored like the number of a producer (``producers``), under a name that no client can
+have, and expires like one.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
 BATCH_MAX: Final = 2**31 - 2
 ROWS_MAX: Final = 2**32 - 1  # of one batch
 
-SHARE: Final = WORK_PER_TURN_MAX // 5  # of the work of a turn: clients go first
+SHARE: Final = WORK_PER_TURN_MAX // 5  # part of a turn's work: clients come first
 
 _SHIFT: Final = 32
-_USER: Final = "$sinks"  # they share one number of producers
-_BEFORE: Final = "\0"  # in no MQTT string, so in no producer's name [MQTT-1.5.4-2]
+_USER: Final = "$sinks"  # the user whose producers all sinks are
+_BEFORE: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT-1.5.4-2]
 
 
 @final
 class Sinks:
-    """The progress of each sink.
+    """The progress of all sinks.
 
     Args:
         effects: the open batch.
-        router: publishes.
-        producers: keeps the positions.
+        router: publishes the rows.
+        producers: stores the positions.
     """
 
     def __init__(self, effects: Effects, router: Router, producers: Producers) -> None:
@@ -59,7 +60,7 @@ class Sinks:
         self._producers = producers
 
     def has_room(self, sink: str) -> bool:
-        """Return whether the position of ``sink`` can be kept."""
+        """Return whether the position of ``sink`` can be stored."""
         return self._producers.has_room(_USER, _BEFORE + sink)
 
     def is_done(self, sink: str, batch: int) -> bool:
@@ -72,19 +73,21 @@ class Sinks:
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 
     def latest(self, sink: str) -> int:
-        """The batch that the sink has published last, or publishes; -1 of one that has none."""
+        """Return the batch that the sink published last, or is publishing; -1 if it has none."""
         position = self._position(sink)
         batch = position >> _SHIFT
         return batch if position & ROWS_MAX else batch - 1
 
     def take_up(self, sink: str, now: Now) -> None:
-        """The sink has something to publish: its position is not to be forgotten meanwhile."""
+        """Renew the position of ``sink``, which has rows to publish, so that it does not expire
+        meanwhile."""
         position = self._position(sink)
         if position > 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
 
     def go_on(self, sink: str, before: str, now: Now) -> None:
-        """Let ``sink``, which has done nothing yet, go on where it was as ``before``."""
+        """Let ``sink``, which has published nothing yet, continue at the position of the sink
+        ``before``."""
         position = self._position(before)
         if position > self._position(sink) == 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
@@ -92,15 +95,15 @@ class Sinks:
     def publish(
         self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
     ) -> int:
-        """Publish ``rows`` from ``first`` on, which follow those that are published.
+        """Publish ``rows`` from ``first`` on, which follow those already published.
 
-        No more than the share of a turn; fewer, or none, where there is no room for them now.
+        It publishes at most the share of a turn, and stops where there is no room for a row now.
 
         Args:
-            sink: whose rows they are.
-            batch: and of which batch.
-            client_id: who published them, for the log.
-            rows: what follows.
+            sink: the sink of the rows.
+            batch: the batch of the rows.
+            client_id: the client identifier that the log records as their publisher.
+            rows: the next rows of the batch.
             first: index of the next row to publish.
             now: when.
 
@@ -136,7 +139,7 @@ class Sinks:
         return at - first
 
     def finish(self, sink: str, batch: int, now: Now) -> None:
-        """All rows of ``batch`` are published."""
+        """Move the position behind ``batch``: all its rows are published."""
         self._move(sink, batch + 1, 0, now)
 
     def _position(self, sink: str) -> int:

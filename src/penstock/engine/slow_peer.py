@@ -1,4 +1,4 @@
-"""A peer that does not read: how long its full buffer is put up with.
+"""A peer that does not read: how long its full write buffer is tolerated.
 
 ::
 
@@ -6,8 +6,8 @@
                         ├── there is room again ───▶ (not watched)
                         ╰── nothing for timeout_s ─▶ given up
 
-A slow peer takes little, a dead or stuck one nothing; only the second is given up. Keep
-alive does not find it when it goes on sending, or while its packets are not read.
+A slow peer reads little, a dead or stuck one nothing; only the second is disconnected. Keep alive
+does not detect it when it goes on sending, or while its packets are not read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class SlowPeer:
     """One peer whose write buffer is full.
 
     Args:
-        timeout_s: without reading anything, above 0.
-        now_s: when its buffer got full, on the monotonic clock.
+        timeout_s: how long it may read nothing, seconds, above 0.
+        now_s: when its buffer became full, monotonic seconds.
     """
 
     def __init__(self, timeout_s: float, now_s: float) -> None:
@@ -30,11 +30,11 @@ class SlowPeer:
         self._taken_bytes: int | None = None
 
     def given_up(self, taken_bytes: int, now_s: float) -> bool:
-        """Whether it took nothing for too long.
+        """Return whether the peer has read nothing for too long.
 
         Args:
-            taken_bytes: how much it took since any fixed moment; only growth counts.
-            now_s: when that was.
+            taken_bytes: how much it has read since any fixed moment; only growth counts.
+            now_s: when that was read, monotonic seconds.
         """
         if self._taken_bytes is None:
             self._taken_bytes = taken_bytes

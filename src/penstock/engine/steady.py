@@ -1,8 +1,8 @@
 """The steady clock: microseconds that pass as time really does, also while the broker is down.
 
-A wall clock is corrected: set back, set forward, unset until the network is up. What takes a time
-(expiry of sessions and messages, will delay, age in the log) must not notice. So the broker counts
-time itself, and what it stores is in its own count::
+A wall clock is corrected: set back, set forward, unset until the network is up. Durations (expiry
+of sessions and messages, will delay, age in the log) must not change by that. So the broker counts
+time itself, and stores times of its own clock::
 
       date of a message = steady time + lead          lead: how far the wall clock is ahead of it
 
@@ -38,13 +38,13 @@ from typing import Final, final
 from penstock.engine.clock import Now
 
 TOLERANCE_US: Final = 100_000
-"""The wall clock may differ so much from the dates; it is their precision."""
+"""How much the wall clock may differ from the dates: their precision."""
 
 PATIENCE_US: Final = 10_000_000
-"""So long a new difference must last before dates follow it."""
+"""How long a new difference must last before dates follow it."""
 
 LEADS_MAX: Final = 256
-"""The oldest changes of the lead are forgotten beyond so many."""
+"""How many changes of the lead are remembered; older ones are forgotten."""
 
 
 @final
@@ -54,8 +54,8 @@ class Reading:
     Args:
         wall_us: the wall clock, microseconds since the Unix epoch.
         boot_us: microseconds since the machine was started, sleep included.
-        boot_id: name of that start; empty where the system has none.
-        is_set: the system knows that the wall clock was set since then.
+        boot_id: identifier of that start; empty where the system has none.
+        is_set: whether the system knows that the wall clock was set since then.
     """
 
     def __init__(self, wall_us: int, boot_us: int, boot_id: str, is_set: bool) -> None:
@@ -77,7 +77,7 @@ class Leads:
         self.entries = entries
 
     def at(self, offset: int) -> int:
-        """Return the lead that the message at ``offset`` was dated with, microseconds."""
+        """Return the lead with which the message at ``offset`` was dated, in microseconds."""
         entries = self.entries
         if not entries:
             return 0
@@ -85,7 +85,7 @@ class Leads:
         return entries[max(0, place - 1)][1]
 
     def then(self, offset: int, lead_us: int) -> Leads:
-        """Return the same with another lead from ``offset`` on."""
+        """Return these leads with ``lead_us`` from ``offset`` on."""
         entries = [entry for entry in self.entries if entry[0] < offset]
         entries.append((offset, lead_us))
         return Leads(entries[-LEADS_MAX:])
@@ -118,17 +118,17 @@ class SteadyClock:
     """The steady clock of one broker, or client.
 
     Args:
-        record: what the store has; None for a new one.
-        reading: at the start.
-        next_offset: that the next message in the log gets.
+        record: the record of the store; None for a new clock.
+        reading: the machine's clocks at the start.
+        next_offset: the offset that the next message in the log gets.
     """
 
     def __init__(self, record: ClockRecord | None, reading: Reading, next_offset: int) -> None:
         self.jumped_us = 0  # the change of the lead that this start found
         self.was_unknown = False  # whether this start could not tell how long it was down
         self._boot_us = reading.boot_us
-        self._doubt_us = 0  # the difference that is doubted
-        self._doubted_since_us = -1  # on the boot clock; -1 = none is
+        self._doubt_us = 0  # the new difference that has not lasted long enough yet
+        self._doubted_since_us = -1  # since when it lasts, on the boot clock; -1 = there is none
         if record is None:
             self._steady_us = reading.wall_us
             self.lead_us = 0
@@ -152,12 +152,12 @@ class SteadyClock:
         return 0
 
     def now(self, monotonic_s: float, boot_us: int) -> Now:
-        """Return the moment at which the machine's steady clocks said this."""
+        """Return the moment at which the machine's monotonic and boot clocks had these readings."""
         steady_us = self._steady_us + max(0, boot_us - self._boot_us)
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
     def look(self, reading: Reading, next_offset: int) -> int:
-        """Compare with the wall clock; to be called every second or so.
+        """Compare with the wall clock; to be called about every second.
 
         Returns:
             By how many microseconds dates jump from ``next_offset`` on; 0 if they do not.
@@ -177,7 +177,7 @@ class SteadyClock:
         return difference_us
 
     def record(self, reading: Reading) -> ClockRecord:
-        """Return what the store should have of the clock now."""
+        """Return the record of the clock for the store."""
         steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
         return ClockRecord(steady_us, reading.wall_us, reading.boot_us, reading.boot_id, self.leads)
 
