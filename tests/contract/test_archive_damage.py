@@ -144,7 +144,7 @@ def examine_fails_not(log: LogWriter) -> bool:
 def test_what_no_stream_reads_can_be_removed(several: Path) -> None:
     with pytest.raises(StoreError, match="is in use"):
         forget(several, "alarms")
-    with pytest.raises(StoreError, match="of these something is: alarms"):
+    with pytest.raises(StoreError, match="there are archives of: alarms"):
         forget(several, "alarm")
     with writing(several, ALL):
         pass

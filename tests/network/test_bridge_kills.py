@@ -163,7 +163,7 @@ def test_a_session_that_only_the_remote_has_is_replaced(
         local.start()
         local.restart()  # its session is there, and was never connected
         proxy.accept()
-        wait_for("the warning", lambda: "that we know nothing of" in local.log())
+        wait_for("the warning", lambda: "that is unknown here" in local.log())
         connected(local, times=2)
         with client(local, "near") as near, client(shared_broker, f"{name}-far", name) as far:
             near.publish(name, b"x", 2)

@@ -336,7 +336,7 @@ class _Broker:
             stream_address = f" stream {scheme}://{port}"
             if not (bind.is_loopback or stream.certificate):
                 logger.warning(
-                    "stream.bind is %s, and what is read there travels in the clear, tokens too:"
+                    "stream.bind is %s, and messages and tokens travel there in the clear:"
                     " give stream.certificate and stream.key",
                     bind,
                 )

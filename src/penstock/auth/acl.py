@@ -76,8 +76,8 @@ class AccessList(Authorize):
     )  # by kind and name, as clients asked for them
 
     def permissions(self, username: str | None, client_id: str) -> ListedPermissions:
-        """Return what this list grants one client, from now on: its lines must not change any
-        more."""
+        """Return the permissions of one client by this list, whose lines must not change from now
+        on."""
         shared: list[CompiledRules] = []
         own = self.anonymous if username is None else self.users.get(username)
         if own:

@@ -43,8 +43,8 @@ class Access(Authorize):
         self.granted = Granted()  # by methods outside of both files
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return what the access list grants; nothing to a user who is gone from the password
-        file."""
+        """Return the permissions by the access list, None for everything; ``NOTHING`` for a user
+        that is gone from the password file."""
         is_listed = username is not None and self.users is not None and username in self.users
         if not is_listed and self.granted.knows(username, client_id):
             return self.granted.permissions(username, client_id, self.access_list)

@@ -46,8 +46,8 @@ def password_line(password: str) -> str:
 
 
 def name_mistake(name: str) -> str:
-    """Return what is wrong with a user name in the password file, in a few words; empty when
-    nothing."""
+    """Return the mistake in a user name of the password file, in a few words; empty when there is
+    none."""
     if not name:
         return "is empty"
     if ":" in name or not name.isprintable() or name != name.strip() or name.startswith("#"):
@@ -58,7 +58,7 @@ def name_mistake(name: str) -> str:
 
 
 def mistake_in(line: str) -> str:
-    """Return what is wrong with a password line, in a few words; empty when nothing is."""
+    """Return the mistake in a password line, in a few words; empty when there is none."""
     try:
         if line.startswith(ARGON2):
             return _argon2_mistake(line)

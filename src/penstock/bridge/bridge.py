@@ -140,7 +140,7 @@ class Bridge(Application):
             self._warn_of_echo()
         if not self._remote.persist:
             logger.warning(
-                "bridge %s: persist is false, so all messages are handed on with QoS 0: those that"
+                "bridge %s: persist is false, so all messages are forwarded with QoS 0; those that"
                 " cannot be sent at once may be lost",
                 self.name,
             )
@@ -149,9 +149,9 @@ class Bridge(Application):
     def _warn_of_echo(self) -> None:
         if self._version != V5 and any(part.direction == "both" for part in self._remote.forwards):
             logger.warning(
-                "bridge %s: before MQTT 5, and without the dialect of bridges, a broker sends back"
-                " to a bridge what it brought: of what is handed on in both directions subscribers"
-                " here get two copies; use prefixes that differ by direction, or version 5",
+                "bridge %s: before MQTT 5, and without the dialect of bridges, a broker sends a"
+                " bridge's own messages back: with direction both, subscribers here get two copies;"
+                " use prefixes that differ by direction, or version 5",
                 self.name,
             )
 

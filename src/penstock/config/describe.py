@@ -161,7 +161,7 @@ def _given(value: BaseModel) -> list[str]:
 
 
 def _shown(name: str, value: object) -> str:
-    """Return a value in TOML's notation, without what only its owner is to know."""
+    """Return a value in TOML's notation, without secrets."""
     if value and isinstance(value, str) and is_secret(name):
         return toml_value(MASK)
     if name == "user_properties" and isinstance(value, dict):

@@ -166,7 +166,7 @@ class Listener(ConnectionLimits, Endpoint):
         if not self.is_encrypted and (self.certificate or self.key or self.client_ca or self.sni):
             yield f'of kind "{self.kind}" has a certificate, which only "tls" and "wss" use'
         if self.require_client_certificate and not self.client_ca:
-            yield "requires client certificates and needs client_ca, who signs them"
+            yield "requires client certificates and needs client_ca, the authorities that sign them"
         if self.crl and not self.client_ca:
             yield "has a crl and needs client_ca, whose certificates it revokes"
         if self.proxy_protocol != "off" and self.kind != "unix" and not self.proxy_networks:
@@ -219,7 +219,8 @@ class MainListener(Listener):
     def _listeners_differ(self) -> MainListener:
         if not self.enabled and not self.others:
             raise ValueError(
-                "listener.enabled is false and there are no listener.others: nobody could connect"
+                "listener.enabled is false and there are no listener.others: no client could"
+                " connect"
             )
         names = [MAIN_LISTENER, *(other.name for other in self.others)]
         for name in names:

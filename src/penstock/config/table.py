@@ -23,7 +23,7 @@ Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
 
 class RepeatsDefinition(Group):
-    """By what a message that was sent twice is known, for it to be landed once."""
+    """Recognition of messages that were sent again, so that each is landed once."""
 
     column: str = ""
     """The decoded column with the message's id: text or a whole number, the same in all rows of a

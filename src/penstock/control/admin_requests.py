@@ -135,7 +135,7 @@ class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban
 
 
 class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban", tag_field="do"):
-    """Let a client, user or address (``kind``) not in; ``done`` is what is banned.
+    """Ban a client, user or address (``kind``); ``done`` is what is banned.
 
     For so many seconds, or with 0 until the broker ends.
     """

@@ -86,7 +86,7 @@ class ForgetTable(
 
 
 class TableState(msgspec.Struct, frozen=True):
-    """The position of a table, and what it owes its publishers.
+    """The position of a table, and its receipts.
 
     Attributes:
         table: its name.

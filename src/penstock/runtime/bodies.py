@@ -80,7 +80,7 @@ class BodyReader:
                 self._limiter,
                 time.monotonic(),
                 "read",
-                "what waits for %s, offsets %d to %d, cannot be read from the log, and is tried"
+                "messages that wait for %s, offsets %d to %d, cannot be read from the log; trying"
                 " again: %s; look into the kernel's log for what is wrong with the disk, and run"
                 " 'penstock store check' while no broker runs",
                 who,

@@ -284,8 +284,8 @@ class Dialler:
         if connection.is_unknown and not self.starts_clean:
             self.starts_clean = True
             logger.warning(
-                "%s: %s keeps a session of %s that we know nothing of; it is replaced, and what it"
-                " holds for us is lost",
+                "%s: %s keeps a session of %s that is unknown here; it is replaced, and the"
+                " messages in it are lost",
                 self._owner,
                 self.url,
                 connection.client_id,

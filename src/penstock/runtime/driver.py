@@ -133,8 +133,8 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def now(self) -> Now:
-        """Return what the clocks say; dates go back only where the wall clock was set back for
-        good."""
+        """Return the present time of the clocks; dates go back only where the wall clock was set
+        back for good."""
         now = self._clock.now()
         if self._effects.events is not None:
             self._effects.events.now_us = now.wall_us
@@ -445,7 +445,8 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def _release(self, commit: Commit) -> None:
-        """Let go what waited for ``commit``, which is durable."""
+        """Release the acknowledgements and deliveries that waited for ``commit``, which is
+        durable."""
         if self._effects.events is not None:
             self.now()
             self._effects.events.committed()
@@ -572,7 +573,7 @@ class Driver(PeerOwner):
             self._forget_if_over(peer)
 
     async def stop(self) -> None:
-        """Say farewell, commit what is open, and end the committer."""
+        """Say farewell, commit the open batch, and end the committer."""
         self._ticker.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()

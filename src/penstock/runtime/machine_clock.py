@@ -39,13 +39,13 @@ class MachineClock:
         if is_unset(reading.wall_us):
             logger.warning(
                 "the clock of this machine is not set: it says %s. Messages are dated by it until"
-                " it is corrected; what takes a time does not depend on it",
+                " it is corrected; timeouts and expiry do not depend on it",
                 time.strftime("%Y-%m-%d", time.gmtime(reading.wall_us // MICROSECONDS)),
             )
         if self._steady.was_unknown:
             logger.warning(
                 "the machine was started anew, and nothing says that its clock is right: the time"
-                " that the broker was down does not count for what expires"
+                " that the broker was down does not count for expiry"
             )
         if self._steady.jumped_us:
             _tell_jump("while the broker was down", self._steady.jumped_us)

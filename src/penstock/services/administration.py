@@ -286,7 +286,7 @@ class Administration:
         draining = Draining(code, asked.server_reference, asked.per_s, self._now())
         drain(self._server, draining)
         logger.warning(
-            "an operator empties this broker: nobody is let in, and %g clients a second are sent"
+            "an operator empties this broker: no client is let in, and %g clients a second are sent"
             " to %s",
             asked.per_s,
             asked.server_reference or "no named server",

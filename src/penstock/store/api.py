@@ -105,7 +105,7 @@ class Store(Protocol):
         """
 
     def log_extent(self) -> LogExtent:
-        """Return what the log holds now: committed messages only. Cheap, and safe from any
+        """Return the extent of the log, committed messages only. Cheap, and safe from any
         thread."""
 
     def close(self) -> None:

@@ -30,11 +30,13 @@ def _forget(database: Database, stream: str) -> list[Archive]:
     closed = [archive for archive in named if not archive.is_open]
     if not named:
         names = ", ".join(sorted({archive.stream for archive in archives})) or "none"
-        raise StoreError(f"nothing is kept of a stream {stream!r}; of these something is: {names}")
+        raise StoreError(
+            f"there is no archive of a stream {stream!r}; there are archives of: {names}"
+        )
     if not closed:
         raise StoreError(
-            f"what is kept of the stream {stream!r} is in use: first start the broker once without"
-            " a retention for this stream, or without the stream"
+            f"the archive of the stream {stream!r} is in use: first start the broker once without a"
+            " retention for this stream, or without the stream"
         )
     batch = WriteBatch(raw_mode=True)
     for archive in closed:

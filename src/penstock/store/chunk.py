@@ -110,12 +110,12 @@ class ChunkFacts:
 
 
 def chunk_note(rows: int, newest_us: int) -> bytes:
-    """Return what the head of a large chunk says of it (`store.parts`)."""
+    """Return the note in the head of a large chunk (`store.parts`)."""
     return encode_key(rows) + encode_key(newest_us)
 
 
 def facts_of(value: bytes) -> ChunkFacts:
-    """Return the facts of a chunk from what lies under its key, which may be a head.
+    """Return the facts of a chunk from the value under its key, which may be a head.
 
     Raises:
         StoreFormatError: `value` is neither.

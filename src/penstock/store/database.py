@@ -429,7 +429,7 @@ def check(entries: RdictIter) -> None:
 
 
 def _mend(data_dir: Path) -> None:
-    """Overwrite what RocksDB would not get past.
+    """Overwrite the records that RocksDB would read for ever.
 
     The lock is left alone where there is nothing of the kind: a process that has it, and lets go of
     it here, has lost it.

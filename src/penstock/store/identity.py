@@ -185,7 +185,8 @@ def is_comparable(claimed: Committed, epoch: str) -> bool:
 
 
 def find_loss(database: Database, claimed: Committed | None) -> Loss | None:
-    """Return what the watermark ``claimed`` to be committed and ``database`` does not hold."""
+    """Return the loss, messages or commits that the watermark ``claimed`` has and ``database``
+    lacks; None if there is none."""
     if claimed is None:
         return None
     if not is_comparable(claimed, read_epoch(database) or ""):
@@ -254,7 +255,7 @@ def unverified(database: Database, claimed: Committed | None) -> bool:
 
 
 def damaged(data_dir: Path, loss: Loss) -> StoreDamaged:
-    """Return what to raise for a ``loss``."""
+    """Return the error for a ``loss``."""
     return StoreDamaged(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"
         " were put in their place: move it away and restore a backup, or run"

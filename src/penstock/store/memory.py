@@ -172,7 +172,7 @@ class MemoryStore:
         """Do nothing: streams of a memory store keep nothing longer than the log."""
 
     def log_extent(self) -> LogExtent:
-        """Return what the log holds; see ``Store.log_extent``."""
+        """Return the extent of the log; see ``Store.log_extent``."""
         return LogExtent(self._earliest, self._end, self._log_bytes)
 
     def close(self) -> None:

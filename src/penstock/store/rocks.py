@@ -508,7 +508,8 @@ class RocksStore:
         self._earliest = earliest
 
     def trim_archives(self, now_us: int) -> None:
-        """Remove what streams need not keep any more; see ``Store.trim_archives``."""
+        """Remove archived messages that streams need not keep any more; see
+        ``Store.trim_archives``."""
         with self._usage.shared():
             if self._is_writable:
                 self._archives.trim(now_us, self._leads)
@@ -523,7 +524,7 @@ class RocksStore:
             return back_up(self._database, destination)
 
     def log_extent(self) -> LogExtent:
-        """Return what the log holds; see ``Store.log_extent``."""
+        """Return the extent of the log; see ``Store.log_extent``."""
         size_bytes = self._log_bytes_appended - self._log_bytes_removed
         return LogExtent(self._earliest, self._end, size_bytes)
 

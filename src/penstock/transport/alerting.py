@@ -38,7 +38,7 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """Return why in words: OpenSSL's name for it, and what is wrong with a certificate."""
+        """Return the reason in words: OpenSSL's name for it, and the fault of a certificate."""
         error = self.error
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"{error.verify_message} ({error.reason})"

@@ -236,7 +236,7 @@ def _escaped(value: str) -> str:
 
 
 def _no_password() -> str:
-    raise ValueError("the key needs a password, which nobody is there to type; decrypt the file")
+    raise ValueError("the key needs a password, which cannot be typed here; decrypt the file")
 
 
 def _reason(error: Exception) -> str:

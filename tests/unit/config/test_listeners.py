@@ -145,7 +145,7 @@ def test_client_certificates_let_others_in() -> None:
 
 
 def test_somebody_must_listen() -> None:
-    assert "nobody could connect" in mistake(enabled="false")
+    assert "no client could connect" in mistake(enabled="false")
 
 
 def test_bind_for_a_listener_that_is_off_says_what_to_do() -> None:

@@ -50,8 +50,8 @@ async def test_a_read_that_fails_is_told_and_tried_again(
     assert log.reads == [OFFSETS] * 3
     (told,) = caplog.messages  # the second is like the first
     assert told.startswith(
-        "what waits for client pump-7, offsets 41 to 45, cannot be read from the log, and is tried"
-        " again: Corruption: block checksum mismatch;"
+        "messages that wait for client pump-7, offsets 41 to 45, cannot be read from the log;"
+        " trying again: Corruption: block checksum mismatch;"
     )
 
 
