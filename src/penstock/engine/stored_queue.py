@@ -1,4 +1,4 @@
-"""The durable form of a session's queue: numbered deliveries, written in segments.
+"""The durable form of a session's queue: numbered deliveries, stored in segments.
 
 ::
 
@@ -7,25 +7,26 @@
                   head                             next
 
 Every stored delivery has a sequence number, and in one lane (priority) they ascend. All
-below ``head`` are in the window or gone. Those that joined the queue in one commit and
-still wait at its end are a segment; a segment leaves the store when the head has passed
-it. Where others took something out of the middle, the segment it was in is stored anew,
-as what is left of it: nothing else of the lane changes, and no number does. A lane's
-numbers carry its own in their upper bits, so that lanes never share one, and each finds
-its lane again.
+below ``head`` are in the window or gone. The deliveries that joined the queue in one commit
+and still wait at its end are a segment; a segment is removed from the store when the head has
+passed it. Where deliveries were taken from the middle, their segment is stored again with the
+rest: nothing else of the lane changes, and no number does. A sequence carries the number of
+its lane in the upper bits, so that lanes never share one, and each delivery finds its lane
+again.
 
-What is stored may leave before it is stored that it left. While the client acknowledges, each
-commit says of the first lane below which sequence what waits may be sent; once that is on disk, a
-QoS 1 message is sent as soon as the window has a place::
+A stored delivery may be sent before a commit says that it was sent. While the client acknowledges,
+each commit records a sequence of the first lane below which waiting deliveries may be sent; once
+that is on disk, a QoS 1 message is sent as soon as the window has a place::
 
         gone         in the store: may have been sent    not on disk
       ─────────────┬─────────────────────────────────┬─────────────────┐
                   head          waits               sent below        next
 
 After a crash it is found where it was, and sent again with the packet identifier that its sequence
-gives (``packet_ids``), and with DUP, which so means that it may be a repeat. Nothing may leave
-whose identifier an entry of the window has, nor what follows something that was dropped, before
-the commit that says so: a crash would bring that back, and it would come late [MQTT-4.6.0-6].
+gives (``packet_ids``), and with DUP, because it may be a repeat. Two kinds of delivery must wait
+for a commit: one whose packet identifier an entry of the window has, and one behind a delivery that
+was dropped, until the drop is stored: a crash would restore that one, and it would come late
+[MQTT-4.6.0-6].
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from penstock.engine.records import LaneEntry
 from penstock.engine.runs import Run
 
 _LEAVING_MAX: Final = 1024  # between two commits; more would have DUP for nothing after a crash
-_PASSED_MAX: Final = 1024  # segments that are gone, kept in the array
+_PASSED_MAX: Final = 1024  # removed segments that the array still has
 
 
 @final
@@ -48,50 +49,51 @@ class StoredLane:
     """Sequence numbers and segments of one lane.
 
     Args:
-        number: the lane's: a priority, 0..255, and a slot (``queue``).
+        number: number of the lane: a priority, 0..255, and a slot (``queue``).
     """
 
     def __init__(self, number: int) -> None:
         self.lane = number
         self.next_sequence = (number << PRIORITY_SHIFT) + 1
         self.head = self.next_sequence
-        self.sent_below = 0  # what waits below it may have been sent by an earlier start
-        self._leaving_below = 0  # what waits below it may leave at once
+        self.sent_below = 0  # deliveries below it may have been sent before a restart
+        self._leaving_below = 0  # deliveries below it may leave at once
         self._sealed_below = 0  # the same, once this batch is durable:
         self._sealed_in = 0
-        self._dropped_in = 0  # the last batch that says that something was dropped
+        self._dropped_in = 0  # the last batch that stores a drop
         self._joined: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
-        self._at = 0  # those before are gone
+        self._at = 0  # the segments before this index are removed
         self._last = 0  # sequence of the last stored delivery
-        self._taken: list[int] | None = None  # out of the middle, since the last snapshot
-        self._replaced: list[int] | None = None  # first sequences of segments that are stored anew
+        self._taken: list[int] | None = None  # from the middle, since the last snapshot
+        self._replaced: list[int] | None = None  # first sequences of segments that are stored again
 
     def number(self) -> int:
-        """The sequence of one more delivery."""
+        """Return the sequence for one more delivery, and count it."""
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
         return sequence
 
     def unsealed(self) -> tuple[int, int]:
-        """Return from which sequence on, and up to which one, more of what waits might leave once
-        the next batch is durable."""
+        """Return the sequences, begin and end, that may leave in addition once the next batch is
+        durable."""
         begin = max(self.head, self._sealed_below)
         return begin, min(self.next_sequence, self.head + _LEAVING_MAX)
 
     def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
-        """The lane's state goes into this batch.
+        """Record the lane's state in this batch; return how far deliveries may be sent.
 
         Args:
-            batch: its number.
-            durable: that of the latest that is durable.
-            is_connected: whether the client is, so that what waits may leave at once.
-            free_below: the packet identifiers of what waits below are free; 0 if the client
-                acknowledged nothing since the batch before: then no more may leave, for what it
-                cannot have got is to have no DUP.
+            batch: number of the batch.
+            durable: number of the latest durable batch.
+            is_connected: whether the client is connected, so that deliveries may leave at once.
+            free_below: the packet identifiers of waiting deliveries below this sequence are free;
+                0 if the client acknowledged nothing since the batch before: then no more may
+                leave, so that a message it cannot have got has no DUP.
 
         Returns:
-            Below which sequence what waits may have been sent, should this batch be the last.
+            The sequence below which deliveries may have been sent, should this batch be the last;
+            0 if there are none.
         """
         if self._sealed_in <= durable:
             self._leaving_below = self._sealed_below
@@ -105,41 +107,43 @@ class StoredLane:
         return sent_below if sent_below > self.head else 0
 
     def lets_leave(self) -> bool:
-        """Return whether any of what waits may leave, now or once a commit is durable."""
+        """Return whether any waiting delivery may leave, now or once a commit is durable."""
         return self.head < max(self._sealed_below, self._leaving_below)
 
     def leaving_end(self) -> int:
-        """Below which sequence what waits may leave, or have left before a crash."""
+        """Return the sequence below which deliveries may leave, or have left before a crash."""
         return max(self._sealed_below, self._leaving_below, self.sent_below)
 
     def may_leave(self, sequence: int, durable: int) -> bool:
-        """Return whether what has this sequence may leave before the commit that says it did."""
+        """Return whether the delivery with this sequence may leave before the commit that records
+        it."""
         if self._sealed_in <= durable:
             self._leaving_below = self._sealed_below
         return sequence < self._leaving_below and self._dropped_in <= durable
 
     def joined(self, delivery: Delivery) -> None:
-        """``delivery`` joined the queue."""
+        """Note that ``delivery`` joined the queue."""
         self._joined.append(delivery)
 
     def passed(self, sequence: int) -> None:
-        """The delivery with this sequence is in the window, or gone; 0 is not stored."""
+        """Move the head past this sequence: its delivery is in the window, or gone; 0 is not
+        stored."""
         if sequence >= self.head:
             self.head = sequence + 1
 
     def dropped(self, batch: int) -> None:
-        """Let nothing leave before ``batch`` is durable: it says that something was dropped."""
+        """Let no delivery leave before ``batch`` is durable: it stores a drop."""
         self._dropped_in = batch
 
     def taken_out(self, sequence: int) -> None:
-        """The delivery with this sequence left from the middle of the lane."""
+        """Note that the delivery with this sequence was taken from the middle of the lane."""
         if self._taken is None:
             self._taken = []
         self._taken.append(sequence)
 
     def take_segments(self, segments: list[Run], queue: MessageQueue) -> None:
-        """Add to ``segments`` what joined since the last call and still waits, and what is left
-        of the stored ones from the middle of which something was taken."""
+        """Add to ``segments`` the deliveries that joined since the last call and still wait, and
+        the rest of stored segments from whose middle one was taken."""
         taken: set[int] = set()
         if self._taken is not None:
             taken = set(self._taken)
@@ -174,7 +178,7 @@ class StoredLane:
                 self._last = stays[-1].sequence if stays else done - 1
 
     def take_finished(self, finished: list[int]) -> None:
-        """Add to ``finished`` the first sequences of segments that may leave the store."""
+        """Add to ``finished`` the first sequences of segments to remove from the store."""
         if self._replaced is not None:
             finished.extend(self._replaced)
             self._replaced = None
@@ -191,16 +195,16 @@ class StoredLane:
             self._at = 0
 
     def restore_segment(self, first: int, end: int) -> None:
-        """A segment the store holds; ``end`` follows the last delivery of all of them."""
+        """Restore a segment of the store; ``end`` follows the last delivery of all segments."""
         self._firsts.append(first)
         self._last = end - 1
 
 
 @final
 class StoredQueue:
-    """The lanes of one session; there are no others than the first until they are used.
+    """The lanes of one session; lanes other than the first are made when they are used.
 
-    ``first`` is the lane 0.
+    ``first`` is lane 0.
     """
 
     def __init__(self) -> None:
@@ -208,7 +212,7 @@ class StoredQueue:
         self._others: dict[int, StoredLane] | None = None  # by number
 
     def lane(self, number: int) -> StoredLane:
-        """The lane of this number."""
+        """Return the lane with this number."""
         if number == 0:
             return self.first
         if self._others is None:
@@ -220,15 +224,17 @@ class StoredQueue:
         return lane
 
     def passed(self, sequence: int) -> None:
-        """The delivery with this sequence, above 0, is in the window, or gone."""
+        """Move its lane's head past this sequence, above 0: the delivery is in the window, or
+        gone."""
         self.lane(sequence >> PRIORITY_SHIFT).passed(sequence)
 
     def taken_out(self, sequence: int) -> None:
-        """The delivery with this sequence, above 0, left from the middle of its lane."""
+        """Note that the delivery with this sequence, above 0, was taken from the middle of its
+        lane."""
         self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
 
     def take_segments(self, queue: MessageQueue) -> list[Run]:
-        """Return what is to be stored of what waits in ``queue``."""
+        """Return the segments of ``queue`` to store in this commit."""
         segments: list[Run] = []
         self.first.take_segments(segments, queue)
         for lane in self._other_lanes():
@@ -236,7 +242,7 @@ class StoredQueue:
         return segments
 
     def take_finished(self) -> list[int]:
-        """The first sequences of segments that may leave the store."""
+        """Return the first sequences of segments to remove from the store."""
         finished: list[int] = []
         self.first.take_finished(finished)
         for lane in self._other_lanes():
@@ -244,7 +250,7 @@ class StoredQueue:
         return finished
 
     def entries(self) -> list[LaneEntry]:
-        """The durable form of the lanes beside the first."""
+        """Return the durable form of the lanes other than the first."""
         return [(lane.lane, lane.head, lane.next_sequence) for lane in self._other_lanes()]
 
     def _other_lanes(self) -> list[StoredLane]:
@@ -252,7 +258,8 @@ class StoredQueue:
 
 
 def _pack(waiting: list[Delivery], segments: list[Run]) -> list[int]:
-    """Add ``waiting``, ascending, to ``segments``; the first sequences of those."""
+    """Add ``waiting``, ascending, to ``segments``; return the first sequences of the new
+    segments."""
     firsts: list[int] = []
     run: Run | None = None
     for item in waiting:

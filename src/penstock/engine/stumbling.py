@@ -1,9 +1,9 @@
-"""A message at which the remote broker of a bridge ends every connection.
+"""Detection of a message at which the remote broker of a bridge ends every connection.
 
 Before MQTT 5 a broker cannot refuse a message: one that is too large for it, or whose topic it does
 not allow, makes it hang up. The message is sent again first on the next connection, and so nothing
-behind it ever passes. What the peer closed on is the first message it has not acknowledged: it
-works on them in order.
+behind it ever passes. The message that the peer closed on is the first it has not acknowledged,
+because it handles them in order.
 
 ::
 
@@ -12,7 +12,8 @@ works on them in order.
                                                     3: set aside
 
 On the third connection it is sent by itself, so that no other message can be the cause. A bad link
-does not do that: it ends connections anywhere, and acknowledgements that come begin anew.
+does not look like that: it ends connections at any message, and after an acknowledgement another
+message is the first, and the count begins anew.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from penstock.engine.message import Delivery
 
 @final
 class Stumbling:
-    """The count of connections in a row of one session that ended at the same message.
+    """The number of successive connections of one session that the peer ended at the same message.
 
     Args:
-        ends_max: so many ends set the message aside, 1 or more.
+        ends_max: number of ends after which the message is set aside, 1 or more.
     """
 
     def __init__(self, ends_max: int) -> None:
@@ -37,12 +38,12 @@ class Stumbling:
         self._capacity = 0  # of the window, while it is narrowed to 1; else 0
 
     def begin(self, capacity: int) -> int:
-        """A connection begins; return what its window may hold: 1 for the last trial."""
+        """Begin a connection; return the capacity of its window: 1 for the last trial."""
         self._capacity = capacity if self._ends == self._ends_max - 1 and self._ends > 0 else 0
         return 1 if self._capacity > 0 else capacity
 
     def widen(self, capacity: int) -> int:
-        """Something was acknowledged; return what the window, of ``capacity``, may hold now."""
+        """Return the capacity of the window, now ``capacity``, after an acknowledgement."""
         wide = self._capacity or capacity
         self._capacity = 0
         return wide
@@ -51,8 +52,8 @@ class Stumbling:
         """Note that the peer ended a connection; return whether ``delivery`` is to be set aside.
 
         Args:
-            delivery: the first of what was sent on it and not acknowledged; None: there is none,
-                which says nothing.
+            delivery: the first message that was sent on it and not acknowledged; None if there is
+                none, which tells nothing.
         """
         if delivery is None:
             return False

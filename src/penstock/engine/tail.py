@@ -1,11 +1,11 @@
-"""The tail of a lane: what waits behind its head and lies in the log, packed in runs.
+"""The tail of a lane: deliveries behind its head whose bodies are in the log, packed in runs.
 
 ::
 
       new ──▶ [ run · run · run ]──▶ the head's next portion
                   ╰ between them: what no run holds, QoS 0 and what is in no log
 
-What is packed has its body in the log only, see ``runs``.
+The body of a packed delivery is in the log only, see ``runs``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from penstock.engine.runs import Run
 
 @final
 class Tail:
-    """The deliveries behind a lane's head. A lane that has none behind it has no tail."""
+    """The deliveries behind a lane's head. A lane without deliveries there has no tail."""
 
     def __init__(self) -> None:
         self._runs: deque[Run] = deque()
-        self._at = 0  # in the first run
+        self._at = 0  # position in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
 
     @property
@@ -33,11 +33,11 @@ class Tail:
         return len(self._runs) == 0
 
     def packed(self) -> int:
-        """Deliveries in the runs."""
+        """Return how many deliveries the runs hold."""
         return sum([len(run) for run in self._runs]) - self._at
 
     def push(self, delivery: Delivery) -> bool:
-        """Append ``delivery``; whether it was packed. The first must have a sequence."""
+        """Append ``delivery``; return whether it was packed. The first must have a sequence."""
         runs = self._runs
         if delivery.sequence == 0:
             self._between.append((runs[-1].end, delivery))
@@ -49,13 +49,14 @@ class Tail:
         return True
 
     def restore(self, run: Run, position: int) -> None:
-        """Append what the store held of one run; only the first may begin at a ``position``."""
+        """Append one run of the store; only the first may begin at a ``position``."""
         if not self._runs:
             self._at = position
         self._runs.append(run)
 
     def unpack(self, head: Fifo[Delivery], count_max: int) -> int:
-        """Move the next deliveries to the head, ``count_max`` of the packed ones; how many."""
+        """Move the next deliveries to ``head``, at most ``count_max`` packed ones; return how many
+        of them."""
         between = self._between
         run = self._runs[0]
         start = self._at
@@ -75,7 +76,8 @@ class Tail:
         return stop - start
 
     def lowest_offset(self, mixed: bool, stored: bool) -> int:
-        """The lowest log offset that is needed, or -1; see ``MessageQueue.lowest_offset``."""
+        """Return the lowest log offset that is needed, or -1; see
+        ``MessageQueue.lowest_offset``."""
         if not mixed:
             return self._runs[0].offsets[self._at]
         lowest = -1
@@ -92,7 +94,7 @@ class Tail:
         return lowest
 
     def between(self, first: int, end: int) -> list[Delivery]:
-        """Copies of what is packed with sequences from ``first`` to below ``end``."""
+        """Return copies of the packed deliveries with sequences from ``first`` to below ``end``."""
         found: list[Delivery] = []
         at = self._at
         for run in self._runs:
@@ -105,11 +107,12 @@ class Tail:
         return found
 
     def unpacked(self) -> list[Delivery]:
-        """Return what no run holds, left in place; some of it may be gone."""
+        """Return the deliveries that no run holds, and leave them in place; some may be marked as
+        gone."""
         return [delivery for _, delivery in self._between]
 
     def forget_gone(self) -> None:
-        """Forget those marked as gone."""
+        """Remove the deliveries that are marked as gone."""
         self._between = deque([pair for pair in self._between if not pair[1].gone])
 
     def show(self, found: list[Delivery], limit: int) -> None:

@@ -4,8 +4,8 @@
 
       wake_at(user, due) ─▶ heap ── due passed, and still the user's latest ─▶ user.wake(now)
 
-A user has at most one timer, its earliest; what it does when it is woken, and when it wants
-to be woken again, is its own affair. While nothing is due nothing is looked at.
+A user has at most one timer, its earliest; it decides itself what to do when it is woken, and sets
+its next timer. While no timer is due, no entry is looked at.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 
 class Timed:
-    """The port of who can be woken. ``due_us`` is when, on the steady clock, 0 without one."""
+    """The port of an object that can be woken. ``due_us`` is when, on the steady clock; 0 = no
+    timer."""
 
     due_us = 0
 
     def wake(self, now: Now) -> None:
-        """The time has come; there is no timer any more."""
+        """Do what is due; the timer is used up."""
 
 
 @final
 class Timers:
-    """The timers of one broker, earliest first."""
+    """The timers of one broker, the earliest first."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timed]] = []
@@ -49,7 +50,7 @@ class Timers:
             heapify(self._heap)
 
     def wake_due(self, now: Now) -> None:
-        """Wake whose time has come."""
+        """Wake all users whose time has come."""
         while self._heap and self._heap[0][0] <= now.steady_us:
             due_us, _, user = heappop(self._heap)
             if user.due_us == due_us:

@@ -1,8 +1,8 @@
-"""Answers by topic, remembered within bounds: in topics, and in characters of topics.
+"""A cache of numbers by topic, limited in topics and in characters of topics.
 
-A topic name may have 65,535 bytes and every client makes up its own, so that a bound in
-topics alone would let one client fill memory. Nothing is lost by forgetting: whoever asks
-works the answer out again.
+A topic name may have 65,535 bytes and every client makes up its own, so that a limit in topics
+alone would let one client fill memory. Nothing is lost by forgetting: the caller computes the
+answer again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TopicAnswers:
 
     Args:
         topics_max: topics remembered.
-        characters_max: of all of them together.
+        characters_max: characters of all of them together.
     """
 
     def __init__(self, topics_max: int, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
@@ -29,7 +29,7 @@ class TopicAnswers:
         self._characters = 0
 
     def put(self, topic: str, answer: int) -> None:
-        """Remember ``answer``; when there is too much of it, all else is forgotten."""
+        """Store ``answer`` for ``topic``; at a limit, forget all others first."""
         length = len(topic)
         if length >= LONG_TOPIC_CHARACTERS:
             return

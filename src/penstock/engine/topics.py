@@ -1,4 +1,4 @@
-"""Topic names and topic filters: what is well formed, and what matches what.
+"""Topic names and topic filters: when they are well formed, and which filter matches which topic.
 
 A topic name is levels separated by ``/``. In a filter ``+`` stands for one whole
 level and ``#``, as the last level, for that level and all below it, the parent
@@ -52,9 +52,9 @@ def is_shared(topic_filter: str) -> bool:
 
 
 def unshared(topic_filter: str) -> str:
-    """The filter a subscription matches topics with: of ``$share/{group}/{filter}`` the last.
+    """Return the filter that matches topics: of ``$share/{group}/{filter}`` the last part.
 
-    Empty when a shared subscription has no group or no filter.
+    It is empty when a shared subscription has no group or no filter.
     """
     if not topic_filter.startswith(SHARE_PREFIX):
         return topic_filter
@@ -63,13 +63,13 @@ def unshared(topic_filter: str) -> str:
 
 
 def share_name(topic_filter: str) -> str:
-    """The group of a shared subscription."""
+    """Return the share name of a shared subscription."""
     end = topic_filter.find("/", len(SHARE_PREFIX))
     return topic_filter[len(SHARE_PREFIX) :] if end < 0 else topic_filter[len(SHARE_PREFIX) : end]
 
 
 def is_share_name(name: str) -> bool:
-    """Return whether ``name`` may be that of a group [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
+    """Return whether ``name`` is a valid share name [MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
     return name != "" and "/" not in name and "+" not in name and "#" not in name
 
 
@@ -83,7 +83,8 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_bridge_state(topic: str) -> bool:
-    """Return whether a foreign bridge tells here whether it is connected: 1, and 0 by its will.
+    """Return whether a foreign bridge publishes its connection state to ``topic``: 1, and 0 by its
+    will.
 
     It is Mosquitto's topic, ``$SYS/broker/connection/NAME/state``, the only one below ``$SYS/``
     that a client may publish to.
@@ -94,8 +95,7 @@ def is_bridge_state(topic: str) -> bool:
 
 
 def is_of_events(topic_filter: str) -> bool:
-    """Return whether ``topic_filter``, or a topic, is of the broker's events and of nothing
-    else."""
+    """Return whether ``topic_filter``, or a topic, is only about the broker's events."""
     return topic_filter == "$events" or topic_filter.startswith(EVENTS_PREFIX)
 
 

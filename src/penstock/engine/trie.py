@@ -1,4 +1,5 @@
-"""Topic filter → sessions: a tree with one node for each level of the subscribed filters.
+"""The subscriptions by topic filter: a tree with one node for each level of the subscribed
+filters.
 
 ::
 
@@ -15,8 +16,8 @@ go without a new match.
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].
 
-A topic may have two ways on at each level, so that one client's overlapping filters make a walk
-of tens of thousands of nodes. Who published pays for them with its share of the turn.
+A topic may match two branches at each level, so that one client's overlapping filters make a walk
+of tens of thousands of nodes. The publisher pays for them with its share of the turn.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ class _Found:
 
 @final
 class SubscriptionTrie:
-    """All subscriptions of all sessions.
+    """The subscriptions of all sessions and groups.
 
     Args:
-        share: where nodes visited and subscriptions collected to match are counted.
+        share: counts the nodes visited and subscriptions collected by ``match``.
     """
 
     def __init__(self, share: Share | None = None) -> None:
@@ -74,7 +75,7 @@ class SubscriptionTrie:
         self._cache.forget(levels)
 
     def add_group(self, group: ShareGroup) -> None:
-        """A shared subscription with its first member."""
+        """Add a shared subscription, when its first member subscribes."""
         levels = unshared(group.topic_filter).split("/")
         node = self._node(levels)
         if node.groups is None:
@@ -83,11 +84,11 @@ class SubscriptionTrie:
         self._cache.forget(levels)
 
     def remove(self, session: Session, topic_filter: str) -> None:
-        """Unsubscribe ``session``; branches that nobody uses go with it."""
+        """Unsubscribe ``session``, and remove branches without subscriptions."""
         self._remove(topic_filter, session, None)
 
     def remove_group(self, group: ShareGroup) -> None:
-        """A shared subscription without members; branches that nobody uses go with it."""
+        """Remove a shared subscription without members, and branches without subscriptions."""
         self._remove(unshared(group.topic_filter), None, group)
 
     def _node(self, levels: list[str]) -> _Node:
@@ -123,7 +124,7 @@ class SubscriptionTrie:
         self._cache.forget(levels)
 
     def match(self, topic: str) -> Matches:
-        """The sessions and groups a message with this topic is for."""
+        """Return the sessions and groups that a message with this topic is for."""
         cached = self._cache.topics.get(topic)
         if cached is not None:
             return cached
@@ -132,10 +133,10 @@ class SubscriptionTrie:
         return matches
 
     def match_once(self, topic: str) -> Matches:
-        """``match`` without the cache: for thousands of topics with one message each.
+        """Return ``match`` without the cache: for thousands of topics with one message each.
 
-        The levels are walked with a stack of its own: a topic may have a thousand of them. A
-        wildcard in the first level is kept off ``$`` [MQTT-4.7.2-1].
+        The walk has a stack of its own, because a topic may have a thousand levels. A wildcard in
+        the first level does not match ``$`` [MQTT-4.7.2-1].
         """
         found = _Found()
         levels = topic.split("/")
@@ -190,7 +191,7 @@ class SubscriptionTrie:
 
 
 def _collect(node: _Node, found: _Found) -> int:
-    """Add what ends at ``node``; how many subscriptions that were."""
+    """Add the subscriptions and groups of ``node`` to ``found``; return how many there are."""
     count = 0
     if node.entries is not None:
         count = len(node.entries)

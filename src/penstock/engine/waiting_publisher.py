@@ -1,4 +1,4 @@
-"""A publisher whose next message finds no room: where it waits, and for what.
+"""A publisher whose next message finds no room: the line in which it waits.
 
 ::
 
@@ -20,12 +20,12 @@ from penstock.engine.session import Session
 
 @final
 class WaitingPublisher(Waiting):
-    """The client of one connection, as far as it waits.
+    """The client of one connection while it is blocked.
 
     Args:
-        router: refuses.
-        effects: has the store's line.
-        link: of the connection, whose user goes on.
+        router: decides whether its message is refused.
+        effects: has the line of those that wait for the store.
+        link: the connection's link, whose user is resumed.
     """
 
     def __init__(self, router: Router, effects: Effects, link: Link) -> None:
@@ -33,12 +33,12 @@ class WaitingPublisher(Waiting):
         self._router = router
         self._effects = effects
         self._link = link
-        self._message: Message | None = None  # that was refused; None when it was by the store
+        self._message: Message | None = None  # the refused one; None when it waits for the store
         self._session: Session | None = None
-        self._waits = False  # found since ``begin``
+        self._waits = False  # it was refused again since ``begin``
 
     def wait_for_room(self, message: Message, session: Session) -> None:
-        """The router has just refused ``message`` of ``session``."""
+        """Wait for room for ``message`` of ``session``, which the router has just refused."""
         self._message = message
         self._session = session
         self._waits = True
@@ -46,30 +46,31 @@ class WaitingPublisher(Waiting):
         self.wait_in(self._router.lines_for_room())
 
     def wait_for_store(self) -> None:
-        """It cannot write now."""
+        """Wait until the store can write."""
         self._message = None
         self._waits = True
         self.size_bytes = 0
         self.wait_in([self._effects.store_line])
 
     def begin(self) -> None:
-        """It tries again."""
+        """Begin another attempt."""
         self._waits = False
 
     def tried(self) -> None:
-        """It did; unless it found again that it must wait, it does not."""
+        """End the attempt: stop waiting, unless it was refused again."""
         if not self._waits:
             self.stop()
 
     def stop(self) -> None:
-        """It waits for nothing."""
+        """Leave all lines."""
         self._message = None
         self._session = None
         if self.lines:
             self.wait_in([])
 
     def is_refused(self) -> bool:
-        """Whether its message still is; it waits where it is refused first."""
+        """Return whether its message is still refused; if so, it waits in the line where that
+        is."""
         message = self._message
         session = self._session
         if message is None or session is None:
@@ -83,5 +84,5 @@ class WaitingPublisher(Waiting):
         return True
 
     def user(self) -> Resumable | None:
-        """The connection, while there is one."""
+        """Return the connection, or None when it ended."""
         return self._link.user

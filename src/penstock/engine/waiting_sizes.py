@@ -1,4 +1,4 @@
-"""The sizes of the messages that wait in one line: which is the smallest."""
+"""The sizes of the messages that wait in one line, of which the smallest is wanted."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 @final
 class WaitingSizes:
-    """A bag of sizes in bytes."""
+    """A multiset of sizes in bytes."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = {}  # of each size
-        self._heap: list[int] = []  # all of them, and some that left
+        self._counts: dict[int, int] = {}  # how many there are of each size
+        self._heap: list[int] = []  # all sizes, and some that were removed
 
     def add(self, size_bytes: int) -> None:
-        """One more of this size."""
+        """Add one size."""
         count = self._counts.get(size_bytes, 0)
         self._counts[size_bytes] = count + 1
         if count == 0:
             heappush(self._heap, size_bytes)
 
     def remove(self, size_bytes: int) -> None:
-        """One less of this size."""
+        """Remove one size, which must be there."""
         count = self._counts[size_bytes] - 1
         if count > 0:
             self._counts[size_bytes] = count
@@ -35,7 +35,7 @@ class WaitingSizes:
             heapify(self._heap)
 
     def smallest(self) -> int:
-        """The smallest of them; 0 if there is none."""
+        """Return the smallest size; 0 if there is none."""
         heap = self._heap
         while heap and heap[0] not in self._counts:
             heappop(heap)

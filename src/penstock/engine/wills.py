@@ -1,4 +1,4 @@
-"""Wills: messages published when a client is lost.
+"""Wills: messages published when a client's connection is lost.
 
 ::
 
@@ -41,9 +41,9 @@ class Wills:
 
     Args:
         effects: the open batch.
-        router: publishes.
-        drops: where a will is counted that may not be published.
-        authorize: says what a client may do at the time its will is due.
+        router: publishes the wills.
+        drops: counts a will that may not be published.
+        authorize: the permissions of a client at the time its will is due.
     """
 
     def __init__(
@@ -64,7 +64,8 @@ class Wills:
         username: str | None,
         account: Account | None = None,
     ) -> None:
-        """The connection with this will was accepted, of an authenticated user or of None."""
+        """Store the will of a connection that was accepted; ``username`` is None for an anonymous
+        client."""
         record = WillRecord(message, delay_s, 0, username)
         record.account = account
         self._forget(client_id)
@@ -72,19 +73,21 @@ class Wills:
         self._effects.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
-        """Return what the will of ``client_id`` occupies, which another one would replace."""
+        """Return the memory of the will of ``client_id``, which another one would replace; 0
+        without one."""
         record = self._wills.get(client_id)
         return 0 if record is None else will_bytes(record.message.size_bytes())
 
     def disarm(self, client_id: str) -> None:
-        """The client left in order, or its session was taken up within the delay."""
+        """Delete the will: the client sent DISCONNECT, or resumed its session within the delay."""
         if self._forget(client_id) is not None:
             self._effects.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
-        """The connection ended without a farewell [MQTT-3.1.2-8].
+        """Publish the will, now or after its delay: the connection ended without DISCONNECT
+        [MQTT-3.1.2-8].
 
-        The will is published after its delay or when the session ends, whichever is first.
+        It is published after its delay or when the session ends, whichever is first.
         """
         record = self._wills.get(client_id)
         if record is None:
@@ -102,7 +105,7 @@ class Wills:
         self._wait(client_id, record)
 
     def publish(self, client_id: str, now: Now) -> None:
-        """Publish and forget the will of ``client_id``, if there is one."""
+        """Publish and delete the will of ``client_id``, if there is one."""
         record = self._forget(client_id)
         if record is None:
             return
@@ -133,7 +136,7 @@ class Wills:
         now: Now,
         account: Account | None = None,
     ) -> None:
-        """A will found in the store at start: its client was lost with the broker."""
+        """Restore a will of the store at a start: its client was lost with the broker."""
         record.account = account
         self._keep(client_id, record)
         if record.due_at_us == 0:
