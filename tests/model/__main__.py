@@ -1,6 +1,6 @@
-"""``python -m tests.model``: every simulation for as many seeds as asked, on all cores.
+"""``python -m tests.model``: play every simulation for a number of seeds, on all cores.
 
-Unlike the tests it goes on after a failure, so that one run finds all seeds that fail::
+Unlike the tests, it continues after a failure, so that one run finds all seeds that fail::
 
     python -m tests.model --seeds 200000
     python -m tests.model --first 1000000 --seeds 5000 --only dialled --only room
@@ -22,12 +22,12 @@ from typing import Final
 
 from tests.model.playing import SIMULATIONS, Failures, play_portion
 
-PORTION: Final = 50  # seeds that a process plays before it says how it went
+PORTION: Final = 50  # seeds that a process plays before it reports
 _PROGRESS_S: Final = 5.0
 
 
 def main(arguments: list[str]) -> int:
-    """Play what the arguments ask for; return the exit code."""
+    """Play the simulations that the arguments select; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("--seeds", type=int, default=10_000, help="how many of each (10000)")
     parser.add_argument("--first", type=int, default=0, help="where to begin (0)")
@@ -65,7 +65,7 @@ def _portions(name: str, first: int, end: int) -> Iterator[tuple[str, range]]:
 
 
 def _tell(name: str, failures: Failures) -> None:
-    """Print each kind of failure once: numbers aside, what it says."""
+    """Print each kind of failure once; failures that differ only in numbers are one kind."""
     kinds: dict[str, list[tuple[int, str]]] = {}
     for seed, said in failures:
         kinds.setdefault(re.sub(r"\d+", "N", said), []).append((seed, said))

@@ -1,10 +1,10 @@
 """A device of the simulation: a correct MQTT client over real protocol bytes.
 
-It keeps its session state over connections and, as the protocol asks, sends again what is not
-acknowledged when it is back: PUBLISH with DUP and PUBREL, in order, with their packet
-identifiers. It tells the ledger what it sent, what was acknowledged and what arrived, and
-checks what only the receiver can see: no more in flight than it allowed, no packet identifier
-used twice at the same time.
+It keeps its session state over connections and, as the protocol asks, sends unacknowledged packets
+again when it is back: PUBLISH with DUP and PUBREL, in order, with their packet identifiers. It
+tells the ledger what it sent, what was acknowledged and what arrived, and checks what only the
+receiver can see: no more in flight than it allowed, no packet identifier used twice at the same
+time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ OWN_QUOTA: Final = 12  # unacknowledged messages of a client that is told no lim
 
 @final
 class Profile:
-    """What kind of client a device is."""
+    """The kind of client that a device is."""
 
     def __init__(self, client_id: str, random: Random, window: int) -> None:
         self.client_id = client_id
@@ -63,7 +63,7 @@ class Profile:
 
 @final
 class Outbound:
-    """A message on its way from the device; ``released`` once PUBREC arrived."""
+    """A message in flight from the device; ``released`` is set when PUBREC arrived."""
 
     def __init__(self, packet: Publish, key: str) -> None:
         self.packet = packet
@@ -104,12 +104,12 @@ class Device:
 
     @property
     def client_id(self) -> str:
-        """Its name."""
+        """Return its client identifier."""
         return self.profile.client_id
 
     @property
     def idle(self) -> bool:
-        """Whether nothing of its own waits."""
+        """Return whether no message or acknowledgement of its own waits."""
         return not (self.outbox or self._in_flight or self.held_acks or self._inbound)
 
     # -- the application ---------------------------------------------------------------
@@ -126,7 +126,7 @@ class Device:
         self._pump()
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
-        """Subscribe if connected."""
+        """Send SUBSCRIBE if connected."""
         if not self.connected:
             return
         packet_id = self._packet_id()
@@ -139,7 +139,7 @@ class Device:
         )
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """Unsubscribe if connected."""
+        """Send UNSUBSCRIBE if connected."""
         if not self.connected:
             return
         packet_id = self._packet_id()
@@ -153,7 +153,7 @@ class Device:
         self._send(Unsubscribe(packet_id, [topic_filter]))
 
     def flush_acks(self, count: int) -> None:
-        """Let ``count`` delayed acknowledgements go, in their order."""
+        """Send ``count`` delayed acknowledgements, in their order."""
         for packet in self.held_acks[:count]:
             if isinstance(packet, Puback | Pubcomp):
                 self._unanswered.discard(packet.packet_id)
@@ -165,7 +165,7 @@ class Device:
     def connect(self, clean: bool, now_s: float) -> None:
         """Open a connection; the caller provides the socket.
 
-        A session that may be over starts anew: with a CONNACK lost, its successor could be
+        A session that may have expired starts clean: if a CONNACK was lost, its successor could be
         taken for it.
         """
         profile = self.profile
@@ -194,13 +194,13 @@ class Device:
         self.output += encode(packet, profile.version)
 
     def leave(self, now_s: float) -> None:
-        """DISCONNECT, then no more; the caller closes the socket after the last byte."""
+        """Send DISCONNECT, then nothing more; the caller closes the socket after the last byte."""
         self._will_key = ""
         self._send(Disconnect())
         self._ended(now_s)
 
     def cut(self, now_s: float) -> None:
-        """The socket is gone."""
+        """Note that the socket is gone, without DISCONNECT."""
         if self.connected and self._will_key:
             self.accepted_wills.append(self._will_key)
         self._ended(now_s)
@@ -228,7 +228,7 @@ class Device:
     # -- packets -----------------------------------------------------------------------
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the broker."""
+        """Handle bytes from the broker."""
         self._decoder.feed(data)
         while (packet := self._decoder.next_packet()) is not None:
             self._handle(packet)
@@ -331,7 +331,7 @@ class Device:
         self._quota = min(self._quota + 1, self._quota_max)
 
     def _pump(self) -> None:
-        """Send what quota and packet identifiers allow: first again, then new."""
+        """Send what quota and packet identifiers allow: first the repeats, then new messages."""
         if not self.connected:
             return
         while self._unsent:
@@ -390,7 +390,7 @@ class Device:
         self.output += encode(packet, self.profile.version)
 
     def _packet_id(self) -> int:
-        """A free packet identifier, 0 if there is none."""
+        """Return a free packet identifier, 0 if there is none."""
         for step in range(1, PACKET_IDENTIFIERS + 1):
             packet_id = (self._cursor + step - 1) % PACKET_IDENTIFIERS + 1
             if packet_id not in self._in_flight and packet_id not in self._asked:

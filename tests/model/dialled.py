@@ -1,8 +1,8 @@
 """The two roles of a simulated link: one side dials with ``ClientConnection``, the other accepts.
 
-``Accepting`` is an ``Endpoint`` with a handshake before it; what stands behind it is proven by
-``test_link.py``. ``Dialled`` has the real connecting role. It processes messages a while after they
-came, in portions, so that connections end and the other side dies meanwhile.
+``Accepting`` is an ``Endpoint`` with a handshake before it; ``test_link.py`` proves the session
+behind it. ``Dialled`` has the real client role. It processes messages a while after they came, in
+portions, so that connections end and the other side crashes meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEEP_ALIVE_S: Final = 60
 
 
 class Dialled(Endpoint, Application):
-    """The side that connects."""
+    """The side that dials."""
 
     connection: ClientConnection | None = None
     waiting: list[Arrival]
@@ -40,7 +40,7 @@ class Dialled(Endpoint, Application):
         self.connection = None
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
-        """Dial. What CONNACK shall say travels in the CONNECT."""
+        """Dial. The limits that CONNACK is to have travel in the CONNECT."""
         self.detach(now)
         self._receive_maximum = receive_maximum
         self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX)
@@ -55,18 +55,18 @@ class Dialled(Endpoint, Application):
         self.link = self.connection.link
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """The handshake is done."""
+        """Tell the judge that the handshake is done."""
         del connack, now
         self.outward.connected(self._receive_maximum)
 
     def detach(self, now: Now) -> None:
-        """The connection is gone."""
+        """End the connection."""
         if self.connection is not None:
             self.connection.lost("cut", now)
         self.link = None
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Bytes from the wire."""
+        """Handle bytes from the wire."""
         connection = self.connection
         assert connection is not None
         self._decoder.feed(data)
@@ -78,7 +78,7 @@ class Dialled(Endpoint, Application):
         assert not connection.stalled
 
     def arrived(self, arrival: Arrival, now: Now) -> None:
-        """A message: it is processed later, all in their order."""
+        """Keep a message, to process it later, all in their order."""
         del now
         if not self.waiting:
             self.reads.append((self.session, []))  # ``LinkWorld`` calls ``supply``, some time
@@ -100,7 +100,7 @@ class Dialled(Endpoint, Application):
             connection.settle(arrival, 0, now)
 
     def supply(self, now: Now) -> None:
-        """What came is processed, or else bodies are answered from the log."""
+        """Process the messages that came; without any, answer the oldest question for bodies."""
         if self.waiting:
             self.reads.remove((self.session, []))
             self._process(now)
@@ -109,10 +109,10 @@ class Dialled(Endpoint, Application):
 
 
 class Accepting(Endpoint):
-    """The side that is connected to."""
+    """The side that accepts."""
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
-        """A socket whose other end may say CONNECT."""
+        """Open a socket on which the other side may send CONNECT."""
         self.detach(now)
         self._may_send = (receive_maximum, packet_size_max)
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX)
@@ -121,7 +121,7 @@ class Accepting(Endpoint):
         self.link.version = self.version
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """One packet from the other side."""
+        """Handle one packet from the other side."""
         link = self.link
         assert link is not None
         if not isinstance(packet, Connect):

@@ -1,7 +1,7 @@
-"""What was promised to whom: the judge of a simulated run.
+"""The ledger of what was promised to each client: the judge of a simulated run.
 
 Devices report what they sent, what was acknowledged to them and what reached them; the ledger
-knows nothing of the broker. Rules it holds the broker to (DESIGN.md, the delivery contract):
+knows nothing of the broker. The broker must keep these rules (DESIGN.md, the delivery contract):
 
 * a message acknowledged at QoS 1 reaches every session that was subscribed, at least once;
 * at QoS 2 exactly once; nothing is delivered at QoS 2 twice, whatever happens;
@@ -9,7 +9,7 @@ knows nothing of the broker. Rules it holds the broker to (DESIGN.md, the delive
 * per publisher, topic and QoS, first arrivals keep the order of sending;
 * a message that is missing was counted as dropped for that client.
 
-Every payload is ``publisher|number``, so a message is known by its payload alone.
+Every payload is ``publisher|number``, so it identifies its message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.protocol.packets import Publish
 
 @final
 class Sent:
-    """One message of one publisher, and the clients it is due to."""
+    """One message of one publisher, and the clients that must get it."""
 
     def __init__(self, key: str, publisher: str, number: int, topic: str, qos: int) -> None:
         self.key = key
@@ -50,7 +50,7 @@ class Ledger:
     # -- what devices do ---------------------------------------------------------------
 
     def sent(self, key: str, publisher: str, topic: str, qos: int, held: bool = False) -> None:
-        """A PUBLISH is put on the wire for the first time; ``held``: nobody may get it yet."""
+        """Note a PUBLISH that is sent for the first time; ``held``: no client may get it yet."""
         message = Sent(key, publisher, int(key.split("|")[1]), topic, qos)
         message.held = held
         self.messages[key] = message
@@ -61,37 +61,39 @@ class Ledger:
                 message.due[client_id] = level
 
     def released(self, key: str) -> None:
-        """PUBREL is put on the wire for the first time."""
+        """Note a PUBREL that is sent for the first time."""
         if key in self.messages:
             self.messages[key].held = False
 
     def acknowledged(self, key: str) -> None:
-        """PUBACK or PUBREC reached the publisher: the broker is responsible from here on.
+        """Note that PUBACK or PUBREC reached the publisher: the broker is responsible from here
+        on.
 
-        In MQTT 3.1 it is so with PUBCOMP, as far as a subscriber can tell.
+        In MQTT 3.1 it is responsible from PUBCOMP on, as far as a subscriber can tell.
         """
         if key in self.messages:
             self.messages[key].acknowledged = True
 
     def subscribed(self, client_id: str, topic_filter: str, qos: int) -> None:
-        """SUBACK reached a client whose session outlives its connection."""
+        """Note that SUBACK reached a client whose session outlives its connection."""
         self._subscribed.setdefault(client_id, {})[topic_filter] = qos
 
     def unsubscribing(self, client_id: str, topic_filter: str) -> None:
-        """UNSUBSCRIBE is put on the wire: what is not acknowledged yet may miss the client."""
+        """Note that UNSUBSCRIBE is sent: messages that are not acknowledged yet may miss the
+        client."""
         self._subscribed.get(client_id, {}).pop(topic_filter, None)
         for message in self.messages.values():
             if not message.acknowledged and topic_matches(topic_filter, message.topic):
                 message.due.pop(client_id, None)
 
     def session_lost(self, client_id: str) -> None:
-        """The session of ``client_id`` ended, by its own wish or by expiry."""
+        """Note that the session of ``client_id`` ended, by its own CONNECT or by expiry."""
         self._subscribed.pop(client_id, None)
         for message in self.messages.values():
             message.due.pop(client_id, None)
 
     def arrival(self, client_id: str, packet: Publish) -> None:
-        """A message reached the application of ``client_id``."""
+        """Check a message that reached the application of ``client_id``, and note it."""
         key = packet.payload.decode().rstrip(".")
         message = self.messages.get(key)
         assert message is not None, f"{client_id} got {key!r}, which nobody sent"
@@ -115,13 +117,13 @@ class Ledger:
         self._latest[line] = max(before, message.number)
 
     def dropped(self, client_id: str) -> None:
-        """The broker counted a drop."""
+        """Note that the broker counted a drop for ``client_id``."""
         self.drops[client_id] = self.drops.get(client_id, 0) + 1
 
     # -- the verdict -------------------------------------------------------------------
 
     def judge(self) -> None:
-        """All is quiet: everything due has arrived, or was counted as dropped."""
+        """Check, at rest, that every message due has arrived, or was counted as dropped."""
         missing: dict[str, list[str]] = {}
         for message in self.messages.values():
             if not message.acknowledged:

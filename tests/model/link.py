@@ -1,8 +1,8 @@
 """Two sides, a link between them that delays and cuts, and a clock that the run moves.
 
-Every method does one thing that may happen between two others in the real world, and does nothing
+Every method is one event that may happen between two others in the real world, and does nothing
 where it cannot happen now. ``tests/model/test_link.py`` calls them in the order of a seed, and
-hypothesis in an order of its own that it can make shorter.
+hypothesis in an order of its own that it can shrink.
 
 ::
 
@@ -38,7 +38,7 @@ Make = Callable[[int, EngineLimits, Traffic, Traffic, int, Now], Endpoint]
 
 @dataclass(frozen=True)
 class Profile:
-    """What kind of run it is; the second figure of each pair is of side 1.
+    """The kind of a run; the second value of each pair is of side 1.
 
     Args:
         version: protocol level.
@@ -64,11 +64,11 @@ class Profile:
 
     @property
     def gives_up(self) -> bool:
-        """Whether a message may be dropped after it was sent; then it may have arrived."""
+        """Return whether a message may be dropped after it was sent; then it may have arrived."""
         return self.trims or self.small_packets
 
     def reasons(self) -> set[int]:
-        """The reasons to drop that a run can have."""
+        """Return the reasons to drop that a run can have."""
         possible: set[int] = set()
         if any(self.max_mqueue_len):
             possible.add(drop_counts.QUEUE_FULL)
@@ -87,7 +87,7 @@ class Profile:
 
 @final
 class Connection:
-    """One connection: what is on the way to each side, and what each side was promised."""
+    """One connection: the bytes on the way to each side, and the limits that each side was told."""
 
     def __init__(self, receive_maximum: tuple[int, int], packet_size_max: tuple[int, int]) -> None:
         self.receive_maximum = receive_maximum  # of the sender 0, of the sender 1
@@ -130,13 +130,13 @@ class LinkWorld:
 
     @property
     def now(self) -> Now:
-        """The virtual clock."""
+        """Return the time of the virtual clock."""
         return Now(self._now_s, START_US + int(self._now_s * 1_000_000))
 
     # -- what may happen ---------------------------------------------------------------
 
     def publish(self, side: int, topic: str, qos: int, large: bool, expiry_s: int) -> None:
-        """The application of one side has a message."""
+        """Publish a message of one side's application."""
         if qos == 0 and not self.profile.qos0:
             return
         expiry_s = expiry_s if self.profile.expires else 0
@@ -145,7 +145,7 @@ class LinkWorld:
         self._collect(side)
 
     def open(self, receive_maximum: tuple[int, int], small: tuple[bool, bool]) -> None:
-        """A new connection, which the two sides take up one after the other."""
+        """Open a new connection; the two sides attach to it one after the other."""
         if self.connection is not None and not self.connection.cut:
             return
         if self.profile.version != V5:
@@ -156,7 +156,7 @@ class LinkWorld:
         self.connection = Connection(receive_maximum, (sizes[0], sizes[1]))
 
     def attach(self, side: int) -> None:
-        """One side takes the new connection up."""
+        """Attach one side to the new connection."""
         connection = self.connection
         if connection is None or self._attached[side] is connection or connection.cut:
             return
@@ -168,7 +168,7 @@ class LinkWorld:
         self._collect(side)
 
     def read(self, side: int, size: int | None) -> bool:
-        """Some bytes arrive at one side; whether there were any."""
+        """Let at most ``size`` bytes arrive at one side; return whether there were any."""
         connection = self._attached[side]
         if connection is None:
             return False
@@ -182,7 +182,7 @@ class LinkWorld:
         return bool(data)
 
     def cut(self, lost: tuple[int, int]) -> None:
-        """The link ends; so many of the bytes on the way to each side are lost with it."""
+        """Cut the link; this many of the bytes on the way to each side are lost with it."""
         connection = self.connection
         if connection is None or connection.cut:
             return
@@ -192,7 +192,7 @@ class LinkWorld:
             del waiting[max(0, len(waiting) - count) :]
 
     def notice(self, side: int) -> None:
-        """One side learns that its connection is gone."""
+        """Tell one side that its connection is gone."""
         connection = self._attached[side]
         if connection is not None and connection.cut:
             self._note(f"{side} notices the cut")
@@ -201,26 +201,27 @@ class LinkWorld:
             self._collect(side)
 
     def turn(self, side: int) -> None:
-        """The event loop of one side ends its turn."""
+        """End a turn of one side's event loop."""
         self.sides[side].end_turn(self.now)
         self._collect(side)
 
     def write(self, side: int) -> None:
-        """The commit of one side reaches its disk."""
+        """Write the commit of one side to its disk."""
         self.sides[side].write()
 
     def release(self, side: int) -> None:
-        """One side learns that its commit is on the disk."""
+        """Tell one side that its commit is on the disk."""
         self.sides[side].release(self.now)
         self._collect(side)
 
     def supply(self, side: int) -> None:
-        """Bodies that one side asked for are read."""
+        """Read the bodies that one side asked for."""
         self.sides[side].supply(self.now)
         self._collect(side)
 
     def crash(self, side: int, reaches_disk: bool) -> None:
-        """One side dies and starts again; its commit under way may just have made it."""
+        """Crash one side and start it again; its commit under way may just have reached the
+        disk."""
         self._note(f"{side} crashes, its commit is {'kept' if reaches_disk else 'lost'}")
         if reaches_disk:
             self.sides[side].write()
@@ -232,7 +233,7 @@ class LinkWorld:
         self._crashed = True
 
     def congest(self, side: int, congested: bool) -> None:
-        """The write buffer of one side is full, or has room again."""
+        """Fill the write buffer of one side, or empty it."""
         link = self.sides[side].link
         if link is not None and link.congested is not congested:
             self._note(f"{side} is {'' if congested else 'not '}congested")
@@ -242,11 +243,11 @@ class LinkWorld:
                 self._collect(side)
 
     def pass_time(self, seconds: float) -> None:
-        """The clock goes on."""
+        """Move the clock forward."""
         self._now_s += seconds
 
     def trim(self, side: int) -> None:
-        """Retention takes all that is in the log of one side."""
+        """Remove all messages from the log of one side, as retention may."""
         if self.profile.trims:
             self._note(f"the log of {side} is emptied")
             self.sides[side].trim()
@@ -254,7 +255,7 @@ class LinkWorld:
     # -- the end -----------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
-        """Everything arrives; in the end nothing may be left to do."""
+        """Let everything arrive; fail if something is left to do in the end."""
         self._note("come to rest")
         for _ in range(QUIET_ROUNDS_MAX):
             if not self._one_quiet_round():
@@ -288,7 +289,7 @@ class LinkWorld:
         return busy or any(self.connection.on_the_way) or any(side.reads for side in self.sides)
 
     def judge(self) -> None:
-        """Come to rest, and see that every promise was kept."""
+        """Come to rest, and check that every promise was kept."""
         self.come_to_rest()
         possible = self.profile.reasons()
         exact = not (self._crashed or self.profile.qos0 or self.profile.gives_up)
@@ -299,7 +300,7 @@ class LinkWorld:
             traffic.judge(possible, exact)
 
     def _collect(self, side: int) -> None:
-        """What one side wrote is on its way, if there is a way."""
+        """Put the bytes that one side wrote on their way, if there is a connection."""
         wire = self.sides[side].wire
         check_session(self.sides[side].session, self.sides[side].effects)
         connection = self._attached[side]

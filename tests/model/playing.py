@@ -1,6 +1,6 @@
 """The simulations by name, and a portion of seeds of one of them, for ``python -m tests.model``.
 
-Not in ``__main__``: the processes that play them import this module by its name.
+They are not in ``__main__``, because the processes that play them import this module by its name.
 """
 
 from __future__ import annotations

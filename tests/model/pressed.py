@@ -1,9 +1,9 @@
-"""A client under pressure: little room anywhere, answers that come late, and its own queue too.
+"""A client under pressure: little room everywhere, late answers, and a queue of its own.
 
 It publishes and subscribes on one connection, keeps its session state over cuts and take-overs,
-sends again what the protocol lets it (MQTT 3.1 by time), and keeps to the server's Receive
-Maximum by the letter of MQTT 5 §4.9, no stricter. What it sends and is sent waits in ``outbox``
-and ``inbox`` until the test lets it pass, packet by packet.
+sends again what the protocol allows (MQTT 3.1 by time), and obeys the server's Receive Maximum
+exactly as MQTT 5 §4.9 says, no stricter. Packets in both directions wait in ``outbox`` and
+``inbox`` until the test lets them pass, one by one.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Sent:
 
 @final
 class Pressed:
-    """One client.
+    """One client under pressure.
 
     Args:
         bench: the broker.
-        client_id: its identifier.
-        version: 3, 4 or 5.
-        random: what it does.
+        client_id: its client identifier.
+        version: its protocol level, 3, 4 or 5.
+        random: draws what it does.
     """
 
     def __init__(self, bench: Bench, client_id: str, version: int, random: Random) -> None:
@@ -79,7 +79,7 @@ class Pressed:
     # -- connections -------------------------------------------------------------------
 
     def connect(self) -> None:
-        """A new connection, over whatever there is; it is up with the CONNACK."""
+        """Open a new connection, which takes over from an older one; it is up with the CONNACK."""
         self.gone()
         line = self.bench.line(self.version)
         self.line = line
@@ -90,13 +90,13 @@ class Pressed:
         line.receive(encode(packet, self.version))
 
     def cut(self) -> None:
-        """The connection breaks."""
+        """Cut the connection."""
         if self.line is not None:
             self.line.cut()
         self.gone()
 
     def gone(self) -> None:
-        """What was under way is lost."""
+        """Forget the packets under way: the connection is lost."""
         self.line = None
         self.connected = False
         self.outbox.clear()
@@ -108,7 +108,7 @@ class Pressed:
             sent.here = False
 
     def closed_because(self) -> str:
-        """Why the server closed the connection; empty if it did not."""
+        """Return why the server closed the connection; empty if it did not."""
         if self.line is None or not self.line.connection.link.closed:
             return ""
         return self.line.connection.closed_because
@@ -116,7 +116,7 @@ class Pressed:
     # -- publishing --------------------------------------------------------------------
 
     def publish(self, topic: str, qos: int) -> Sent | None:
-        """A new message, if the protocol lets it."""
+        """Publish a new message, if the protocol allows; return it, or None."""
         if not self.connected or any(not sent.here for sent in self.open.values()):
             return None
         if qos > 0 and (len(self.open) >= self.window or self._quota <= 0):
@@ -135,7 +135,8 @@ class Pressed:
         return sent
 
     def send_again(self) -> None:
-        """After a reconnect: in order, with the same packet identifiers."""
+        """Send unacknowledged messages again after a reconnect: in order, with their packet
+        identifiers."""
         if not self.connected:
             return
         for packet_id, sent in self.open.items():
@@ -150,7 +151,7 @@ class Pressed:
                 return
 
     def retry(self) -> None:
-        """MQTT 3.1: what is not answered is sent again by time."""
+        """Send unanswered packets again by time, as MQTT 3.1 allows."""
         if self.version != 3 or not self.connected:
             return
         for packet_id, sent in self.open.items():
@@ -177,7 +178,7 @@ class Pressed:
     # -- the network -------------------------------------------------------------------
 
     def push(self, count: int) -> None:
-        """``count`` packets reach the server in one read."""
+        """Deliver ``count`` packets to the server in one read."""
         data = b""
         while self.outbox and count > 0:
             data += self.outbox.popleft()
@@ -186,7 +187,7 @@ class Pressed:
             self.line.receive(data)
 
     def pull(self, count: int) -> None:
-        """What left the server arrives; ``count`` packets are handled."""
+        """Take the packets that left the server, and handle ``count`` of them."""
         if self.line is None:
             return
         self.inbox.extend(self.line.read())
@@ -240,7 +241,7 @@ class Pressed:
             self._queue(Puback(packet.packet_id))
 
     def _answered(self, qos: int, packet_id: int) -> None:
-        """Answers come in the order of the messages [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
+        """Check that answers come in the order of the messages [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
         if self.version != 3:
             first = self._expects[qos].popleft()
             assert first == packet_id, f"{packet_id} is answered before {first}"

@@ -1,6 +1,6 @@
-"""How the seeded simulations are run: so many seeds, the same on every machine.
+"""The seeds that the simulations play: a fixed number, the same on every machine.
 
-Nothing here depends on how fast a machine is: ``make test`` plays the first seeds of each
+The number does not depend on the speed of the machine: ``make test`` plays the first seeds of each
 simulation, as many as its test names; ``python -m tests.model`` plays any others.
 
 ========================  =============================================================
@@ -23,12 +23,12 @@ TIMEOUT_S: Final = max(300.0, SEEDS / 2)  # of a test that plays seeds
 
 
 def replay(seed: int) -> str:
-    """Return what to put before the command to see this run again."""
+    """Return the variable to put before the command to replay this seed."""
     return f"PENSTOCK_SEED={seed}"
 
 
 def chosen_seeds(count: int) -> range:
-    """Return the seeds to play, where a test plays ``count`` unless the environment says more."""
+    """Return the seeds to play: ``count`` of them, unless the environment says otherwise."""
     if SEED:
         return range(int(SEED), int(SEED) + 1)
     return range(FIRST_SEED, FIRST_SEED + (SEEDS or count))

@@ -1,4 +1,5 @@
-"""A bad link between the connecting role and a side that accepts: the promises of ``test_link``."""
+"""A bad link between the client role and a side that accepts: the promises of ``test_link``
+hold."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tests.model.test_link import Run, play
 
 
 class Dialling(Run):
-    """A handshake takes many steps: mostly it is let through, or little else would happen."""
+    """A run that lets most handshakes through: they take many steps, and little else would
+    happen."""
 
     def _open(self) -> None:
         super()._open()
@@ -51,7 +53,7 @@ def test_the_runs_do_what_they_are_for() -> None:
 
 
 class Forgetful(Dialled):
-    """Forgets with each connection what it is processing."""
+    """A side that forgets its arrivals with each connection."""
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
         self.arrivals.connected(False)

@@ -24,7 +24,7 @@ READ_SIZES: Final = (None, None, 1, 3, 30)
 
 
 def profile_of(random: Random) -> Profile:
-    """What kind of run a seed gives."""
+    """Return the kind of run that a seed gives."""
     return Profile(
         version=random.choice((3, 4, 5, 5)),
         max_inflight=(random.choice((0, 1, 2, 8)), random.choice((1, 3, 32))),
@@ -39,7 +39,7 @@ def profile_of(random: Random) -> Profile:
 
 
 class Run:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, seed: int, make: tuple[Make, Make] = (Endpoint, Endpoint)) -> None:
         self._random = Random(seed)
@@ -65,7 +65,7 @@ class Run:
         }
 
     def play(self) -> None:
-        """All of it."""
+        """Play the whole run and judge it."""
         steps = list(self._steps)
         weights = list(self._steps.values())
         for step in self._random.choices(steps, weights, k=STEPS):
@@ -131,7 +131,7 @@ class Run:
 def play(
     seed: int, make: tuple[Make, Make] = (Endpoint, Endpoint), kind: type[Run] = Run
 ) -> LinkWorld:
-    """One run; a failure names its seed and shows what led to it."""
+    """Play one run; a failure names its seed and shows what led to it."""
     run = kind(seed, make)
     try:
         run.play()

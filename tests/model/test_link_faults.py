@@ -1,7 +1,7 @@
-"""The judges of the link can fail: a side with one fault each, and what it must be found out by.
+"""The judges of the link can fail: each side with one fault must be found out.
 
-Each fault is one method of ``Endpoint`` changed, around a session that is right. A fault that
-no seed finds would mean that its judge proves nothing.
+Each fault changes one method of ``Endpoint``, around a correct session. A fault that no seed finds
+would mean that its judge proves nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEEDS: Final = 400
 
 
 def packets_of(data: bytes, version: int) -> list[Packet]:
-    """What is in whole frames."""
+    """Return the packets in ``data``, which ends with a whole packet."""
     decoder = Decoder(PACKET_SIZE_BYTES_MAX, version)
     decoder.feed(data)
     packets: list[Packet] = []
@@ -62,7 +62,7 @@ class AnswersBeforeTheDisk(Endpoint):
 
 
 class LosesCommits(Endpoint):
-    """Says of every third commit that it is on the disk, where it is not."""
+    """Reports every third commit as on the disk, where it is not."""
 
     commits = 0
 
@@ -117,7 +117,7 @@ class SendsAgainWithoutDup(Endpoint):
 
 
 class SendsTheLastFirst(Endpoint):
-    """Turns the order of what leaves together round."""
+    """Reverses the order of packets that leave together."""
 
     def leave(self, link: Link, data: bytes, now: Now) -> None:
         packets = packets_of(data, self.version)
@@ -139,7 +139,7 @@ class LosesMessages(Endpoint):
 
 
 class DropsInSilence(Endpoint):
-    """Counts no drop."""
+    """Counts no drops."""
 
     def count_drops(self) -> None:
         for reason in range(len(self.drops.counts)):
@@ -148,7 +148,7 @@ class DropsInSilence(Endpoint):
 
 
 class CountsForTheWrongReason(Endpoint):
-    """Says of each drop that a session ended."""
+    """Counts each drop under the reason of an ended session."""
 
     def count_drops(self) -> None:
         self.drops.counts[SESSION_ENDED] = sum(self.drops.counts)
@@ -168,7 +168,7 @@ class TakesTooMuchOffTheExpiry(Endpoint):
 
 
 class KeepsAPlaceForever(Endpoint):
-    """Passes over some acknowledgements."""
+    """Ignores some acknowledgements."""
 
     def handle(self, packet: Packet, now: Now) -> None:
         if not (isinstance(packet, Puback) and packet.packet_id % 5 == 0):

@@ -1,8 +1,8 @@
-"""The link again, as a state machine of hypothesis: it searches for an order of events, and what
-it finds it makes as short as it can.
+"""The link as a state machine of hypothesis, which searches for an order of events and shrinks
+what it finds.
 
-The steps are those of ``LinkWorld``; after the last one all comes to rest and is judged. Steps
-are drawn coarse enough that few of them already mean something: ``flow`` is a whole exchange.
+The steps are those of ``LinkWorld``; after the last one, all comes to rest and is judged. Steps are
+coarse, so that a few of them already have an effect: ``flow`` is a whole exchange.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROFILES = st.builds(
 
 
 class LinkMachine(RuleBasedStateMachine):
-    """Two sessions and what may happen to them."""
+    """Two sessions, and the events that may happen to them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_the_machine_finds_a_fault_too() -> None:
 
         @rule(topic=st.sampled_from(TOPICS))
         def publish(self, topic: str) -> None:
-            """What shows the fault: the search itself must not depend on luck."""
+            """Publish what shows the fault, so that the search does not depend on luck."""
             self.world.publish(0, topic, 2, False, 0)
 
         congest = crash = pass_time = trim = None  # type: ignore[assignment]  # no such rules

@@ -1,9 +1,9 @@
-"""Producers whose memory, connections and broker come and go, seed by seed.
+"""Producers that lose their memory and connections, and a broker that crashes, seed by seed.
 
-Each producer has so many messages to publish, in order, a few of them ahead of their
-acknowledgements. It crashes, and knows afterwards only what CONNACK tells; its connection is cut;
+Each producer publishes ``MESSAGES`` messages, in order, a few of them ahead of their
+acknowledgements. It crashes, and afterwards knows only what CONNACK says; its connection is cut;
 the broker crashes before or after it wrote; queues that ``reject`` are full. Whatever happens,
-the log holds each message once, in order, and all that were acknowledged.
+the log has each message once, in order, and all that were acknowledged.
 
 Seeds are as in ``test_simulation``.
 """
@@ -54,7 +54,8 @@ class Producer:
         self._packet_id = 0
 
     def connect(self, bench: Bench) -> None:
-        """With another client identifier each time: there is no session to resume."""
+        """Connect with another client identifier each time, so that there is no session to
+        resume."""
         self.connections += 1
         self.line = bench.line()
         asking = Properties(user_properties=[(PRODUCER, self.name)])
@@ -64,7 +65,7 @@ class Producer:
         self.following = 0  # not known before CONNACK
 
     def send(self, random: Random) -> None:
-        """The next message, if there may be one more ahead."""
+        """Publish the next message, if there may be one more ahead."""
         ahead = len(self._open)
         if self.line is None or ahead >= AHEAD_MAX or not 0 < self.following <= MESSAGES:
             return
@@ -79,7 +80,7 @@ class Producer:
         self.line.send(packet)
 
     def read(self) -> None:
-        """Acknowledgements; after a refusal it goes back to what was refused."""
+        """Handle acknowledgements; after a refusal, go back to the refused message."""
         if self.line is None:
             return
         for packet in self.line.read():
@@ -100,13 +101,13 @@ class Producer:
                     self.following = min(self.following, number)
 
     def lose_connection(self) -> None:
-        """It is gone, and nobody knows what was on its way."""
+        """Cut the connection, with whatever is on its way."""
         if self.line is not None:
             self.line.cut()
             self.line = None
 
     def is_done(self) -> bool:
-        """Whether all that there is to publish was acknowledged."""
+        """Return whether all its messages were acknowledged."""
         return self.acknowledged == MESSAGES
 
 
@@ -125,7 +126,7 @@ class Plant:
         self.bench.commit()
 
     def run(self) -> None:
-        """Trouble, then peace."""
+        """Make trouble, then come to rest and check."""
         for _ in range(STEPS):
             self.step()
             check_waiting(self.bench.server)
@@ -155,7 +156,7 @@ class Plant:
             self.crash()
 
     def commit(self) -> None:
-        """One step of a commit: sealed, or written and released."""
+        """Do one step of a commit: seal, or write and release."""
         if self.sealed is None:
             self.sealed = self.bench.seal()
         else:
@@ -163,7 +164,7 @@ class Plant:
             self.sealed = None
 
     def read(self) -> None:
-        """The reader takes what is there, so that there is room again."""
+        """Let the reader take what is there, so that its queue has room again."""
         if self.reader is None:
             self.reader = self.bench.line()
             properties = Properties(session_expiry_interval=3600)
@@ -173,7 +174,7 @@ class Plant:
             self.reader.send(Puback(packet.packet_id))
 
     def crash(self) -> None:
-        """The broker ends; a commit under way is on disk, or not."""
+        """Crash the broker; a commit under way is on disk, or not."""
         if self.sealed is not None and self.random.random() < 0.5:
             self.bench.store.commit(self.sealed)
         self.sealed = None
@@ -183,7 +184,7 @@ class Plant:
         self.bench.restart()
 
     def settle(self) -> None:
-        """Everybody comes back until all is published."""
+        """Let everyone reconnect until all is published."""
         for _ in range(ROUNDS_TO_REST):
             for producer in self.producers:
                 if producer.line is None:
@@ -197,7 +198,7 @@ class Plant:
         raise AssertionError("not all was published in time")
 
     def check(self) -> None:
-        """The promise."""
+        """Check that the log has each message once and in order."""
         end = self.bench.store.log_extent().end
         log = self.bench.store.read(range(end))
         for producer in self.producers:
@@ -210,7 +211,7 @@ class Plant:
 
 
 def play(seed: int) -> Plant:
-    """One run; a failure names its seed."""
+    """Play one run; a failure names its seed."""
     plant = Plant(seed)
     try:
         plant.run()

@@ -28,13 +28,13 @@ _FAST: Final = Path("/dev/shm")
 
 @final
 class MemoryDisk:
-    """Keeps what a memory store was given."""
+    """A disk that keeps what a memory store was given."""
 
     def __init__(self) -> None:
         self._store = MemoryStore("epoch")
 
     def open(self) -> Store:
-        """Return the same store; everything that was committed, and nothing else, is in it."""
+        """Return the same store, with everything that was committed, and nothing else."""
         forget_who_waits(self._store)
         return self._store
 
@@ -44,7 +44,8 @@ class MemoryDisk:
 
 @final
 class RocksDisk:
-    """A directory, in memory where the machine has it: what a sync does is not asked here."""
+    """A directory, in memory where the machine has that: the effect of a sync is not tested
+    here."""
 
     def __init__(self) -> None:
         parent = _FAST if _FAST.is_dir() else None

@@ -1,11 +1,11 @@
-"""A batch of staged rows, and a crash at every single step on its way into the log.
+"""A batch of staged rows, with a crash at every single step on its way into the log.
 
-The staging area is real, in a directory; so are the engine, its driver and the publisher. What
-reaches the disk, a file's sync, a rename, a directory's sync, a removal, a commit, is a *step*.
-The n-th one of a run crashes everything, before or after the disk has it; what was renamed and not
-synced stays or is undone. Then everything starts anew, Spark too or only the broker, until all
-batches are published. This is done for each n there is. Whatever the crash, the log holds each row
-once, in order, and nothing stays behind.
+The staging area is real, in a directory; so are the engine, its driver and the publisher. Each
+operation that reaches the disk (a file's sync, a rename, a directory's sync, a removal, a commit)
+is a *step*. The n-th step of a run crashes everything, before or after the disk has it; renames
+that were not synced stay or are undone. Then everything starts again, Spark too or only the broker,
+until all batches are published. This is done for each n there is. Whatever the crash, the log has
+each row once, in order, and no staged file is left.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ LIMITS: Final = PublishLimits(128, 1_000_000, 1_000_000_000)
 
 
 class Crash(BaseException):
-    """Everything ends here; nothing may catch it."""
+    """The end of a life of the broker; nothing may catch it."""
 
 
 @final
 class Disk:
-    """What reaches the disk, step by step; from the crash on nothing does."""
+    """The steps that reach the disk; after the crash none does."""
 
     def __init__(self, crash_at: int, after: bool, loses_renames: bool) -> None:
         self.steps = 0
@@ -68,7 +68,7 @@ class Disk:
         self._is_inside = False
 
     def step(self, does: Callable[[], Any]) -> Any:
-        """Do something, and crash before or after it if it is its turn."""
+        """Do ``does`` as one step, and crash before or after it if it is its turn."""
         with self._lock:
             if self._is_inside:
                 return does()
@@ -96,7 +96,7 @@ class Disk:
             self._is_inside = False
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
-        """Let the staging area reach the disk through this."""
+        """Route the operations of the staging area through this disk."""
         fsync, rename, rmtree = os.fsync, Path.rename, shutil.rmtree
 
         def renamed(source: Path, target: Path) -> None:
@@ -125,7 +125,7 @@ class Disk:
 
 @final
 class CrashingStore:
-    """The store of one life of the broker: what it commits is in ``memory``, beyond its life."""
+    """The store of one life of the broker: its commits are in ``memory``, which survives."""
 
     acknowledged_when = "memory"
     writes_columns = False
@@ -151,11 +151,11 @@ class Spark:
         self.files: list[tuple[str, int, int]] = []
 
     def forget(self) -> None:
-        """It was killed: what its tasks staged it does not know any more."""
+        """Forget what its tasks staged: it was killed."""
         self.files = []
 
     async def run(self, publishing: Publishing) -> None:
-        """Stage and publish what is left of the batches, each commit twice."""
+        """Stage and publish the batches that are left, each commit twice."""
         loop = asyncio.get_running_loop()
         while self.batch < len(BATCHES):
             if not self.files:
@@ -184,7 +184,7 @@ class Spark:
 
 
 async def live(memory: MemoryStore, disk: Disk, data_dir: Path, spark: Spark) -> None:
-    """One life of the broker, until Spark is done or everything crashes."""
+    """Run one life of the broker, until Spark is done or everything crashes."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, _context: None)  # crashes in callbacks
     store = CrashingStore(memory, disk)
@@ -222,7 +222,7 @@ def wait_for_crash(disk: Disk, running: asyncio.Future[None]) -> None:
 
 
 def play(crash_at: int, after: bool, loses: bool, spark_too: bool, data_dir: Path) -> int:
-    """One run with a crash at a step; how many steps there were before it was over."""
+    """Play one run with a crash at a step; return how many steps it took."""
     memory = MemoryStore(EPOCH)
     spark = Spark()
     disk = Disk(crash_at, after, loses)

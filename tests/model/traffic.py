@@ -1,7 +1,7 @@
-"""What travels from one side of a simulated link to the other, and the promises it is under.
+"""The messages from one side of a simulated link to the other, and the promises about them.
 
-One `Traffic` is the judge of one direction. It is told by the application what was published, by
-the disks what became durable, and it listens on the wire; of the engine it knows nothing.
+One ``Traffic`` is the judge of one direction. The application tells it what was published, the
+disks what became durable, and it reads the packets on the wire; it knows nothing of the engine.
 
 =====================  ================================================================
 window                 on no connection more than the smaller of Receive Maximum and
@@ -29,7 +29,7 @@ REFUSED_FROM: Final = 0x80
 
 
 def key_of(payload: bytes) -> str:
-    """The name of a message, ``publisher|number``; the rest of the payload is padding."""
+    """Return the key of a message, ``publisher|number``; the rest of the payload is padding."""
     return payload.decode().rstrip(".")
 
 
@@ -72,29 +72,29 @@ class Traffic:
     # -- the sender's side -------------------------------------------------------------
 
     def published(self, topic: str, qos: int, expires_at_us: int) -> str:
-        """The application hands over a message; its key."""
+        """Note a message that the application publishes; return its key."""
         number = len(self.messages) + 1
         key = f"{self.sender}|{number}"
         self.messages[key] = Sent(number, topic, qos, expires_at_us)
         return key
 
     def accepted(self, key: str) -> None:
-        """The message is durable on the sender's side."""
+        """Note that the message is durable on the sender's side."""
         self.messages[key].accepted = True
 
     def connected(self, receive_maximum: int) -> None:
-        """The sender's session has a new connection."""
+        """Note that the sender's session has a new connection."""
         self._unacknowledged.clear()
         own = self._window_max or 65535
         self._allowed = min(own, receive_maximum)
 
     def crashed(self) -> None:
-        """The sender starts again from its disk."""
+        """Note that the sender starts again from its disk."""
         self.crashes += 1
         self._unacknowledged.clear()
 
     def left(self, packet: Packet, wall_us: int) -> None:
-        """The sender writes a packet to its socket."""
+        """Check a packet that the sender writes to its socket."""
         if isinstance(packet, Pubrel):
             if packet.packet_id in self._in_flight and packet.reason_code < REFUSED_FROM:
                 self._takes_a_place(packet)
@@ -123,7 +123,7 @@ class Traffic:
         self._takes_a_place(packet)
 
     def _check_expiry(self, packet: Publish, key: str, sent: Sent, wall_us: int) -> None:
-        """[MQTT-3.3.2-6]: the interval received, less the time it waited."""
+        """Check the expiry interval: as published, less the time it waited [MQTT-3.3.2-6]."""
         properties = packet.properties
         left_s = None if properties is None else properties.message_expiry_interval
         if sent.expires_at_us == 0:
@@ -138,7 +138,7 @@ class Traffic:
         assert count <= self._allowed, f"{packet}: {count} in flight, {self._allowed} allowed"
 
     def answered(self, packet: Puback | Pubrec | Pubcomp) -> None:
-        """The sender reads an acknowledgement."""
+        """Check an acknowledgement that the sender reads."""
         packet_id = packet.packet_id
         key = self._in_flight.get(packet_id)
         refused = packet.reason_code >= REFUSED_FROM
@@ -152,7 +152,7 @@ class Traffic:
     # -- the receiver's side -----------------------------------------------------------
 
     def row(self, key: str) -> None:
-        """The message is durable on the receiver's side."""
+        """Check a message that becomes durable on the receiver's side."""
         sent = self.messages[key]
         assert sent.qos == 0 or sent.accepted, f"{key} arrived, and the sender may forget it"
         sent.rows += 1
@@ -168,7 +168,7 @@ class Traffic:
     # -- the verdict -------------------------------------------------------------------
 
     def judge(self, possible: Collection[int], exact: bool) -> None:
-        """All is quiet.
+        """Check, at rest, that every message arrived or was counted as dropped.
 
         Args:
             possible: the reasons to drop that this run can have.
