@@ -283,7 +283,7 @@ class Device:
                 assert self.profile.version == 3, f"{packet} is in flight already"
                 assert packet.dup, f"{packet} is in flight already"
             elif self.profile.version == 3 and packet.dup:
-                pass  # it may have crossed our answer: the broker counts it no more
+                pass  # it may have crossed our answer: the broker no longer counts it
             else:
                 self._unanswered.add(packet_id)
             assert len(self._unanswered) <= self.profile.window, (

@@ -43,7 +43,7 @@ class Sent:
         self.taken = False  # the server answered for it
         self.refused = False
         self.may_be_late = False  # refused once, it may be, and the answer lost: MQTT 5 only
-        self.maybe = False  # it may or may not arrive: a right was away, an answer is ambiguous
+        self.maybe = False  # it may arrive or not: no permission, or an ambiguous answer
 
 
 @final

@@ -44,7 +44,7 @@ from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.unit.engine.bench import EPOCH, START_US
 
 SINK: Final = "query"
-BATCHES: Final = (((0, 3), (3, 5)), ((5, 6),))  # of each its files, of each its rows
+BATCHES: Final = (((0, 3), (3, 5)), ((5, 6),))  # by batch and file: the range of rows
 ROWS: Final = [str(n).encode() for n in range(6)]
 LIMITS: Final = PublishLimits(128, 1_000_000, 1_000_000_000)
 

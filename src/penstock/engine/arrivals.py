@@ -67,7 +67,7 @@ class Arrivals:
         self.connection = 0  # number of the current one; earlier ones may deliver nothing more
         self._open: dict[int, Arrival] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
-        self._line: Fifo[Arrival] = Fifo()  # of the present connection
+        self._line: Fifo[Arrival] = Fifo()  # arrivals of the current connection, not acknowledged
 
     def __len__(self) -> int:
         """Return how many came on the current connection and are not acknowledged yet."""

@@ -72,7 +72,7 @@ from penstock.protocol.properties import Properties
 
 AWAIT_CONNACK: Final = 5
 
-_PING_AFTER: Final = 0.75  # of the keep alive
+_PING_AFTER: Final = 0.75  # fraction of the keep alive after which PINGREQ is sent
 _PINGREQ: Final = encode(Pingreq(), V311)
 _INNOCENT: Final = (  # DISCONNECT codes that do not blame a message we sent
     reasons.SERVER_BUSY,
@@ -124,9 +124,9 @@ class ClientConnection(Connection):
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
         )
         self.state = AWAIT_CONNACK
-        self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended it
+        self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
         self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
-        self.application_is_full = False  # it takes no more; it lets the connection go on later
+        self.application_is_full = False  # takes no more for now; resumes the connection later
         self.says_at_end: tuple[str, bytes] | None = None  # topic and payload, see ``say``
         self.is_unknown = False  # the server has a session that is not ours: start clean
         self.link.version = connect.version
@@ -141,7 +141,7 @@ class ClientConnection(Connection):
         self.inherits = inherits
         self._inherited = Inherited()
         self._receiving = Receiving(session, self.link, arrivals, application, asked)
-        self._window = PACKET_IDENTIFIERS  # what the server takes unacknowledged
+        self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
         self.link.hold(encode(connect, connect.version))  # not before the disk has the session
@@ -201,7 +201,7 @@ class ClientConnection(Connection):
             )
             return
         present = connack.session_present
-        if connect.version == V31:  # it does not say: v3.1 §3.2
+        if connect.version == V31:  # CONNACK has no session present flag: v3.1 §3.2
             present = self._is_known and not connect.clean_start
         elif present and (connect.clean_start or not self._is_known):
             self.is_unknown = True  # [MQTT-3.2.2-4]

@@ -45,7 +45,7 @@ class Text:
 
     def __init__(self) -> None:
         self._values = BytesWriter()
-        self._pieces: list[bytes] = []  # what stands before ``_values``
+        self._pieces: list[bytes] = []  # the data before ``_values``
         self._pieces_bytes: i64 = 0
         self._positions = BytesWriter()
         _write_i32(self._positions, 0)
@@ -121,7 +121,7 @@ class Columns:
         self.internal = Flags()
         self._received_at = BytesWriter()
         self._qos = BytesWriter()
-        self._client_id = ""  # of the latest message, and how it is encoded
+        self._client_id = ""  # client identifier of the latest message, encoded in ``_encoded``
         self._encoded = b""
 
     def add(self, message: Message) -> None:

@@ -91,9 +91,9 @@ class Connection(Resumable):
         self._decoder = decoder
         self._keep_alive = keep_alive
         self._share = link.share
-        self._began_at: i64 = 0  # of ``share.spent``, when its turn began
+        self._began_at: i64 = 0  # ``share.spent`` when its turn began
         self._logged_before: i64 = 0  # ``share.logged_bytes``, likewise
-        self._logged_bytes: i64 = 0  # of it in the batch ``_logged_in``
+        self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
         self._logged_in: i64 = 0
         self._much_in: i64 = -MUCH_HOLDS_BATCHES  # the last batch that it put much into
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes

@@ -54,7 +54,7 @@ class _Letter:
         self.client_id = client_id
         self.message = message
         self.offset = offset
-        self.size_bytes = size_bytes  # of the message
+        self.size_bytes = size_bytes  # size of the message
         self.counted_bytes = 0  # its part of ``_Inbox.size_bytes``
 
 
@@ -64,7 +64,7 @@ class _Inbox(Heir):
 
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
-        self.size_bytes = 0  # of bodies in memory; one that many letters have counts once
+        self.size_bytes = 0  # bytes of bodies in memory; a body of many letters counts once
         self.closed = False  # while a dead letter is published: what it displaces becomes none
         self._topic = topic
         self._with_qos0 = with_qos0
@@ -181,7 +181,7 @@ class DeadLetters(Stored):
     def _publish(self, letter: _Letter, message: Message, now: Now) -> None:
         encoded = message.properties
         properties = decode_properties(encoded, 0, len(encoded), PUBLISH)
-        properties.message_expiry_interval = None  # it may be what has passed
+        properties.message_expiry_interval = None  # the message may have expired
         properties.user_properties = [
             *(properties.user_properties or []),
             (REASON, slug_of(letter.reason)),

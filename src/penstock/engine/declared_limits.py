@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Le, Len
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most
-TOPIC_LEVELS_MAX: Final = 1000  # that ``topic_levels_max`` may be
+TOPIC_LEVELS_MAX: Final = 1000  # the highest value of ``topic_levels_max``
 
 QueuePriority = Annotated[int, Ge(1), Le(255)]
 

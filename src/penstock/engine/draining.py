@@ -59,7 +59,7 @@ class Draining:
         for session in order.after(self._cursor, VISITS_PER_TICK_MAX):
             self._cursor = session.number
             connection = connections.get(session.client_id)
-            if connection is None:  # it is away, or a bridge of ours
+            if connection is None:  # the session is disconnected, or a bridge of ours
                 continue
             self._found = True
             self.sent_away += 1

@@ -89,7 +89,7 @@ KINDS: Final = (
 Event: TypeAlias = dict[str, object]
 
 _TOPICS_MAX: Final = 10_000
-_OFFSETS_MAX: Final = 1000  # of one event about a commit
+_OFFSETS_MAX: Final = 1000  # offsets in one event about a commit
 _BITS_32: Final = 2**32
 _SPREAD: Final = (
     2654435769  # 2**32 over the golden ratio: neighbouring offsets are hashed far apart
@@ -135,7 +135,7 @@ class Events:
         self.lead_us = 0  # ``now_us`` minus the steady clock, by which durations are measured
         self.waiting = 0
         self.lost = 0
-        self.clients: dict[str, Tally] = {}  # of those that are connected
+        self.clients: dict[str, Tally] = {}  # by client identifier of connected clients
         self.active: dict[
             str, None
         ] = {}  # client identifiers of sessions with messages sent or waiting

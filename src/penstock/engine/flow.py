@@ -56,7 +56,7 @@ class Flow:
     ) -> None:
         self.client_id = session.client_id
         self.connected = connection is not None
-        self.version = 0  # of the protocol; 0 while it is away
+        self.version = 0  # protocol level; 0 while it is disconnected
         self.subscriptions = len(session.subscriptions)
         self.window_length = session.window_length
         self.window_size = session.window_size  # the smaller of the next and max_inflight
@@ -67,7 +67,7 @@ class Flow:
         self.queue_bytes_max = session.queue_bytes_max  # 0 = no limit
         self.inbound_unacknowledged = 0
         self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
-        self.receive_maximum = 0  # what we accept; 0 while the client is away
+        self.receive_maximum = 0  # what we accept; 0 while the client is disconnected
         self.pending_bytes = 0  # made for the client, and not handed to its socket yet
         self.drops = drops
         now_s = now.monotonic_s

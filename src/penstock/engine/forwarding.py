@@ -80,7 +80,7 @@ class Forwarding:
         self.looped = 0  # messages not forwarded because of their hops
         self.too_long = 0  # messages not forwarded because their topic would be too long
         self.packets = 0  # PUBLISH, first and again
-        self.resent = 0  # those that were sent again
+        self.resent = 0  # PUBLISH packets that were repeats
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
         self._hops_max = hops_max
         self._user_properties = user_properties

@@ -23,7 +23,7 @@ BRIDGE_SESSIONS: Final = (
     "$bridge/"  # prefix of the client identifiers of bridges, which no client may use
 )
 ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
-ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
+ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # another one: a topic filter
 
 
 @final

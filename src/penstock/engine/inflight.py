@@ -64,7 +64,7 @@ _TRANSITIONS: Final[dict[tuple[int, int], int]] = {
     (AWAIT_PUBCOMP, PUBREC): RELEASE,
     (AWAIT_PUBCOMP, PUBCOMP): FREED,
 }
-_VERDICTS: Final[bytes] = bytes(  # the same, at 16 times the state plus the packet type
+_VERDICTS: Final[bytes] = bytes(  # ``_TRANSITIONS`` as a table: index 16 * state + packet type
     [
         _TRANSITIONS.get((state, packet_type), VIOLATION)
         for state in range(AWAIT_PUBCOMP + 1)
@@ -95,7 +95,7 @@ class InFlightWindow:
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
         self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
-        self._changed_pages: dict[int, None] = {}  # since ``take_pages``
+        self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
         self.stored_len = 0  # entries on all pages
 

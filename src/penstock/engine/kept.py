@@ -78,7 +78,7 @@ class Kept:
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.unreleased_bytes_max = unreleased_bytes_max
-        self.retained_bytes_max = retained_bytes_max  # which ``retained`` counts itself
+        self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
         self.waiting_bytes = 0
         self.held_back_bytes = 0  # of publishers: ``held_back``, ``inbound``
         self.fetching_bytes = 0  # bodies that are being read from the log

@@ -33,7 +33,7 @@ class Lag(Stored):
     def __init__(self, session: Session, effects: Effects) -> None:
         self._session = session
         self._effects = effects
-        self._offset = NOT_IN_LOG  # of the message whose age is known
+        self._offset = NOT_IN_LOG  # offset of the message whose age is known
         self._since_us = 0
         self._asked: list[int] = []
 

@@ -84,14 +84,14 @@ class EngineLimits:
 
     def __init__(self, zone: str = "", **given: object) -> None:
         self.zone = zone
-        self.sent_packet_bytes_max = 0  # of a bridge; 0 = as the remote broker says
+        self.sent_packet_bytes_max = 0  # a bridge's limit; 0 = as the remote broker says
         values = defaults()
         for name in given:
             if name not in values:
                 raise TypeError(f"EngineLimits has no limit {name!r}")
         for name, value in (values | given).items():
             setattr(self, name, value)
-        self.offers = Offers()  # of the listener
+        self.offers = Offers()  # features that the listener offers
         self.rejects = self.mqueue_overflow == REJECT
         self.priorities = (
             TopicPriorities(self.mqueue_priorities) if self.mqueue_priorities else None

@@ -41,7 +41,7 @@ from penstock.engine.frames import Frames
 from penstock.engine.limits import FREE_BYTES
 from penstock.engine.share import Share
 
-_PLAIN_BYTES: Final = 4  # of an acknowledgement without a reason code
+_PLAIN_BYTES: Final = 4  # size of an acknowledgement without a reason code
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
 
 
@@ -66,9 +66,9 @@ class Turn:
         self.ready: list[Link] = []  # links with bytes that may leave now
         self.holding: list[Link] = []  # links with bytes that leave with the open batch
         self.closing: list[Link] = []  # links to be closed
-        self.unsent_bytes = 0  # of all links: what the shell has not handed to a socket yet
-        self.buffered_bytes = 0  # of all links whose peer lags: what it was handed and has not sent
-        self.buffers_bytes_max = 0  # of both; 0 = no limit
+        self.unsent_bytes = 0  # of all links: not handed to a socket yet
+        self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers lag
+        self.buffers_bytes_max = 0  # limit of both together; 0 = no limit
         self.unfinished: list[Resumable] = []  # resumed in the next turn
         self.went_on: list[
             Resumable
@@ -123,7 +123,7 @@ class Link:
         self.counters = turn.counters
         self._wanted = False  # the user is to be resumed when there is room
         self._turn = turn
-        self.share = turn.share  # of a turn's work
+        self.share = turn.share  # the work of a turn
 
     @property
     def waits(self) -> bool:
@@ -195,7 +195,7 @@ class Link:
     def send(self, frame: bytes) -> None:
         """Send ``frame`` in this turn."""
         if not self.opened:
-            self.hold_qos0(frame)  # what comes after CONNACK must not overtake this either
+            self.hold_qos0(frame)  # a packet sent after CONNACK must not overtake this one either
             return
         self.send_now(frame)
 

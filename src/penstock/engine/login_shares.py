@@ -260,7 +260,7 @@ class LoginShares(Generic[T]):
         if not source:
             return self._names.due_s(name, now_s) if name else now_s
         due_s = self._sources.due_s(source, now_s)
-        if self._sources.failures(source, now_s) == 0:  # it guessed nothing yet
+        if self._sources.failures(source, now_s) == 0:  # no wrong password came from it
             return due_s
         return max(due_s, self._names.due_s(name, now_s)) if name else due_s
 

@@ -28,7 +28,7 @@ _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # sessions, groups and identifiers of all topics
 _BRANCHES_MAX: Final = 100_000
 _EVERYTHING: Final = -1  # instead of a depth: below a "#"
-_VISITS: Final = 20_000  # of branches, to forget, before all is forgotten ...
+_VISITS: Final = 20_000  # branches visited by ``forget`` before all is forgotten ...
 _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 
 

@@ -73,7 +73,7 @@ def _mounted(topic: str, mount_point: str) -> str:
 
 def _mounted_filter(topic_filter: str, mount_point: str) -> str:
     rest = unshared(topic_filter)
-    if not rest:  # it is refused as it is
+    if not rest:  # not well formed: it is refused later
         return topic_filter
     whole = _mounted(rest, mount_point)
     if not is_shared(topic_filter):

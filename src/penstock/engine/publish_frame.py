@@ -59,7 +59,7 @@ def add_publish(
     """
     version = link.version
     if forwarding is not None:
-        if forwarding.rule_for(message.topic) is None:  # it was removed
+        if forwarding.rule_for(message.topic) is None:  # the rule was removed
             return 0
         message = forwarding.message_for(message, version)
     if link.mount_point:

@@ -143,7 +143,7 @@ class Publishing:
         elif qos == 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
         if self.held_back.count > 0 or session.released_count > 0:
-            self._hold_back(packet, topic, session)  # what came later must not overtake
+            self._hold_back(packet, topic, session)  # it must not overtake earlier messages
             return
         if self._waits_for_a_pubrel(packet, session):
             self._hold_back(packet, topic, session)

@@ -35,7 +35,7 @@ class _Node:
         self.next: _Node | None = None
         self.previous: _Node | None = None
         self.message: Message | None = None
-        self.account: Account | None = None  # in which the message counts
+        self.account: Account | None = None  # the account in which the message counts
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:

@@ -37,7 +37,7 @@ WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 SLICE_S: Final = 0.02  # a turn's work should take no longer than this
 WORK_PER_TURN_MIN: Final = WORK_PER_TURN_MAX // 10  # of all connections together, on a slow machine
 SHARE_MIN: Final = 10 * WORK_OF_A_PACKET  # of one connection, however many there are
-MUCH_BYTES: Final = 65_536  # of messages of one connection in a batch: see ``effects``
+MUCH_BYTES: Final = 65_536  # bytes of one connection's messages in a batch: see ``effects``
 MUCH_HOLDS_BATCHES: Final = 32  # after one: about half a second
 BURST: Final = 5  # shares, for connections that begin in the same turn
 
@@ -48,7 +48,7 @@ class Share:
 
     def __init__(self) -> None:
         self.spent: i64 = 0  # by all connections, ever
-        self.logged_bytes: i64 = 0  # of messages appended to the log, by all, ever
+        self.logged_bytes: i64 = 0  # bytes of messages appended to the log, by all, ever
         self.batch: i64 = 0  # how many batches the effects have sealed
         self.work_max = WORK_PER_TURN_MAX
         self.together = WORK_PER_TURN_MAX  # for all connections that use up their shares together

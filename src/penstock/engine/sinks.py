@@ -35,7 +35,7 @@ from penstock.engine.share import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
 
 BATCH_MAX: Final = 2**31 - 2
-ROWS_MAX: Final = 2**32 - 1  # of one batch
+ROWS_MAX: Final = 2**32 - 1  # rows of one batch
 
 SHARE: Final = WORK_PER_TURN_MAX // 5  # part of a turn's work: clients come first
 

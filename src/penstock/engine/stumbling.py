@@ -35,7 +35,7 @@ class Stumbling:
         self._ends_max = ends_max
         self._delivery: Delivery | None = None
         self._ends = 0
-        self._capacity = 0  # of the window, while it is narrowed to 1; else 0
+        self._capacity = 0  # capacity of the window while it is narrowed to 1; else 0
 
     def begin(self, capacity: int) -> int:
         """Begin a connection; return the capacity of its window: 1 for the last trial."""

@@ -36,7 +36,7 @@ class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] | None = None
         self.entries: dict[Session, SessionSubscription] | None = None
-        self.groups: dict[ShareGroup, None] | None = None  # in the order they were made
+        self.groups: dict[ShareGroup, None] | None = None  # in the order in which they were made
 
     def child(self, level: str) -> _Node | None:
         return None if self.children is None else self.children.get(level)
