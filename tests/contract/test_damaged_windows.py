@@ -1,4 +1,5 @@
-"""In-flight windows whose pages are not those that their progress tells of: what damage leaves.
+"""Windows and inbound packet identifiers after damage: their pages are not those that the progress
+of their session tells of.
 
 A commit writes the pages that changed. So a page may be lost by itself, or one that was removed may
 be back, where a block of the database or a record of the write-ahead log is damaged.
@@ -12,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.effects import Commit
+from penstock.engine.inbound import PAGE_IDENTIFIERS, ids_in, pages_of, squares_of
 from penstock.engine.inflight import AWAIT_PUBREC, PAGE_PLACES
-from penstock.engine.records import Progress, WindowEntry, WindowPage
+from penstock.engine.records import HeldEntry, Progress, WindowEntry, WindowPage
 from penstock.store import records
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
 from penstock.store.examination import examine
+from penstock.store.pages import page_values
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from tests.contract.test_store import entries, rows, session
@@ -144,3 +147,76 @@ def test_progress_that_is_older_than_its_window_goes_on_behind_it(data_dir: Path
     found = repaired(data_dir)
     assert sequences(found) == [*SENT]
     assert (found.queue_head, found.next_sequence) == (SENT.stop, 21)
+
+
+# -- inbound packet identifiers ------------------------------------------------------------------
+
+FIRST_PAGE = [1, 5, PAGE_IDENTIFIERS - 1]
+LAST_PAGE = [65_534, 65_535]
+
+
+def receives(
+    data_dir: Path,
+    packet_ids: Sequence[int],
+    released: Sequence[int] = (),
+    held: Sequence[HeldEntry] = (),
+) -> dict[bytes, bytes]:
+    """Let session 1 have received messages with ``packet_ids``; return the pages as stored."""
+    commit = Commit(MESSAGES)
+    received = progress((), SENT.stop, SENT.stop, place=SENT.stop)
+    received.pages = [WindowPage(0, []), WindowPage(1, [])]
+    received.inbound = [*((page, 0) for page, _ in pages_of(list(released)))]
+    received.inbound += pages_of(list(packet_ids))
+    received.held = list(held)
+    received.inbound_len = len(packet_ids)
+    received.inbound_squares = squares_of(list(packet_ids))
+    commit.progress = [received]
+    store = RocksStore(data_dir)
+    store.commit(commit)
+    store.close()
+    assert examine(data_dir).problems == []
+    return {key: value for key, value in page_values(received) if value is not None}
+
+
+def told(there: int, due: int) -> str:
+    return (
+        "the packet identifiers of QoS 2 messages received from 'c' are not those that its progress"
+        f" tells of ({there} where it has {due}): none of them counts, and what it sends again may"
+        " be published twice"
+    )
+
+
+def test_a_page_of_inbound_identifiers_that_is_missing_is_told(data_dir: Path) -> None:
+    first, _ = receives(data_dir, FIRST_PAGE + LAST_PAGE)
+    damage(data_dir, remove=first)
+    assert examine(data_dir).problems == [told(2, 5)]
+    found = repaired(data_dir)
+    assert (found.inbound, found.inbound_len, found.inbound_squares) == ([], 0, 0)
+
+
+def test_a_page_of_inbound_identifiers_that_is_back_is_told(data_dir: Path) -> None:
+    """Its identifiers would make messages that are new repeats of others, and lose them."""
+    ((key, value),) = receives(data_dir, LAST_PAGE).items()
+    receives(data_dir, FIRST_PAGE, LAST_PAGE)
+    damage(data_dir, progress={key: value})
+    assert examine(data_dir).problems == [told(5, 3)]
+    assert repaired(data_dir).inbound == []
+
+
+def test_of_inbound_identifiers_as_many_others_are_told(data_dir: Path) -> None:
+    """So it is with a client that keeps its window full: it has as many at any time."""
+    ((key, value),) = receives(data_dir, [40, 41, 42]).items()
+    (live,) = receives(data_dir, FIRST_PAGE, [40, 41, 42])
+    damage(data_dir, remove=live, progress={key: value})
+    assert examine(data_dir).problems == [told(3, 3)]
+    assert repaired(data_dir).inbound == []
+
+
+def test_messages_that_wait_for_pubrel_stay_with_their_identifiers(data_dir: Path) -> None:
+    """Those of MQTT 3.1 clients: the progress itself names them."""
+    first, _ = receives(data_dir, FIRST_PAGE + LAST_PAGE, held=[(5, 17, 9)])
+    damage(data_dir, remove=first)
+    assert examine(data_dir).problems == [told(2, 5)]
+    found = repaired(data_dir)
+    assert (ids_in(found.inbound), found.inbound_len) == ([5], 1)
+    assert found.held == [(5, 17, 9)]

@@ -21,6 +21,7 @@ from rocksdict import WriteBatch
 
 from penstock.cli.store import _lines
 from penstock.engine.clock import Now
+from penstock.engine.inbound import ids_in
 from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC, PAGE_PLACES
 from penstock.engine.limits import EngineLimits
 from penstock.engine.queue import PRIORITY_SHIFT
@@ -77,7 +78,7 @@ def former_session(number: int, length: int) -> FormerSession:
         window,
         [] if number % 2 else [100 + place for place in range(length)],
         [(entry[2], "$share/g/t", 2, True) for entry in window[::4]],
-        [number, number + 1],
+        [number, 65_535, number * 31 + 64],
         [MESSAGES - 50 + place for place in range(WAITING)],
         [(3, (3 << PRIORITY_SHIFT) + length + 1, (3 << PRIORITY_SHIFT) + length + 1)],
         [],
@@ -102,7 +103,7 @@ def expected() -> State:
         ]
         waiting = [(one.head + place, offset) for place, offset in enumerate(one.waiting)]
         found[one.number] = (
-            *(one.head, one.following, one.inbound, one.lanes, one.held, one.sent_below),
+            *(one.head, one.following, sorted(one.inbound), one.lanes, one.held, one.sent_below),
             entries,
             waiting,
         )
@@ -112,7 +113,7 @@ def expected() -> State:
 def state_of(recovered: Recovered) -> State:
     return {
         number: (
-            *(kept.queue_head, kept.next_sequence, kept.inbound, kept.lanes, kept.held),
+            *(kept.queue_head, kept.next_sequence, ids_in(kept.inbound), kept.lanes, kept.held),
             kept.sent_below,
             kept.in_flight(),
             [
@@ -309,12 +310,14 @@ RocksStore(Path(sys.argv[1])).close()
 # -- what clients get ----------------------------------------------------------------------
 
 
-def answers_of(client_id: str, shell: Shell) -> Counter[object]:
-    """Let a client take up its session and finish everything; what it got."""
+def answers_of(one: FormerSession, shell: Shell) -> Counter[object]:
+    """Let a client take up its session and finish everything; return what it got."""
     pipe = shell.accept(NOW)
     decoder = Decoder(1_000_000, V5, server=False)
     properties = Properties(session_expiry_interval=0xFFFFFFFF)
-    pipe.to_broker += encode(Connect(client_id, V5, False, 0, properties=properties), V5)
+    pipe.to_broker += encode(Connect(one.client_id, V5, False, 0, properties=properties), V5)
+    for packet_id in one.inbound:
+        pipe.to_broker += encode(Pubrel(packet_id), V5)
     got: Counter[object] = Counter()
     while True:
         data, pipe.to_broker = bytes(pipe.to_broker), bytearray()
@@ -340,6 +343,8 @@ def answers_of(client_id: str, shell: Shell) -> Counter[object]:
             elif isinstance(packet, Pubrel):
                 got["PUBREL", packet.packet_id] += 1
                 answers.append(Pubcomp(packet.packet_id))
+            elif isinstance(packet, Pubcomp):
+                got["PUBCOMP", packet.packet_id, packet.reason_code] += 1
         for answer in answers:
             pipe.to_broker += encode(answer, V5)
 
@@ -356,9 +361,9 @@ def test_clients_of_a_migrated_store_get_everything_once(former: Path, tmp_path:
     server = Server(EngineLimits(), store.recover(), ("#",), "fsync", NOW)
     shell = Shell(server, store)
     for one in SESSIONS:
-        got = answers_of(one.client_id, shell)
+        got = answers_of(one, shell)
         assert set(got.values()) == {1}
-        sent = {what for what in got if isinstance(what, tuple) and what[0] != "PUBREL"}
+        sent = {what for what in got if isinstance(what, tuple) and isinstance(what[0], int)}
         due: set[object] = {
             (entry[4], entry[0], bodies[entry[3]])
             for entry in one.window
@@ -367,6 +372,8 @@ def test_clients_of_a_migrated_store_get_everything_once(former: Path, tmp_path:
         assert due <= sent
         assert {what[2] for what in sent - due} == {bodies[offset] for offset in one.waiting}
         assert len(sent) == len(due) + WAITING
+        completed = {what[1:] for what in got if isinstance(what, tuple) and what[0] == "PUBCOMP"}
+        assert completed == {(packet_id, 0) for packet_id in one.inbound}
         released = {what[1] for what in got if isinstance(what, tuple) and what[0] == "PUBREL"}
         assert released == {entry[0] for entry in one.window if entry[1] != AWAIT_PUBACK}
     left: list[Progress] = list(store.recover().progress.values())
@@ -482,6 +489,23 @@ def test_a_session_whose_progress_is_lost_goes_on_behind_what_is_in_flight(
     sent = max(entry[2] for entry in one.window if entry[2] < 1 << PRIORITY_SHIFT)
     assert (head, following) == (sent + 1, one.following)
     assert (window, waiting) == expected()[one.number][-2:]
+
+
+def test_a_session_of_whose_progress_only_inbound_identifiers_are_left_keeps_them(
+    former: Path, tmp_path: Path
+) -> None:
+    data_dir = copy_of(former, tmp_path / "data")
+    one = next(one for one in SESSIONS if not one.window)
+    kept_state(data_dir)
+    database = open_database(data_dir)
+    database.families["progress"].delete(one.number.to_bytes(8, "big"))
+    for queued, _ in list(database.items("queue", one.number.to_bytes(8, "big"))):
+        database.families["queue"].delete(queued)
+    database.close()
+    assert [line for line in examine(data_dir).problems if repr(one.client_id) in line]
+    repair(data_dir)
+    assert examine(data_dir).problems == []
+    assert kept_state(data_dir)[one.number][2] == sorted(one.inbound)
 
 
 def test_of_two_messages_with_one_packet_identifier_the_later_page_is_right(

@@ -295,7 +295,7 @@ def test_sessions_and_their_parts_are_recovered(place: Place, restart: Restart) 
             7,
             9,
             pages,
-            [1, 65535],
+            [(0, 2), (2047, 1 << 31)],
             entries(7, 2),
             [],
             [(9, 5, 6)],
@@ -378,6 +378,20 @@ def test_a_page_of_the_window_is_stored_anew_and_no_other(place: Place, restart:
     ]
 
 
+def test_a_page_of_inbound_identifiers_is_stored_anew_and_no_other(
+    place: Place, restart: Restart
+) -> None:
+    for inbound in ([(0, 6), (3, 1)], [(3, 5), (2047, 9)], [(0, 0), (7, 0)]):
+        commit = Commit(0)
+        commit.progress = [progress(1)]
+        commit.progress[0].inbound = inbound
+        commit.progress[0].pages = [WindowPage(1, in_flight(3))]
+        place.store.commit(commit)
+    recovered = restart().recover().progress[1]
+    assert recovered.inbound == [(3, 5), (2047, 9)]
+    assert recovered.in_flight() == in_flight(3)
+
+
 def test_an_ended_session_vanishes_and_no_other(place: Place, restart: Restart) -> None:
     commit = Commit(0)
     for number in (1, 2, 3):
@@ -385,6 +399,7 @@ def test_an_ended_session_vanishes_and_no_other(place: Place, restart: Restart) 
         commit.subscriptions.append(SubscriptionRecord(number, "a", Subscription("a", 1)))
         commit.progress.append(progress(number, 1, 3, entries(1, 2)))
         commit.progress[-1].pages = [WindowPage(0, in_flight(1)), WindowPage(9, in_flight(2))]
+        commit.progress[-1].inbound = [(1, 1), (9, 1)]
     place.store.commit(commit)
     ending = Commit(0)
     ending.ended = [("c2", 2)]

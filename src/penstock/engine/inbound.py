@@ -19,13 +19,40 @@ number: its timeout goes on while the client is away, and anew only when the bro
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from penstock.engine.accounts import Account
 from penstock.engine.clock import Now
 from penstock.engine.held import HeldMessages
 from penstock.engine.kept import IDENTIFIER_BYTES
+from penstock.engine.records import InboundPage
 from penstock.protocol import reasons
+
+PAGE_IDENTIFIERS: Final = 32
+
+
+def ids_in(pages: list[InboundPage]) -> list[int]:
+    """Return the packet identifiers in ``pages``."""
+    return [
+        page * PAGE_IDENTIFIERS + place
+        for page, bits in pages
+        for place in range(PAGE_IDENTIFIERS)
+        if bits >> place & 1
+    ]
+
+
+def pages_of(packet_ids: list[int]) -> list[InboundPage]:
+    """Return the pages that have ``packet_ids``, in their order."""
+    pages: dict[int, int] = {}
+    for packet_id in packet_ids:
+        page = packet_id // PAGE_IDENTIFIERS
+        pages[page] = pages.get(page, 0) | 1 << packet_id % PAGE_IDENTIFIERS
+    return sorted(pages.items())
+
+
+def squares_of(packet_ids: list[int]) -> int:
+    """Return the sum of their squares; see ``Inbound.squares``."""
+    return sum([packet_id * packet_id for packet_id in packet_ids])
 
 
 @final
@@ -34,9 +61,16 @@ class Inbound:
 
     Args:
         account: where they count.
+        stored: whether ``take_pages`` is called for the store.
     """
 
-    def __init__(self, account: Account | None = None) -> None:
+    def __init__(self, account: Account | None = None, stored: bool = False) -> None:
+        self._stored = stored
+        self._bits: dict[int, int] = {}  # by page, see ``take_pages``; none is 0
+        self._changed_pages: dict[int, None] = {}
+        # the sum of the squares of all that wait and are stored: by it a repair sees that there are
+        # others, even where they are as many
+        self.squares = 0
         self._account = account
         self.held: HeldMessages | None = None  # from the first of an MQTT 3.1 client on
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
@@ -73,8 +107,22 @@ class Inbound:
         if packet_id in self._since_us:
             return False
         self._since_us[packet_id] = now.steady_us
+        self._flip(packet_id)
         self._count(1)
         return True
+
+    def _flip(self, packet_id: int) -> None:
+        """``packet_id`` is new, or is released: the store is to know."""
+        if self._stored:
+            page = packet_id // PAGE_IDENTIFIERS
+            bit = 1 << packet_id % PAGE_IDENTIFIERS
+            bits = self._bits.get(page, 0) ^ bit
+            self.squares += packet_id * packet_id if bits & bit else -packet_id * packet_id
+            if bits:
+                self._bits[page] = bits
+            else:
+                del self._bits[page]
+            self._changed_pages[page] = None
 
     def _count(self, identifiers: int) -> None:
         """So many more wait; fewer if negative."""
@@ -102,6 +150,7 @@ class Inbound:
         if packet_id not in self._since_us:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
+        self._flip(packet_id)
         self._count(-1)
         return reasons.SUCCESS
 
@@ -138,6 +187,7 @@ class Inbound:
                 self._since_us[packet_id] = now.steady_us
             else:
                 del self._since_us[packet_id]  # until PUBCOMP it is open for its sender: ``here``
+                self._flip(packet_id)
                 if held is not None:
                     held.forget(packet_id)
                 forgotten += 1
@@ -156,16 +206,28 @@ class Inbound:
     def session_lost(self) -> None:
         """The sender forgot its session, and will never release these."""
         self._count(-len(self._since_us))
+        for packet_id in self._since_us:
+            self._flip(packet_id)
         self._since_us.clear()
         self._here.clear()
 
-    def packet_ids(self) -> list[int]:
-        """All that wait, for the store."""
-        return list(self._since_us)
+    def take_pages(self) -> list[InboundPage]:
+        """Return the durable form of what changed since the last call.
 
-    def restore(self, packet_ids: list[int]) -> None:
-        """Take up what the store holds."""
+        A page is ``PAGE_IDENTIFIERS`` consecutive packet identifiers; a bit, from the lowest on,
+        says whether one waits. A sender takes its identifiers in their order, so that a commit
+        changes few pages.
+        """
+        pages = [(page, self._bits.get(page, 0)) for page in self._changed_pages]
+        if pages:
+            self._changed_pages = {}
+        return pages
+
+    def restore(self, pages: list[InboundPage]) -> None:
+        """Take up what the store holds, all pages."""
         self._was_connected = True
-        self._count(len(packet_ids))
-        for packet_id in packet_ids:
+        for packet_id in ids_in(pages):
             self._since_us[packet_id] = 0
+            self._flip(packet_id)
+        self._changed_pages = {}
+        self._count(len(self._since_us))

@@ -1,8 +1,8 @@
 """The durable form of the engine's state: what a commit writes and recovery reads.
 
-A session's progress is one small record per session and commit, not one per message: its
-inbound QoS 2 packet identifiers, and where its queue begins. Its window is stored beside it, in
-pages of a few places each, of which a commit has those that changed (``pages``). What waits
+A session's progress is one small record per session and commit, not one per message: where its
+queue begins, and the like. Its window is stored beside it, in pages of a few places each, and so
+are its inbound QoS 2 packet identifiers; a commit has those pages that changed. What waits
 in the queue is written once, as the segment of those that joined in one commit; a
 segment goes when the queue's head has passed it. A message that went straight into the
 window is never written to a segment at all.
@@ -83,6 +83,10 @@ class SubscriptionRecord:
         self.identifier = identifier
 
 
+# a page of packet identifiers received and not released: its number, a bit for each (``inbound``)
+InboundPage: TypeAlias = tuple[int, int]
+
+
 @final
 class WindowPage:
     """Some consecutive places of a session's window, which are stored together.
@@ -108,11 +112,12 @@ class Progress:
         next_sequence: the sequence the next stored delivery gets.
         pages: of the window: in a commit those that changed, of what a store recovers all, in
             their order.
-        inbound: packet identifiers of QoS 2 messages received and not yet released.
+        inbound: pages of packet identifiers of QoS 2 messages received and not yet released, as
+            for ``pages``; the store forgets one without any.
         segments: what joined the queue since the last record and still waits.
         finished_segments: first sequences of segments the queue has passed.
         lanes: head and next sequence of each further lane, as above for the first.
-        held: those of ``inbound`` whose messages are not routed before their PUBREL.
+        held: those received and not released whose messages are not routed before their PUBREL.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
         window_len: entries on all pages of the window, so that a repair sees whether one is
@@ -120,6 +125,10 @@ class Progress:
         next_place: where the next message of the window goes. Places are given out once, so that
             of two pages the one with the greater number is the later one; 0 where the store does
             not tell.
+        inbound_len: packet identifiers on all pages of ``inbound``; -1 where the store does not
+            tell.
+        inbound_squares: the sum of their squares, so that a repair sees whether they are those
+            that the pages have.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class Progress:
         queue_head: int,
         next_sequence: int,
         pages: list[WindowPage],
-        inbound: list[int],
+        inbound: list[InboundPage],
         segments: list[Run],
         finished_segments: list[int],
         lanes: list[LaneEntry],
@@ -136,6 +145,8 @@ class Progress:
         sent_below: int = 0,
         window_len: int = -1,
         next_place: int = 0,
+        inbound_len: int = -1,
+        inbound_squares: int = 0,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -149,6 +160,8 @@ class Progress:
         self.sent_below = sent_below
         self.window_len = window_len
         self.next_place = next_place
+        self.inbound_len = inbound_len
+        self.inbound_squares = inbound_squares
 
     def in_flight(self) -> list[WindowEntry]:
         """Return the entries of all pages, in their order."""

@@ -85,7 +85,7 @@ class Session(Outbound):
         self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self._inbound = Inbound(self.account)
+        self._inbound = Inbound(self.account, self.stored)
 
     # -- connections -------------------------------------------------------------------
 
@@ -391,7 +391,7 @@ class Session(Outbound):
             first.head,
             first.next_sequence,
             self._window.take_pages(),
-            self._inbound.packet_ids(),
+            self._inbound.take_pages(),
             segments,
             queue.take_finished(),
             queue.entries(),
@@ -399,6 +399,8 @@ class Session(Outbound):
             sent_below,
             self._window.stored_len,
             self._window.next_place,
+            len(self._inbound),
+            self._inbound.squares,
         )
 
     def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:

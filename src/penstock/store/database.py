@@ -16,8 +16,9 @@ log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
 queue         session number, sequence       segment of the message queue
-progress      session number                 inbound packet ids, queue head;
-              session number, page           page of the window (``engine.inflight``)
+progress      session number                 queue head and the like;
+              session number, page           page of the window (``engine.inflight``), or of inbound
+                                             packet ids (``engine.inbound``)
 retained      topic                          message
 wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none

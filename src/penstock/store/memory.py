@@ -13,6 +13,7 @@ from typing import Final, final
 from penstock.engine.effects import Commit
 from penstock.engine.message import Message
 from penstock.engine.records import (
+    InboundPage,
     ProducerRecord,
     Progress,
     Recovered,
@@ -50,6 +51,7 @@ class MemoryStore:
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
         self._progress: dict[int, Progress] = {}
         self._pages: dict[int, dict[int, WindowPage]] = {}  # by session, and their numbers
+        self._inbound: dict[int, dict[int, int]] = {}  # the same
         self._segments: dict[int, dict[int, Run]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
@@ -64,7 +66,9 @@ class MemoryStore:
             recovered.subscriptions.extend(by_filter.values())
         for number, progress in self._progress.items():
             pages = self._pages[number]
-            recovered.progress[number] = _with_pages(progress, [pages[at] for at in sorted(pages)])
+            inbound = sorted(self._inbound[number].items())
+            whole = _with_pages(progress, [pages[at] for at in sorted(pages)], inbound)
+            recovered.progress[number] = whole
         for number, segments in self._segments.items():
             runs: list[Run] = []
             for first in sorted(segments):
@@ -94,6 +98,7 @@ class MemoryStore:
             self._subscriptions.pop(number, None)
             self._progress.pop(number, None)
             self._pages.pop(number, None)
+            self._inbound.pop(number, None)
             self._segments.pop(number, None)
         for session in commit.sessions:
             self._sessions[session.client_id] = session
@@ -111,6 +116,12 @@ class MemoryStore:
                     pages[page.number] = page
                 else:
                     pages.pop(page.number, None)
+            inbound = self._inbound.setdefault(progress.number, {})
+            for place, bits in progress.inbound:
+                if bits:
+                    inbound[place] = bits
+                else:
+                    inbound.pop(place, None)
             segments = self._segments.setdefault(progress.number, {})
             for first in progress.finished_segments:
                 segments.pop(first, None)
@@ -179,13 +190,13 @@ class MemoryStore:
         """Do nothing: there are no files."""
 
 
-def _with_pages(kept: Progress, pages: list[WindowPage]) -> Progress:
+def _with_pages(kept: Progress, pages: list[WindowPage], inbound: list[InboundPage]) -> Progress:
     return Progress(
         kept.number,
         kept.queue_head,
         kept.next_sequence,
         pages,
-        kept.inbound,
+        inbound,
         [],
         [],
         kept.lanes,
@@ -193,4 +204,6 @@ def _with_pages(kept: Progress, pages: list[WindowPage]) -> Progress:
         kept.sent_below,
         kept.window_len,
         kept.next_place,
+        kept.inbound_len,
+        kept.inbound_squares,
     )

@@ -4,12 +4,12 @@
 
       format 1 or 2 ─▶ format 3, migrating ─▶ one portion after the other ─▶ format 3
 
-In the formats 1 and 2 a session's progress had its whole window in it; in format 3 the pages of the
-window have records of their own, under the same session number. A portion is one atomic write, with
-all that becomes of one session: its progress, anew, and its pages. So a start that is killed leaves
-sessions of either kind, none of them twice, and the next start goes on with those whose progress
-still has a window in it. From the first write on an older Penstock refuses the store by its format,
-and there is no way back but a backup.
+In the formats 1 and 2 a session's progress had its whole window in it, and all inbound packet
+identifiers; in format 3 these are pages with keys of their own (``store.pages``). A portion is one
+atomic write, with all that becomes of one session: its progress, anew, and its pages. So a start
+that is killed leaves sessions of either kind, none of them twice, and the next start goes on with
+those whose progress still has a window in it. From the first write on an older Penstock refuses the
+store by its format, and there is no way back but a backup.
 
 Nothing but a start migrates: what only reads a store (``store.examination``, the stream service)
 reads all formats, and a repair writes this one.
@@ -23,8 +23,9 @@ from typing import Final
 from rocksdict import WriteBatch
 
 from penstock.store import records
-from penstock.store.chunk import decode_key, encode_key
+from penstock.store.chunk import decode_key
 from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database
+from penstock.store.pages import page_values
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -92,8 +93,9 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
             continue
         progress = records.decode_progress(decode_key(key), value)
         batch.put(key, records.encode_progress(progress), handle)
-        for page in progress.pages:
-            batch.put(key + encode_key(page.number), records.encode_page(page), handle)
+        for page_key, page in page_values(progress):
+            assert page is not None
+            batch.put(page_key, page, handle)
         sessions += 1
         if batch.size_in_bytes() >= portion_bytes:
             database.write(batch)

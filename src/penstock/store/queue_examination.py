@@ -4,7 +4,8 @@ A queue, a window and what waits for PUBREL hold offsets, not bodies. Where a bo
 entry leaves, and is counted for its client. The numbers of a queue must stay right: a session whose
 progress is lost, or older than its queue or its window, goes on behind the last number. A window is
 compared with how many messages the progress says that it has, for pages of it may be missing, or
-may have come back: nothing else would tell.
+may have come back: nothing else would tell. The packet identifiers of received messages are
+compared with their number and a sum, for the same reason.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from array import array
 from collections.abc import Callable
 from typing import final
 
+from penstock.engine.inbound import ids_in, pages_of, squares_of
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress, WindowPage
+from penstock.engine.records import Progress
 from penstock.engine.runs import Run
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.copying import Copy
 from penstock.store.findings import Examination
+from penstock.store.pages import add_page, page_values
 
 _Lane = tuple[int, int]  # session number, and the lane's
 
@@ -48,7 +51,8 @@ class QueueExaminer:
         self._copy = copy
         self._values = values
         self._progress: dict[int, Progress] = {}  # by session number, as all that follows
-        self._pages: dict[int, dict[int, WindowPage]] = {}
+        self._pages: dict[int, Progress] = {}  # with nothing but pages
+        self._lost: set[int] = set()  # those of which there are only pages
         self._heads: dict[_Lane, int] = {}
         self._next: dict[_Lane, int] = {}
         # of a client and a place: messages that are not in the log, the first offset, and the last
@@ -76,16 +80,19 @@ class QueueExaminer:
         if len(key) == 8:
             self._progress[number] = records.decode_progress(number, value)
         else:
-            page = records.decode_page(decode_key(key[8:]), value)
-            self._pages.setdefault(number, {})[page.number] = page
+            add_page(self._pages.setdefault(number, _empty(number)), key, value)
 
     def _conclude(self, number: int) -> None:
         """Put the progress of a session and the pages of its window together, and judge them."""
         progress = self._progress.get(number)
         if progress is None:
-            progress = self._progress[number] = Progress(number, 1, 1, [], [], [], [], [], [])
-        pages = {page.number: page for page in progress.pages} | self._pages.pop(number, {})
+            progress = self._progress[number] = _empty(number)
+            if number in self._clients:
+                self._lost.add(number)
+        beside = self._pages.pop(number, _empty(number))
+        pages = {page.number: page for page in progress.pages + beside.pages}
         progress.pages = [pages[at] for at in sorted(pages)]
+        progress.inbound = sorted(dict(progress.inbound + beside.inbound).items())
         self._heads[number, 0] = progress.queue_head
         self._next[number, 0] = progress.next_sequence
         for lane, head, following in progress.lanes:
@@ -99,6 +106,7 @@ class QueueExaminer:
         self._drop_former(progress)
         self._check_length(progress)
         self._trim(progress)
+        self._check_inbound(progress)
         for entry in progress.in_flight():
             where = number, entry[2] >> PRIORITY_SHIFT
             if entry[2] >= self._heads.get(where, 0):  # what is in flight has left the queue
@@ -137,6 +145,23 @@ class QueueExaminer:
                 f"the in-flight window of {name} has {-missing:,} messages more than its progress"
                 " says: some may reach it again"
             )
+
+    def _check_inbound(self, progress: Progress) -> None:
+        """Compare the inbound packet identifiers with what the progress says of them, and forget
+        them where they are others: a message that is published twice is better than one that is
+        acknowledged, taken for a repeat and lost. Those of messages that wait for their PUBREL
+        stand in the progress, too, and stay."""
+        packet_ids = ids_in(progress.inbound)
+        told = progress.inbound_len, progress.inbound_squares
+        if progress.inbound_len < 0 or told == (len(packet_ids), squares_of(packet_ids)):
+            return
+        self._found.tell(
+            f"the packet identifiers of QoS 2 messages received from"
+            f" {self._clients[progress.number]!r} are not those that its progress tells of"
+            f" ({len(packet_ids):,} where it has {progress.inbound_len:,}): none of them counts,"
+            " and what it sends again may be published twice"
+        )
+        progress.inbound = pages_of([entry[0] for entry in progress.held])
 
     def _trim(self, progress: Progress) -> None:
         """Take out of the window and of what waits for PUBREL what is not in the log any more."""
@@ -236,14 +261,14 @@ class QueueExaminer:
     def _amend(self) -> None:
         """Move the progress of sessions behind their queues, or make one where it is lost."""
         lanes = sorted(self._stored.keys() | self._sent.keys())
-        for number in sorted({number for number, _ in lanes}):
+        for number in sorted(self._lost | {number for number, _ in lanes}):
             self._found.tell(
                 f"the progress of {self._clients[number]!r} is lost, or older than its queue: some"
                 " messages may reach it again"
             )
         for number, lane in lanes:
             if number not in self._progress:
-                self._progress[number] = Progress(number, 1, 1, [], [], [], [], [], [])
+                self._progress[number] = _empty(number)
             self._amend_lane(self._progress[number], lane)
 
     def _amend_lane(self, progress: Progress, number: int) -> None:
@@ -258,9 +283,16 @@ class QueueExaminer:
         progress.lanes = [(lane, head, end) for lane, (head, end) in sorted(lanes.items())]
 
     def _put(self, progress: Progress, copy: Copy) -> None:
-        key = encode_key(progress.number)
+        packet_ids = ids_in(progress.inbound)
         progress.window_len = len(progress.in_flight())
-        copy.put("progress", key, records.encode_progress(progress))
-        for page in progress.pages:
-            if page.entries:
-                copy.put("progress", key + encode_key(page.number), records.encode_page(page))
+        progress.inbound_len = len(packet_ids)
+        progress.inbound_squares = squares_of(packet_ids)
+        copy.put("progress", encode_key(progress.number), records.encode_progress(progress))
+        for key, value in page_values(progress):
+            if value is not None:
+                copy.put("progress", key, value)
+
+
+def _empty(number: int) -> Progress:
+    """Return the progress of a session of which nothing is known."""
+    return Progress(number, 1, 1, [], [], [], [], [], [])

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from penstock.engine.inbound import pages_of, squares_of
 from penstock.engine.inflight import PAGE_PLACES
 from penstock.engine.message import Message
 from penstock.engine.records import (
@@ -74,17 +75,18 @@ class _Progress1(msgspec.Struct, array_like=True):
 
 
 class _Progress2(msgspec.Struct, array_like=True):
-    """Layout 2: the pages of the window have records of their own."""
+    """Layout 2: pages have records of their own."""
 
     layout: int
     queue_head: int
     next_sequence: int
-    inbound: list[int]
     lanes: list[LaneEntry]
     held: list[HeldEntry]
     sent_below: int
-    window_len: int = -1
-    next_place: int = 0
+    window_len: int
+    next_place: int
+    inbound_len: int
+    inbound_squares: int
 
 
 class _Page(msgspec.Struct, array_like=True):
@@ -107,6 +109,7 @@ _session = msgspec.msgpack.Decoder(_SessionRow)
 _progress_1 = msgspec.msgpack.Decoder(_Progress1)
 _progress_2 = msgspec.msgpack.Decoder(_Progress2)
 _page = msgspec.msgpack.Decoder(_Page)
+_inbound = msgspec.msgpack.Decoder(tuple[int, int])
 _segment_1 = msgspec.msgpack.Decoder(_Segment1)
 _segment_2 = msgspec.msgpack.Decoder(_Segment2)
 _producer = msgspec.msgpack.Decoder(tuple[int, int, int])
@@ -196,12 +199,13 @@ def encode_progress(progress: Progress) -> bytes:
             _PROGRESS_LAYOUT,
             progress.queue_head,
             progress.next_sequence,
-            progress.inbound,
             progress.lanes,
             progress.held,
             progress.sent_below,
             progress.window_len,
             progress.next_place,
+            progress.inbound_len,
+            progress.inbound_squares,
         )
     )
 
@@ -211,9 +215,12 @@ def decode_progress(number: int, value: bytes) -> Progress:
     if has_window(value):
         old = _progress_1.decode(value)
         head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
-        lanes, held, sent_below = old.lanes, old.held, old.sent_below
         return Progress(
-            number, head, following, pages, old.inbound, [], [], lanes, held, sent_below
+            *(number, head, following, pages, pages_of(old.inbound), [], [], old.lanes, old.held),
+            sent_below=old.sent_below,
+            window_len=len(old.window),
+            inbound_len=len(old.inbound),
+            inbound_squares=squares_of(old.inbound),
         )
     kept = _progress_2.decode(value)
     return Progress(
@@ -221,7 +228,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.queue_head,
         kept.next_sequence,
         [],
-        kept.inbound,
+        [],
         [],
         [],
         kept.lanes,
@@ -229,6 +236,8 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.sent_below,
         kept.window_len,
         kept.next_place,
+        kept.inbound_len,
+        kept.inbound_squares,
     )
 
 
@@ -250,13 +259,23 @@ def _pages_of(old: _Progress1) -> list[WindowPage]:
 
 
 def encode_page(page: WindowPage) -> bytes:
-    """Return the value under (session number, number of the page)."""
+    """Return the value of a page of a window."""
     return _encode((_LAYOUT, page.entries))
 
 
 def decode_page(number: int, value: bytes) -> WindowPage:
     """Inverse of ``encode_page``."""
     return WindowPage(number, _page.decode(value).entries)
+
+
+def encode_inbound(bits: int) -> bytes:
+    """Return the value of a page of inbound packet identifiers."""
+    return _encode((_LAYOUT, bits))
+
+
+def decode_inbound(value: bytes) -> int:
+    """Inverse of ``encode_inbound``."""
+    return _inbound.decode(value)[1]
 
 
 def encode_segment(segment: Run) -> bytes:

@@ -79,6 +79,7 @@ from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, rehearse
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
+from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, Large, new_run
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
@@ -203,8 +204,7 @@ class RocksStore:
                 continue
             if number not in recovered.progress:
                 raise broken(self._data_dir, f"the progress of session {number} is missing")
-            page = records.decode_page(decode_key(key[8:]), value)
-            recovered.progress[number].pages.append(page)
+            add_page(recovered.progress[number], key, value)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
             first = decode_key(key[8:])
@@ -365,12 +365,11 @@ class RocksStore:
         handles = self._handles
         number = encode_key(progress.number)
         batch.put(number, records.encode_progress(progress), handles["progress"])
-        for page in progress.pages:
-            key = number + encode_key(page.number)
-            if page.entries:
-                batch.put(key, records.encode_page(page), handles["progress"])
-            else:
+        for key, value in page_values(progress):
+            if value is None:
                 batch.delete(key, handles["progress"])
+            else:
+                batch.put(key, value, handles["progress"])
         for first in progress.finished_segments:
             batch.delete(number + encode_key(first), handles["queue"])
         for segment in progress.segments:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.inbound import ids_in, pages_of
 from penstock.engine.inflight import PAGE_PLACES
 from penstock.engine.message import Message
 from penstock.engine.records import Progress, SessionRecord, WillRecord, WindowEntry, WindowPage
@@ -100,25 +101,25 @@ def test_subscriptions(subscription: Subscription, identifier: int) -> None:
 @given(
     NUMBER,
     NUMBER,
-    st.lists(PACKET_ID, max_size=5),
     st.lists(st.tuples(NUMBER, NUMBER, NUMBER), max_size=3),
     st.lists(st.tuples(PACKET_ID, NUMBER, NUMBER), max_size=3),
 )
 def test_progress(
     head: int,
     following: int,
-    inbound: list[int],
     lanes: list[tuple[int, int, int]],
     held: list[tuple[int, int, int]],
 ) -> None:
     value = records.encode_progress(
-        Progress(9, head, following, [], inbound, [], [], lanes, held, sent_below=following)
+        Progress(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 4, 30)
     )
     assert not records.has_window(value)
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
-    assert (read.inbound, read.lanes, read.held) == (inbound, lanes, held)
-    assert (read.pages, read.sent_below) == ([], following)
+    assert (read.lanes, read.held) == (lanes, held)
+    assert (read.pages, read.inbound, read.sent_below) == ([], [], following)
+    assert (read.window_len, read.next_place) == (3, 70)
+    assert (read.inbound_len, read.inbound_squares) == (4, 30)
     assert read.segments == []
     assert read.finished_segments == []
 
@@ -127,6 +128,15 @@ def test_progress(
 def test_pages_of_a_window(number: int, entries: list[WindowEntry]) -> None:
     read = records.decode_page(number, records.encode_page(WindowPage(number, entries)))
     assert (read.number, read.entries) == (number, entries)
+
+
+@given(st.sets(PACKET_ID, max_size=20))
+def test_pages_of_inbound_packet_identifiers(packet_ids: set[int]) -> None:
+    pages = pages_of(list(packet_ids))
+    read = [
+        (number, records.decode_inbound(records.encode_inbound(bits))) for number, bits in pages
+    ]
+    assert ids_in(read) == sorted(packet_ids)
 
 
 def told(run: Run) -> list[tuple[object, ...]]:
@@ -165,8 +175,9 @@ def test_what_an_older_version_wrote_is_read() -> None:
     ]
     progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
-    assert (progress.inbound, progress.lanes, progress.held) == ([4], [], [])
+    assert (progress.inbound, progress.lanes, progress.held) == ([(0, 16)], [], [])
     assert (progress.pages, progress.sent_below) == ([], 0)
+    assert (progress.window_len, progress.inbound_len, progress.inbound_squares) == (0, 1, 16)
 
 
 def test_the_window_in_an_older_progress_becomes_pages() -> None:

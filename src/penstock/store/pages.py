@@ -1,0 +1,41 @@
+"""Pages: what of a session's progress has keys of its own, beside the record under its number.
+
+::
+
+      session number                   queue head, sequences
+      session number, 0 ··             pages of the window (``engine.inflight``)
+      session number, 2^63 ··          pages of inbound packet identifiers (``engine.inbound``)
+
+All of them are in one column family, so that a session is read in one scan and ends with one range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.engine.records import Progress
+from penstock.store import records
+from penstock.store.chunk import decode_key, encode_key
+
+_INBOUND: Final = 1 << 63
+
+
+def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the key and the value of each page in ``progress``; None where the page goes."""
+    number = encode_key(progress.number)
+    for page in progress.pages:
+        key = number + encode_key(page.number)
+        yield key, records.encode_page(page) if page.entries else None
+    for place, bits in progress.inbound:
+        key = number + encode_key(_INBOUND + place)
+        yield key, records.encode_inbound(bits) if bits else None
+
+
+def add_page(progress: Progress, key: bytes, value: bytes) -> None:
+    """Add to ``progress`` the page that was found under ``key``."""
+    place = decode_key(key[8:])
+    if place < _INBOUND:
+        progress.pages.append(records.decode_page(place, value))
+    else:
+        progress.inbound.append((place - _INBOUND, records.decode_inbound(value)))
