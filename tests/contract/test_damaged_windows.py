@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.effects import Commit
-from penstock.engine.inbound import PAGE_IDENTIFIERS, ids_in, pages_of, squares_of
+from penstock.engine.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
 from penstock.engine.inflight import AWAIT_PUBREC, PAGE_PLACES
-from penstock.engine.records import HeldEntry, Progress, WindowEntry, WindowPage
+from penstock.engine.records import HeldEntry, Progress, WindowEntry, WindowPage, squares_of
 from penstock.store import records
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database
@@ -44,6 +44,7 @@ def progress(window: Sequence[int], head: int, following: int, place: int = 0) -
         *(1, head, following, stored, [], [], [], [], []),
         window_len=len(window),
         next_place=place + len(window),
+        window_squares=squares_of(window),
     )
 
 
@@ -107,6 +108,28 @@ def test_a_page_that_is_back_is_told(data_dir: Path) -> None:
     found = repaired(data_dir)
     assert sequences(found) == [*SENT, 60, 61]
     assert (found.window_len, found.queue_head) == (len(SENT) + 2, 62)
+
+
+def test_as_many_other_messages_are_told(data_dir: Path) -> None:
+    """So it is with a client whose window is full at any time."""
+    place = 3 * PAGE_PLACES
+    store = RocksStore(data_dir)
+    commit = Commit(MESSAGES)
+    following = progress(range(60, 60 + PAGE_PLACES + 1), 70, 70, place)
+    following.pages += [WindowPage(0, []), WindowPage(1, [])]
+    commit.progress = [following]
+    store.commit(commit)
+    store.close()
+    assert examine(data_dir).problems == []
+    removed = records.encode_page(WindowPage(0, in_flight(SENT[:PAGE_PLACES])))
+    damage(data_dir, remove=NUMBER + encode_key(3), progress={NUMBER + encode_key(0): removed})
+    (told,) = examine(data_dir).problems
+    assert told == (
+        "the in-flight window of 'c' has other messages than its progress says: some are lost, or"
+        " were acknowledged after its progress was written, and some may reach it again"
+    )
+    found = repaired(data_dir)
+    assert sequences(found) == [*SENT[:PAGE_PLACES], 60 + PAGE_PLACES]
 
 
 def test_of_two_pages_with_one_packet_identifier_the_live_one_stays(data_dir: Path) -> None:

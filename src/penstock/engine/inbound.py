@@ -50,11 +50,6 @@ def pages_of(packet_ids: list[int]) -> list[InboundPage]:
     return sorted(pages.items())
 
 
-def squares_of(packet_ids: list[int]) -> int:
-    """Return the sum of their squares; see ``Inbound.squares``."""
-    return sum([packet_id * packet_id for packet_id in packet_ids])
-
-
 @final
 class Inbound:
     """Packet identifiers that wait for PUBREL.
@@ -68,9 +63,7 @@ class Inbound:
         self._stored = stored
         self._bits: dict[int, int] = {}  # by page, see ``take_pages``; none is 0
         self._changed_pages: dict[int, None] = {}
-        # the sum of the squares of all that wait and are stored: by it a repair sees that there are
-        # others, even where they are as many
-        self.squares = 0
+        self.squares = 0  # of all that wait and are stored, added up
         self._account = account
         self.held: HeldMessages | None = None  # from the first of an MQTT 3.1 client on
         self._since_us: dict[int, int] = {}  # by packet identifier, oldest first

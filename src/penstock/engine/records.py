@@ -10,6 +10,7 @@ window is never written to a segment at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias, final
 
 from penstock.engine.accounts import Account
@@ -87,6 +88,15 @@ class SubscriptionRecord:
 InboundPage: TypeAlias = tuple[int, int]
 
 
+def squares_of(packet_ids: Iterable[int]) -> int:
+    """Return the sum of their squares.
+
+    A progress has it of all packet identifiers on its pages, beside their number, so that a repair
+    sees that others are there: of a window that is kept full there are as many at any time.
+    """
+    return sum([packet_id * packet_id for packet_id in packet_ids])
+
+
 @final
 class WindowPage:
     """Some consecutive places of a session's window, which are stored together.
@@ -125,10 +135,10 @@ class Progress:
         next_place: where the next message of the window goes. Places are given out once, so that
             of two pages the one with the greater number is the later one; 0 where the store does
             not tell.
+        window_squares: ``squares_of`` the packet identifiers on all pages of the window.
         inbound_len: packet identifiers on all pages of ``inbound``; -1 where the store does not
             tell.
-        inbound_squares: the sum of their squares, so that a repair sees whether they are those
-            that the pages have.
+        inbound_squares: ``squares_of`` them.
     """
 
     def __init__(
@@ -145,6 +155,7 @@ class Progress:
         sent_below: int = 0,
         window_len: int = -1,
         next_place: int = 0,
+        window_squares: int = 0,
         inbound_len: int = -1,
         inbound_squares: int = 0,
     ) -> None:
@@ -160,6 +171,7 @@ class Progress:
         self.sent_below = sent_below
         self.window_len = window_len
         self.next_place = next_place
+        self.window_squares = window_squares
         self.inbound_len = inbound_len
         self.inbound_squares = inbound_squares
 

@@ -399,6 +399,7 @@ class Session(Outbound):
             sent_below,
             self._window.stored_len,
             self._window.next_place,
+            self._window.stored_squares,
             len(self._inbound),
             self._inbound.squares,
         )

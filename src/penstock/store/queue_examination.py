@@ -3,9 +3,9 @@
 A queue, a window and what waits for PUBREL hold offsets, not bodies. Where a body is lost, the
 entry leaves, and is counted for its client. The numbers of a queue must stay right: a session whose
 progress is lost, or older than its queue or its window, goes on behind the last number. A window is
-compared with how many messages the progress says that it has, for pages of it may be missing, or
-may have come back: nothing else would tell. The packet identifiers of received messages are
-compared with their number and a sum, for the same reason.
+compared with the number of messages that the progress says that it has, and with the sum of the
+squares of their packet identifiers, for pages of it may be missing, or may have come back: nothing
+else would tell. So are the packet identifiers of received messages.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from array import array
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.inbound import ids_in, pages_of, squares_of
+from penstock.engine.inbound import ids_in, pages_of
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress
+from penstock.engine.records import Progress, squares_of
 from penstock.engine.runs import Run
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
@@ -130,15 +130,23 @@ class QueueExaminer:
             )
 
     def _check_length(self, progress: Progress) -> None:
-        """Compare a window with how long its session's progress says that it is."""
-        missing = progress.window_len - len(progress.in_flight())
-        if progress.window_len < 0 or missing == 0:
+        """Compare a window with what its session's progress says of it."""
+        packet_ids = [entry[0] for entry in progress.in_flight()]
+        missing = progress.window_len - len(packet_ids)
+        told = progress.window_len, progress.window_squares
+        if progress.window_len < 0 or told == (len(packet_ids), squares_of(packet_ids)):
             return
         name = repr(self._clients[progress.number])
         if missing > 0:
             self._found.tell(
                 f"{missing:,} messages that were in flight to {name} are missing: they are lost, or"
                 " were acknowledged after its progress was written"
+            )
+        elif missing == 0:
+            self._found.tell(
+                f"the in-flight window of {name} has other messages than its progress says: some"
+                " are lost, or were acknowledged after its progress was written, and some may"
+                " reach it again"
             )
         else:
             self._found.tell(
@@ -284,7 +292,9 @@ class QueueExaminer:
 
     def _put(self, progress: Progress, copy: Copy) -> None:
         packet_ids = ids_in(progress.inbound)
-        progress.window_len = len(progress.in_flight())
+        sent_ids = [entry[0] for entry in progress.in_flight()]
+        progress.window_len = len(sent_ids)
+        progress.window_squares = squares_of(sent_ids)
         progress.inbound_len = len(packet_ids)
         progress.inbound_squares = squares_of(packet_ids)
         copy.put("progress", encode_key(progress.number), records.encode_progress(progress))

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.engine.inbound import pages_of, squares_of
+from penstock.engine.inbound import pages_of
 from penstock.engine.inflight import PAGE_PLACES
 from penstock.engine.message import Message
 from penstock.engine.records import (
@@ -25,6 +25,7 @@ from penstock.engine.records import (
     WillRecord,
     WindowEntry,
     WindowPage,
+    squares_of,
 )
 from penstock.engine.runs import Kind, Run
 from penstock.engine.steady import ClockRecord, Leads
@@ -85,6 +86,7 @@ class _Progress2(msgspec.Struct, array_like=True):
     sent_below: int
     window_len: int
     next_place: int
+    window_squares: int
     inbound_len: int
     inbound_squares: int
 
@@ -204,6 +206,7 @@ def encode_progress(progress: Progress) -> bytes:
             progress.sent_below,
             progress.window_len,
             progress.next_place,
+            progress.window_squares,
             progress.inbound_len,
             progress.inbound_squares,
         )
@@ -219,6 +222,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
             *(number, head, following, pages, pages_of(old.inbound), [], [], old.lanes, old.held),
             sent_below=old.sent_below,
             window_len=len(old.window),
+            window_squares=squares_of([entry[0] for entry in old.window]),
             inbound_len=len(old.inbound),
             inbound_squares=squares_of(old.inbound),
         )
@@ -236,6 +240,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.sent_below,
         kept.window_len,
         kept.next_place,
+        kept.window_squares,
         kept.inbound_len,
         kept.inbound_squares,
     )

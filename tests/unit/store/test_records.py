@@ -111,14 +111,14 @@ def test_progress(
     held: list[tuple[int, int, int]],
 ) -> None:
     value = records.encode_progress(
-        Progress(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 4, 30)
+        Progress(9, head, following, [], [], [], [], lanes, held, following, 3, 70, 14, 4, 30)
     )
     assert not records.has_window(value)
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.lanes, read.held) == (lanes, held)
     assert (read.pages, read.inbound, read.sent_below) == ([], [], following)
-    assert (read.window_len, read.next_place) == (3, 70)
+    assert (read.window_len, read.next_place, read.window_squares) == (3, 70, 14)
     assert (read.inbound_len, read.inbound_squares) == (4, 30)
     assert read.segments == []
     assert read.finished_segments == []
